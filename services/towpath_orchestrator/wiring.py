@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts import rpc
+from towpath_contracts.runs.records import ForkRun
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
+from towpath_contracts.tasks import RunAccepted
 from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
@@ -32,8 +35,7 @@ from towpath_orchestrator.app.api.handlers import (
     TaskQueueConsumer,
     serve_budgets,
     serve_dead_letters,
-    serve_grants,
-    serve_records,
+    serve_replays,
     serve_services,
     serve_submits,
     serve_switches,
@@ -41,7 +43,7 @@ from towpath_orchestrator.app.api.handlers import (
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
-from towpath_orchestrator.app.api.run_questions import RunQuestions, serve_questions
+from towpath_orchestrator.app.api.run_questions import Answer, ReadingTurns, RunQuestions, in_turn, serve_questions
 from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
@@ -149,7 +151,8 @@ class OrchestratorWiring:
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants, self._budgets = GrantHistory(pool, store, bus, self._registry), BudgetRequests(pool, bus, limits)
         self._replays, self._switches = ReplayRequests(pool), HeldCallResumer(pool, local_facts)
-        self._forks = RunForks(pool, intake, bus, settings, find_version)
+        self._turns = ReadingTurns()
+        self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
 
         reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
         task_letters = DeadLetters(pool, "TASKS", metrics.dead, log)
@@ -171,13 +174,12 @@ class OrchestratorWiring:
         clients = ClientRequests(self._intake, self._checker, self._queries, self._commands)
         serve_services(self._bus, self._queries, self._commands, self._registry)
         serve_dead_letters(self._bus, self.dead_letters)
-        serve_records(self._bus, self._replays, self._forks)
+        serve_replays(self._bus, self._replays)
         serve_switches(self._bus, self._switches)
         serve_budgets(self._bus, self._budgets)
-        serve_grants(self._bus, self._grants)
         stops = (
             await serve_clients(self._bus, clients),
-            await serve_questions(self._bus, RunQuestions(self._queries)),
+            await serve_questions(self._bus, RunQuestions(self._queries, self._turns), self._questions()),
             await serve_submits(self._bus, clients, self._settings, self._windows),
         )
 
@@ -185,3 +187,21 @@ class OrchestratorWiring:
             await asyncio.gather(*(each() for each in stops))
 
         return stop
+
+    def _questions(self) -> tuple[Answer, ...]:
+        """Return what else is answered in turns of projects. A fork takes its turn itself, when it reads."""
+        pages, looks = self._turns.pages, self._turns.looks
+
+        async def fork(request: ForkRun, _project: str) -> RunAccepted:
+            return await self._forks.fork(request)
+
+        return (
+            (rpc.LIST_NETWORKS, in_turn(self._registry.list, pages)),
+            (rpc.GET_NETWORK, in_turn(self._registry.show, pages)),
+            (rpc.PREVIEW_PROMPT, in_turn(self._registry.preview, pages)),
+            (rpc.RECORD, in_turn(self._replays.record, pages)),
+            (rpc.LIST_DEAD_LETTERS, in_turn(self.dead_letters.list, pages)),
+            (rpc.SHOW_BUDGETS, in_turn(self._budgets.show, looks)),
+            (rpc.GRANT_FROM_RUNS, in_turn(self._grants.propose, looks)),
+            (rpc.FORK_RUN, fork),
+        )

@@ -440,7 +440,7 @@ SELECT spec FROM runs.network_version WHERE project = $1 AND name = $2 AND versi
 
 -- name: current_networks
 SELECT DISTINCT ON (name) project, name, version, digest, published_at, published_by FROM runs.network_version
-WHERE project = $1 ORDER BY name, version DESC
+WHERE project = $1 ORDER BY name, version DESC LIMIT $2
 
 -- name: snapshot
 SELECT snapshot FROM runs.snapshot WHERE digest = $1

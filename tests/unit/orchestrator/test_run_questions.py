@@ -10,8 +10,9 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import GetEvents
 from towpath_contracts.tools.calls import GetBlobChunk
+from towpath_fabric.nats.replies import request_type
 from towpath_orchestrator.app.api import run_questions
-from towpath_orchestrator.app.api.run_questions import PAGES_OF_ONE, RunQuestions, project_of
+from towpath_orchestrator.app.api.run_questions import PAGES_OF_ONE, ReadingTurns, RunQuestions, in_turn, project_of
 
 
 class SlowPages:
@@ -32,7 +33,7 @@ def ask(questions: RunQuestions, project: str) -> "asyncio.Task[EventPage]":
 
 
 def questions_of(pages: Any) -> RunQuestions:
-    return RunQuestions(pages)
+    return RunQuestions(pages, ReadingTurns())
 
 
 async def test_pages_of_one_project_leave_places_to_another() -> None:
@@ -55,6 +56,22 @@ async def test_a_page_that_found_no_turn_in_time_is_not_read(monkeypatch: pytest
     found = await asyncio.gather(*tasks, return_exceptions=True)
     refused = [one.problem.code for one in found if isinstance(one, ProblemError)]
     assert refused == ["overloaded"] * (5 - PAGES_OF_ONE) and len(pages.read) == PAGES_OF_ONE
+
+
+async def test_what_is_read_of_networks_and_records_takes_the_turns_of_pages() -> None:
+    turns, pages = ReadingTurns(), SlowPages()
+    read = in_turn(pages.events, turns.pages)
+    asked = [("reader", 60), ("other", 1)]
+    tasks = [
+        asyncio.ensure_future(read(GetEvents(run_id=uuid4(), project=project), project))
+        for project, count in asked
+        for _ in range(count)
+    ]
+    await asyncio.sleep(0.01)
+    assert pages.read == ["reader"] * PAGES_OF_ONE + ["other"]
+    assert request_type(read) is GetEvents, "the bus reads from it what a request is"
+    pages.released.set()
+    await asyncio.gather(*tasks)
 
 
 def test_a_request_names_its_project() -> None:

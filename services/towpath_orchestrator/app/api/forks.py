@@ -23,6 +23,7 @@ from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.fork import inherited_of
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
@@ -43,12 +44,15 @@ class RunForks:
         bus: MessageBus,
         settings: OrchestratorSettings,
         find_version: FindVersion,
+        turns: WorkTurns,
     ) -> None:
+        """*turns* are those of projects at reading logs: a fork may read all of one."""
         self._pool = pool
         self._intake = intake
         self._bus = bus
         self._settings = settings
         self._find_version = find_version
+        self._turns = turns
 
     async def fork(self, request: ForkRun) -> RunAccepted:
         """Accept a fork, or raise ProblemError. Returns after the commit."""
@@ -67,6 +71,21 @@ class RunForks:
         return None if row is None else repeated_answer(row, key, _digest(request))
 
     async def _submission(self, request: ForkRun) -> Submission:
+        async with self._turns.held(request.project):
+            forked, task, snapshot = await self._read(request)
+        await self._audit(request, forked)
+        return Submission(
+            run_id=forked.run_id,
+            task=task,
+            snapshot=snapshot,
+            idempotency_key=request.options.idempotency_key,
+            request_digest=_digest(request),
+            answer=asyncio.get_running_loop().create_future(),
+            forked=forked,
+        )
+
+    async def _read(self, request: ForkRun) -> tuple[RunForkedFact, RunCreated, NetworkSnapshot]:
+        """Return what the new run begins with, from the record of the other one."""
         record = await DatabaseRecord.open(self._pool, request.run_id, request.project)
         header = record.header
         version: NetworkVersion = await self._find_version(request.project, header.network, header.version)
@@ -81,16 +100,7 @@ class RunForks:
         point = ForkStateFinder(header.run_id, snapshot, request.options.from_step)
         parent = await _walk(record, point)
         forked, task = await self._begun(request, parent, point)
-        await self._audit(request, forked)
-        return Submission(
-            run_id=forked.run_id,
-            task=task,
-            snapshot=snapshot,
-            idempotency_key=request.options.idempotency_key,
-            request_digest=_digest(request),
-            answer=asyncio.get_running_loop().create_future(),
-            forked=forked,
-        )
+        return forked, task, snapshot
 
     async def _begun(
         self, request: ForkRun, parent: RunCreated, point: ForkStateFinder

@@ -30,8 +30,6 @@ from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.client_requests import ClientRequests, caller_of
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
-from towpath_orchestrator.app.api.forks import RunForks
-from towpath_orchestrator.app.api.grant_history import GrantHistory
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
@@ -79,16 +77,13 @@ async def serve_submits(
 
 
 def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
-    """Answer `svc.orchestrator.*`, but for what people read of runs (`run_questions.py`)."""
+    """Answer `svc.orchestrator.*`, but for what people read (`run_questions.py`)."""
     bus.subscriber(rpc.EVENTS_SINCE)(queries.events_since)
     bus.subscriber(rpc.SWEEP_RUNS)(queries.sweep)
     bus.subscriber(rpc.IDLE_RUNS)(queries.idle)
     bus.subscriber(rpc.RESOLVE_GATE)(commands.resolve_gate)
     bus.subscriber(rpc.CANCEL_RUN)(commands.cancel)
     bus.subscriber(rpc.PUBLISH_NETWORK)(registry.publish)
-    bus.subscriber(rpc.LIST_NETWORKS)(registry.list)
-    bus.subscriber(rpc.GET_NETWORK)(registry.show)
-    bus.subscriber(rpc.PREVIEW_PROMPT)(registry.preview)
 
 
 def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:
@@ -96,22 +91,14 @@ def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:
     bus.subscriber(rpc.WAKE_PAUSED)(switches.wake)
 
 
-def serve_grants(bus: MessageBus, history: GrantHistory) -> None:
-    """Answer what grant past runs would have needed."""
-    bus.subscriber(rpc.GRANT_FROM_RUNS)(history.propose)
-
-
 def serve_budgets(bus: MessageBus, budgets: BudgetRequests) -> None:
-    """Answer what people ask of budgets."""
+    """Set limits of budgets."""
     bus.subscriber(rpc.SET_BUDGET)(budgets.set)
-    bus.subscriber(rpc.SHOW_BUDGETS)(budgets.show)
 
 
-def serve_records(bus: MessageBus, replays: ReplayRequests, forks: RunForks) -> None:
-    """Answer requests about the records of runs: export, replay, fork."""
-    bus.subscriber(rpc.RECORD)(replays.record)
+def serve_replays(bus: MessageBus, replays: ReplayRequests) -> None:
+    """Answer requests to replay runs, which take turns of their own."""
     bus.subscriber(rpc.REPLAY_RUNS)(replays.replay)
-    bus.subscriber(rpc.FORK_RUN)(forks.fork)
 
 
 def serve_notices(bus: MessageBus, webhooks: GateNoticeLoop) -> None:
@@ -122,7 +109,6 @@ def serve_notices(bus: MessageBus, webhooks: GateNoticeLoop) -> None:
 
 def serve_dead_letters(bus: MessageBus, letters: DeadLetterRequests) -> None:
     """Answer requests about dead letters."""
-    bus.subscriber(rpc.LIST_DEAD_LETTERS)(letters.list)
     bus.subscriber(rpc.SETTLE_DEAD_LETTER)(letters.settle)
     bus.subscriber(rpc.DEAD_LETTER_RUNS)(letters.report)
 

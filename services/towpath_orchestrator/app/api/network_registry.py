@@ -38,6 +38,9 @@ Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""
 
 
+MAX_LISTED = 4_000
+"""Networks in one list. More would not fit a message: nothing is made of them to see that."""
+
 MAX_PROMPT_TOKENS = 10_000
 """Tokens of the prompts of a network: a text between two tags is one, a placeholder five. Half a second at most."""
 
@@ -200,8 +203,11 @@ class NetworkRegistry:
         )
 
     async def list(self, request: GetPolicy) -> NetworkList:
-        """Return the current version of every network of a project."""
-        rows = await self._pool.fetch(QUERIES.current_networks, request.project)
+        """Return the current version of every network of a project; raises ProblemError `answer_too_large`."""
+        rows = await self._pool.fetch(QUERIES.current_networks, request.project, MAX_LISTED + 1)
+        if len(rows) > MAX_LISTED:
+            detail = f"{request.project} has more than {MAX_LISTED} networks, which are more than one message holds"
+            raise ProblemError(problem("answer_too_large", detail))
         return NetworkList(networks=tuple(NetworkVersion(**dict(row)) for row in rows))
 
     async def show(self, request: PreviewPrompt) -> NetworkVersion:

@@ -1,4 +1,6 @@
-"""What services ask of runs for people: a run, its log, its blobs, lists. Projects take turns.
+"""What services ask for people: of runs, their logs, blobs and records, of networks, budgets and letters.
+
+Projects take turns.
 
 Whoever may read runs may read long ones, and many at once. So questions are answered in turns of the projects that they
 are asked for, and few of one project read the database at the same time: logs and blobs, whose pages have up to a
@@ -6,7 +8,9 @@ megabyte, fewer than what is small. A request that waits for a run holds a place
 time is refused: who asked has gone, or asks again.
 """
 
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -49,13 +53,31 @@ def project_of(body: bytes) -> str:
         return ""
 
 
+class ReadingTurns:
+    """The turns of projects: at `pages`, which are long to be read or to be parsed, and at `looks`, which are not."""
+
+    def __init__(self) -> None:
+        self.pages = WorkTurns(PAGES, lambda _: PAGES_OF_ONE, WAIT_S)
+        self.looks = WorkTurns(LOOKS, lambda _: LOOKS_OF_ONE, WAIT_S)
+
+
+def in_turn(answer: Callable[[Any], Awaitable[Message]], turns: WorkTurns) -> Callable[[Any, str], Awaitable[Message]]:
+    """Return what gives *answer* to the request of a project in one of its *turns*."""
+
+    @functools.wraps(answer)  # whose parameter says what it takes
+    async def held(request: Any, project: str) -> Message:
+        async with turns.held(project):
+            return await answer(request)
+
+    return held
+
+
 class RunQuestions:
     """Answers them within the turns of their projects."""
 
-    def __init__(self, queries: RunQueries) -> None:
+    def __init__(self, queries: RunQueries, turns: ReadingTurns) -> None:
         self._queries = queries
-        self._pages = WorkTurns(PAGES, lambda _: PAGES_OF_ONE, WAIT_S)
-        self._looks = WorkTurns(LOOKS, lambda _: LOOKS_OF_ONE, WAIT_S)
+        self._pages, self._looks = turns.pages, turns.looks
 
     async def get_run(self, request: GetRun, caller: str) -> RunView:
         """Return a run, waiting for its end as long as is asked."""
@@ -93,9 +115,34 @@ class RunQuestions:
             return await self._queries.list_gates(request)
 
 
-async def serve_questions(bus: MessageBus, questions: RunQuestions) -> Callable[[], Awaitable[None]]:
-    """Answer them in turns of their projects; returns what stops that."""
-    limits = FairQueueLimits(
+Answer = tuple[rpc.RpcMethod, Callable[..., Awaitable[Message]]]
+"""A method, and what answers its request and the project of that."""
+
+
+async def serve_questions(
+    bus: MessageBus, questions: RunQuestions, more: Iterable[Answer]
+) -> Callable[[], Awaitable[None]]:
+    """Answer them, and *more*, in turns of their projects; returns what stops that."""
+    answers: tuple[Answer, ...] = (
+        (rpc.GET_RUN, questions.get_run),
+        (rpc.EVENTS, questions.events),
+        (rpc.BLOB_GET_RUNS, questions.blob),
+        (rpc.LIST_RUNS, questions.list_runs),
+        (rpc.RUN_TREE, questions.tree),
+        (rpc.LIST_GATES, questions.list_gates),
+        *more,
+    )
+    stops = [await bus.subscribe_fairly((method.subject,), answer, _limits(method)) for method, answer in answers]
+
+    async def stop() -> None:
+        for each in stops:
+            await each()
+
+    return stop
+
+
+def _limits(method: rpc.RpcMethod) -> FairQueueLimits:
+    return FairQueueLimits(
         caller_of=lambda _: "",
         caller_in=project_of,
         max_waiting=WAITING,
@@ -103,20 +150,5 @@ async def serve_questions(bus: MessageBus, questions: RunQuestions) -> Callable[
         max_concurrent=OPEN,
         max_concurrent_of=lambda _: OPEN_OF_ONE,
         max_wait_s=WAIT_S,
-        repeatable=True,
+        repeatable=method.repeatable,
     )
-    answers: tuple[tuple[rpc.RpcMethod, Callable[..., Awaitable[Message]]], ...] = (
-        (rpc.GET_RUN, questions.get_run),
-        (rpc.EVENTS, questions.events),
-        (rpc.BLOB_GET_RUNS, questions.blob),
-        (rpc.LIST_RUNS, questions.list_runs),
-        (rpc.RUN_TREE, questions.tree),
-        (rpc.LIST_GATES, questions.list_gates),
-    )
-    stops = [await bus.subscribe_fairly((method.subject,), answer, limits) for method, answer in answers]
-
-    async def stop() -> None:
-        for each in stops:
-            await each()
-
-    return stop
