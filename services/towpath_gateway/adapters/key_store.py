@@ -2,7 +2,7 @@
 
 Roles are those of a key, not of its caller. Making and revoking one are audited by the table itself. A secret leaves
 this module once, in the answer to its making. Postgres away means nobody is let in: that is an `unavailable`, never a
-"yes".
+"yes". Everybody's keys are looked up here: who lists or makes many does so on one connection, in turns of projects.
 """
 
 import secrets
@@ -18,6 +18,7 @@ from towpath_contracts.base import ClientMessage, Message, Token
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.core.api_keys import (
     ALL_SCOPES,
     ROLES,
@@ -37,6 +38,9 @@ CACHE_S = 2.0
 """How long a found key is believed: a revoked key works at most this long, and a busy client costs one look in 2 s."""
 
 CACHE_KEYS = 1_024
+
+TURN_WAIT_S = 10.0
+"""How long who lists or makes keys waits for a turn."""
 
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _PREFIX_LENGTH = 12
@@ -85,9 +89,10 @@ class KeyView(Message):
 
 
 class KeyList(Message):
-    """The keys of a project, oldest first."""
+    """A page of the keys of a project, oldest first; `next_after` is what to ask for the next one with."""
 
     keys: tuple[KeyView, ...]
+    next_after: str | None = None
 
 
 class KeyStore:
@@ -99,6 +104,7 @@ class KeyStore:
     def __init__(self, pool: "Callable[[], asyncpg.Pool[Any] | None]") -> None:
         self._maybe_pool = pool
         self._cache: OrderedDict[str, tuple[float, StoredKey, datetime]] = OrderedDict()
+        self._turns = WorkTurns(1, lambda _: 1, TURN_WAIT_S, "project_share_full")
 
     async def principal(self, prefix: str, secret: str) -> Principal:
         """Return who holds this key; raises ProblemError `unauthenticated` with the reason."""
@@ -129,7 +135,8 @@ class KeyStore:
             raise ProblemError(problem("request_invalid", f"name scopes, or a role of {list(ROLES)}"))
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        row = await _query(lambda: self._insert(new, project, maker, prefix, secret))
+        async with self._turns.held(project):
+            row = await _query(lambda: self._insert(new, project, maker, prefix, secret))
         return KeyView(
             prefix=prefix,
             caller=new.caller,
@@ -145,10 +152,12 @@ class KeyStore:
             warnings=key_warnings(new.scopes, new.roles),
         )
 
-    async def all_of(self, project: str) -> KeyList:
-        """Return the keys of *project*."""
-        rows = await _query(lambda: self._pool().fetch(_queries.list_keys, project))
-        return KeyList(keys=tuple(KeyView.model_validate(dict(row)) for row in rows))
+    async def page_of(self, project: str, after: str | None, limit: int) -> KeyList:
+        """Return keys of *project*, those that were made later than *after*; none where that is no key."""
+        async with self._turns.held(project):
+            rows = await _query(lambda: self._pool().fetch(_queries.list_keys, project, after, limit + 1))
+        keys = tuple(KeyView.model_validate(dict(row)) for row in rows[:limit])
+        return KeyList(keys=keys, next_after=keys[-1].prefix if len(rows) > limit else None)
 
     async def revoke(self, prefix: str, *, project: str, by: Principal) -> None:
         """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""

@@ -7,8 +7,9 @@ SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.roles, k.expi
 SELECT k.prefix, k.caller, p.project, k.scopes, k.roles, k.note, k.created_by, k.created_with, k.created_at,
        k.expires_at, k.revoked_at
   FROM gateway.api_key k JOIN gateway.principal p USING (caller)
- WHERE p.project = $1
- ORDER BY k.created_at, k.prefix;
+ WHERE p.project = $1 AND ($2::text IS NULL
+       OR (k.created_at, k.prefix) > (SELECT a.created_at, a.prefix FROM gateway.api_key a WHERE a.prefix = $2))
+ ORDER BY k.created_at, k.prefix LIMIT $3;
 
 -- name: claim_caller
 INSERT INTO gateway.principal (caller, project) VALUES ($1, $2) ON CONFLICT (caller) DO NOTHING;

@@ -72,9 +72,16 @@ async def create(
 @app.command(name="list", help_epilogue=examples("towpath keys list", "towpath keys list -o json"))
 async def list_keys(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the keys, without their secrets."""
+    keys: list[dict[str, Any]] = []
+    after = ""
     async with common.connect() as client:
-        found = await client.request("GET", "/v1/keys")
-    common.out().rows("keys", found["keys"], _COLUMNS, empty="There are no keys.")
+        while True:
+            found = await client.request("GET", f"/v1/keys{after}")
+            keys += found["keys"]
+            if found.get("next_after") is None:
+                break
+            after = f"?after={found['next_after']}"
+    common.out().rows("keys", keys, _COLUMNS, empty="There are no keys.")
 
 
 @app.command(help_epilogue=examples("towpath keys revoke twp_4f2a"))

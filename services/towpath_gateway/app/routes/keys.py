@@ -3,7 +3,9 @@
 Nobody gives away more than they hold, or makes a key of somebody who holds more; a secret is shown once.
 """
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.adapters.key_store import CreateKeyBody, KeyList, KeyView
@@ -29,9 +31,14 @@ async def create_key(new: CreateKeyBody, dependencies: Dependencies, principal: 
 
 
 @router.get("", response_model=KeyList, responses=documented(), summary="List keys")
-async def list_keys(dependencies: Dependencies, principal: KeysAdmin) -> Response:
-    """Return the project's keys without their secrets."""
-    return json_answer(await dependencies.keys.all_of(principal.project))
+async def list_keys(
+    dependencies: Dependencies,
+    principal: KeysAdmin,
+    after: Annotated[str | None, Query(max_length=64, description="`next_after` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 500,
+) -> Response:
+    """Return the project's keys without their secrets, oldest first."""
+    return json_answer(await dependencies.keys.page_of(principal.project, after, limit))
 
 
 @router.delete("/{prefix}", status_code=204, responses=documented("key_not_found"), summary="Revoke a key")
