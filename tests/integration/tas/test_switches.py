@@ -153,3 +153,24 @@ async def test_two_replicas_obey_it_from_its_answer_on_and_a_kill_forgets_nothin
         for request in (*held, *late):
             await caller.dispatched(request)
         assert (await settled(tas.dsn, held[0].execution_id, "permitted"))["attempt"] == 1
+
+
+async def test_a_switch_waits_for_none_of_the_many_that_another_project_sets_at_once(tas: Running) -> None:
+    caller = tas.caller
+    asked, answered = 400, 0
+
+    async def one_of_many(place: int) -> str:
+        nonlocal answered
+        try:
+            await switch(caller, "pause", project="greedy", name=f"orders.{place}")
+        except ProblemError as error:
+            return error.problem.code
+        finally:
+            answered += 1
+        return "set"
+
+    flood = [asyncio.ensure_future(one_of_many(place)) for place in range(asked)]
+    await eventually(lambda: answered > 0)
+    assert (await switch(caller, "pause")).changed
+    assert answered < asked / 2
+    assert {*await asyncio.gather(*flood)} <= {"set", "overloaded"}

@@ -26,6 +26,7 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.core.call import LedgerCall, LedgerChange, StopCall
@@ -39,6 +40,13 @@ MAX_SWITCHES = 1_000
 
 PAGE_SIZE = 500
 
+SET_AT_ONCE = 2
+"""Switches that are stored at the same time, of one project one: the next waits for its lock anyway, and would take a
+connection meanwhile from the switches of others."""
+
+SET_WAIT_S = 4.0
+"""How long a switch waits for its turn: its caller waits for an answer for longer."""
+
 
 class SwitchCommands:
     """Sets, lifts and lists stop switches; answers requests of people."""
@@ -48,11 +56,16 @@ class SwitchCommands:
         self._bus = bus
         self._dispatcher = dispatcher
         self._log = log
+        self._turns = WorkTurns(SET_AT_ONCE, lambda _: 1, SET_WAIT_S)
 
     async def set(self, request: SetSwitch) -> SwitchSet:
-        """Pause or resume; raises ProblemError for a person without the role, or without a reason."""
+        """Pause or resume; raises ProblemError for a person without the role, or without a reason.
+
+        So it does (`overloaded`) where too many of the project come before it.
+        """
         _check(request)
-        switch, changed = await self._store(request)
+        async with self._turns.held(request.project):
+            switch, changed = await self._store(request)
         stopping = 0
         if request.paused and request.stop_running and switch is not None:
             stopping = await self._stop(request, switch)
