@@ -3,7 +3,7 @@
 Read only. Pages are bounded in runs, bytes and time: an answer fits one message, and no hot loop waits long.
 """
 
-import asyncio
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -11,10 +11,17 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import GetRunRecord, ReplayPage, ReplayResult, ReplayRuns, RunRecordPiece
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.app.api.run_export import QUERIES, DatabaseRecord
 from towpath_orchestrator.core.replay_check import ReplayCheck
 
 MOST_WAITING = 8
+MOST_OF_PROJECT = 4
+"""Replays that wait for their turn, in all and of one project."""
+
+WAIT_S = 60.0
+"""How long a replay waits for its turn: the gateway waits as long for its answer."""
+
 RETRY_AFTER_S = 5
 
 PAGE_BYTES = 400_000
@@ -26,8 +33,9 @@ class ReplayRequests:
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._waiting = 0
-        self._turn = asyncio.Semaphore(1)  # replays take the processor from live runs: one at a time
+        self._waiting: Counter[str] = Counter()
+        # Replays take the processor from live runs: one at a time, in turns of projects.
+        self._turns = WorkTurns(1, lambda _: 1, WAIT_S)
 
     async def record(self, request: GetRunRecord) -> RunRecordPiece:
         """Return the next piece of a run's record."""
@@ -39,15 +47,18 @@ class ReplayRequests:
 
         `run_not_found` for one that is not there, `overloaded` where too many replays wait for their turn.
         """
-        if self._waiting >= MOST_WAITING:
-            detail = f"{self._waiting} replays wait already"
+        project = request.project
+        if self._waiting.total() >= MOST_WAITING or self._waiting[project] >= MOST_OF_PROJECT:
+            detail = f"{self._waiting.total()} replays wait already, {self._waiting[project]} of this project"
             raise ProblemError(problem("overloaded", detail, retry_after_s=RETRY_AFTER_S))
-        self._waiting += 1
+        self._waiting[project] += 1
         try:
-            async with self._turn:
+            async with self._turns.held(project):
                 return await self._replay(request)
         finally:
-            self._waiting -= 1
+            self._waiting[project] -= 1
+            if not self._waiting[project]:
+                del self._waiting[project]
 
     async def _replay(self, request: ReplayRuns) -> ReplayPage:
         if request.run_id is not None:
