@@ -149,9 +149,9 @@ class OrchestratorWiring:
         self._queries = RunQueries(pool, announcer.changes, announcer.endings)
         self._commands = RunCommands(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
-        self._grants, self._budgets = GrantHistory(pool, store, bus, self._registry), BudgetRequests(pool, bus, limits)
+        self._grants = GrantHistory(pool, store, bus, self._registry)
+        self._budgets, self._turns = BudgetRequests(pool, bus, limits), ReadingTurns()
         self._replays, self._switches = ReplayRequests(pool), HeldCallResumer(pool, local_facts)
-        self._turns = ReadingTurns()
         self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
 
         reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)

@@ -166,22 +166,6 @@ async def test_a_key_is_shown_once_listed_revoked_and_refused(place: Place) -> N
         assert (await alice.delete("/v1/keys/bbbbbbbbbbbb")).json()["code"] == "key_not_found"
 
 
-async def test_keys_are_listed_in_pages_however_many_a_project_has(place: Place) -> None:
-    async with await place.client("shop", "alice") as alice, await place.client("bank", "bob") as bob:
-        for _ in range(5):
-            assert (await alice.post("/v1/keys", json={"caller": "robot", "scopes": ["runs:read"]})).is_success
-        pages, after = [], ""
-        while not pages or pages[-1]["next_after"]:
-            pages.append((await alice.get(f"/v1/keys?limit=2{after}")).json())
-            after = f"&after={pages[-1]['next_after']}"
-        assert [len(page["keys"]) for page in pages] == [2, 2, 2]
-        prefixes = [key["prefix"] for page in pages for key in page["keys"]]
-        assert prefixes == [key["prefix"] for key in (await alice.get("/v1/keys")).json()["keys"]]
-        assert (await bob.get(f"/v1/keys?after={prefixes[0]}")).json()["keys"] != []
-        assert (await alice.get("/v1/keys?limit=501")).json()["code"] == "request_invalid"
-        assert (await alice.get("/v1/keys?after=nonsense")).json()["keys"] == []
-
-
 async def test_a_key_expires(place: Place) -> None:
     async with await place.client("shop", "alice", expires_in_s=4) as alice:
         assert (await alice.get("/v1/runs")).status_code == 200

@@ -18,6 +18,8 @@ from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 
 ACTIVE = ("running", "cancelling")
+ALIVE = ("queued", "running", "waiting", "cancelling")
+HOLDER = ("project", "caller", "network")
 CLAIMED_FOR = timedelta(seconds=5)
 
 Row = dict[str, Any]
@@ -258,27 +260,23 @@ class RunRows(RunRecordRows):
 
     def load_counts(self, _session: Session, limit: int, most: int, many_wait: int) -> list[Row]:
         queued = [run for run in self.runs.values() if run["status"] == "queued"][:limit]
-        queues, project_queues = (Counter(run[whose] for run in queued) for whose in ("caller", "project"))
-        held: dict[tuple[str, str, str], int] = defaultdict(int)
-        parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
-        for run_id, run in self.runs.items():
-            if run["status"] in ACTIVE and run_id not in parents:
-                held[run["project"], run["caller"], run["network"]] += 1
         waiting = Counter(run["project"] for run in self.runs.values() if run["status"] == "waiting")
-        counted = sum(min(waits, many_wait) for waits in waiting.values())
-        counts: Row = {"queued": queues.total(), "waiting": counted, "budgets": self.budget_version}
-        for name, lengths in (("queues", queues), ("project_queues", project_queues)):
-            counts[name] = json.dumps({whose: waits for whose, waits in lengths.items() if waits * 100 >= most})
-        counts["project_waiting"] = json.dumps({whose: waits for whose, waits in waiting.items() if waits >= many_wait})
-        names = ("project", "caller", "network")
-        rows: list[Row] = [{**counts, **dict(zip(names, whose, strict=True)), "active": n} for whose, n in held.items()]
-        return rows or [{**counts, **dict.fromkeys(names), "active": None}]
+        parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
+        alone = [run for run in self.runs.values() if run["status"] in ACTIVE and run["run_id"] not in parents]
+        held = Counter(tuple(run[name] for name in HOLDER) for run in alone)
+        counts: Row = {"queued": len(queued), "budgets": self.budget_version}
+        for name, whose in (("queues", "caller"), ("project_queues", "project")):
+            lengths = Counter(run[whose] for run in queued)
+            counts[name] = json.dumps({one: waits for one, waits in lengths.items() if waits * 100 >= most})
+        counts["waiting"] = sum(min(waits, many_wait) for waits in waiting.values())
+        counts["project_waiting"] = json.dumps({one: waits for one, waits in waiting.items() if waits >= many_wait})
+        rows = [{**counts, **dict(zip(HOLDER, whose, strict=True)), "active": count} for whose, count in held.items()]
+        return rows or [{**counts, **dict.fromkeys(HOLDER), "active": None}]
 
     def next_queued(self, _session: Session, room: int, *_rules: Any) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
-        names = ("run_id", "project", "caller", "network")
-        waiting = sorted(tuple(run[name] for name in names) for run in self.runs.values() if run["status"] == "queued")
-        return [dict(zip(names, found, strict=True)) for found in waiting[:room]]
+        waiting = sorted(run_id for run_id, run in self.runs.items() if run["status"] == "queued")
+        return [{name: self.runs[run_id][name] for name in ("run_id", *HOLDER)} for run_id in waiting[:room]]
 
     def project_of_caller(self, _session: Session, caller: str) -> list[Row]:
         return [{"project": self.callers[caller]}] if caller in self.callers else []

@@ -1,0 +1,49 @@
+"""Keys are listed in pages, and who has many of them made or listed keeps no others waiting."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.support.gateway.keyed_gateway import Place, Servers, keyed_gateway
+from tests.support.platform.platform_peer import PlatformPeer
+
+
+@pytest.fixture(scope="module")
+def servers(
+    postgres_dsn: str, template_database: str, nats_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Servers]:
+    with keyed_gateway(postgres_dsn, template_database, nats_url, tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture
+async def place(servers: Servers, nats_url: str) -> AsyncIterator[Place]:
+    async with PlatformPeer(nats_url) as peer:
+        yield Place(servers.gateway, peer, servers.role)
+    await servers.emptied()
+
+
+async def test_keys_are_listed_in_pages_however_many_a_project_has(place: Place) -> None:
+    async with await place.client("shop", "alice") as alice, await place.client("bank", "bob") as bob:
+        for _ in range(5):
+            assert (await alice.post("/v1/keys", json={"caller": "robot", "scopes": ["runs:read"]})).is_success
+        pages, after = [], ""
+        while not pages or pages[-1]["next_after"]:
+            pages.append((await alice.get(f"/v1/keys?limit=2{after}")).json())
+            after = f"&after={pages[-1]['next_after']}"
+        assert [len(page["keys"]) for page in pages] == [2, 2, 2]
+        prefixes = [key["prefix"] for page in pages for key in page["keys"]]
+        assert prefixes == [key["prefix"] for key in (await alice.get("/v1/keys")).json()["keys"]]
+        assert (await bob.get(f"/v1/keys?after={prefixes[0]}")).json()["keys"] != []
+        assert (await alice.get("/v1/keys?limit=501")).json()["code"] == "request_invalid"
+        assert (await alice.get("/v1/keys?after=nonsense")).json()["keys"] == []
+
+
+async def test_a_key_is_made_while_another_project_makes_many(place: Place) -> None:
+    async with await place.client("shop", "alice") as alice, await place.client("bank", "bob") as bob:
+        wanted = {"caller": "robot", "scopes": ["runs:read"]}
+        many = [asyncio.ensure_future(alice.post("/v1/keys", json=wanted)) for _ in range(80)]
+        await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
+        assert (await bob.post("/v1/keys", json={**wanted, "caller": "clerk"})).status_code == 201
+        assert sum(one.done() for one in many) < len(many) / 2
+        assert {(await one).status_code for one in many} == {201}
