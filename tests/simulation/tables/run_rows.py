@@ -18,7 +18,6 @@ from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 
 ACTIVE = ("running", "cancelling")
-ALIVE = ("queued", "running", "waiting", "cancelling")
 HOLDER = ("project", "caller", "network")
 CLAIMED_FOR = timedelta(seconds=5)
 
