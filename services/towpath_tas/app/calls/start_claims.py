@@ -2,10 +2,17 @@
 
 An answer is sent only after its claim is stored. If it can't be stored the answer is `unavailable`, and the worker asks
 again with the same claim id.
+
+Claims of all projects come one after another, and a worker may ask as often as it likes. So few are handled at once,
+the ledger is asked about few of these that no ticket vouches for or that are of one call, and copies of one claim are
+handled as one. What is too much is `unavailable` as well: an honest worker asks again.
 """
 
 import asyncio
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from nats.aio.msg import Msg
 from pydantic import ValidationError
@@ -20,6 +27,7 @@ from towpath_fabric.ports import MessageBus, Subscription
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.tickets import TicketFault
 from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
@@ -32,6 +40,15 @@ from towpath_tas.metrics import TasMetrics
 MAX_WAITING = 4_096
 """Claims in memory; more are dropped without an answer, and their workers ask again."""
 
+MAX_BATCH = 256
+"""Claims that are handled together; others wait."""
+
+MAX_UNVOUCHED = 32
+"""Claims without a good ticket that the ledger is asked about in one batch: after a change of keys all come so."""
+
+MAX_OF_CALL = 4
+"""Different claims of one call that are handled in one batch, each by statements of its own."""
+
 REFUSED = ClaimAnswer(granted=False, reason="unavailable")
 
 
@@ -43,6 +60,12 @@ class PendingClaim:
     claim: ClaimStart
     fault: str
     answer: ClaimAnswer = field(default=REFUSED)
+    copies: list[Msg] = field(default_factory=list)
+
+    @property
+    def is_vouched(self) -> bool:
+        """Whether the service has signed its ticket for this very call, however long ago."""
+        return self.fault in ("", TicketFault.EXPIRED)
 
     def decide(self, context: LedgerContext) -> LedgerChange:
         """Call the core, and keep its answer until the change is stored."""
@@ -71,7 +94,7 @@ class StartClaimServer:
         self._tickets = tickets
         self._metrics = metrics
         self._log = log
-        self._waiting: list[Msg] = []
+        self._waiting: deque[Msg] = deque()
         self._arrived = asyncio.Event()
         self._subscription: Subscription | None = None
 
@@ -85,18 +108,23 @@ class StartClaimServer:
 
     async def run(self) -> None:
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            messages, self._waiting = self._waiting, []
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            messages = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
             self._metrics.batch.labels("claim").observe(len(messages))
             crash_point("tas.claim_taken")
             items = [item for message in messages if (item := await self._parsed(message)) is not None]
+            items, surplus = without_surplus(items)
+            for item in surplus:
+                await self._reply(item, item.answer)
             try:
                 await self._handle(items)
             except DATABASE_DOWN as error:
                 self._log.warning("postgres is away, claims are not granted", error=str(error))
                 for item in items:
-                    await self._reply(item.message, problem("unavailable", "the ledger can't be reached"))
+                    await self._reply(item, problem("unavailable", "the ledger can't be reached"))
+            await asyncio.sleep(0)  # a batch of which nothing is handled waits for nothing else
 
     async def _on_claim(self, message: Msg) -> None:
         if len(self._waiting) < MAX_WAITING:
@@ -107,7 +135,7 @@ class StartClaimServer:
         try:
             claim = ClaimStart.model_validate_json(message.data)
         except ValidationError as error:
-            await self._reply(message, problem_from_validation(error, "ClaimStart"))
+            await self._answer(message, problem_from_validation(error, "ClaimStart"))
             return None
         fault = self._tickets.fault(claim.ticket, claim.execution_id, claim.attempt, claim.run_id, at_start=True)
         return PendingClaim(message, claim, fault)
@@ -121,13 +149,37 @@ class StartClaimServer:
         crash_point("tas.claim_before_reply")
         for item, update in zip(items, updates, strict=True):
             if update.error or update.contested:
-                await self._reply(item.message, problem("unavailable", update.error or "the call is contested"))
+                await self._reply(item, problem("unavailable", update.error or "the call is contested"))
             else:
                 await self._dispatcher.send(update.change)
-                await self._reply(item.message, item.answer)
+                await self._reply(item, item.answer)
                 await crash_point_after_flush("tas.claim_replied")
 
-    async def _reply(self, message: Msg, answer: Message) -> None:
+    async def _reply(self, item: PendingClaim, answer: Message) -> None:
+        for message in (item.message, *item.copies):
+            await self._answer(message, answer)
+
+    async def _answer(self, message: Msg, answer: Message) -> None:
         headers = {PROBLEM_HEADER: answer.code} if isinstance(answer, Problem) else None
         if message.reply:
             await self._bus.publish(message.reply, answer.model_dump_json().encode(), headers)
+
+
+def without_surplus(items: Sequence[PendingClaim]) -> tuple[list[PendingClaim], list[PendingClaim]]:
+    """Return the claims of a batch that are handled, and those that are too many; both with their copies."""
+    distinct: dict[bytes, PendingClaim] = {}
+    for item in items:
+        same = distinct.setdefault(item.message.data, item)
+        if same is not item:
+            same.copies.append(item.message)
+    handled: list[PendingClaim] = []
+    surplus: list[PendingClaim] = []
+    of_call: Counter[tuple[UUID, bool]] = Counter()  # what is forged takes no room from what a worker asks
+    unvouched = 0
+    for item in distinct.values():
+        unvouched += not item.is_vouched
+        call = (item.claim.execution_id, item.is_vouched)
+        of_call[call] += 1
+        too_many = of_call[call] > MAX_OF_CALL or (not item.is_vouched and unvouched > MAX_UNVOUCHED)
+        (surplus if too_many else handled).append(item)
+    return handled, surplus
