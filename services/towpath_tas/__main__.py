@@ -30,6 +30,7 @@ with paused():
     from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
+    from towpath_tas.app.worker_turns import WorkerTurns
     from towpath_tas.core.tools.registry import WorkerTrust
     from towpath_tas.metrics import TasMetrics
     from towpath_tas.settings import TasSettings
@@ -90,7 +91,7 @@ class ToolAccessService:
         access, audit, blobs = (
             AccessQueries(pool, calls.policy_cache, self._threads),
             AuditQueries(pool),
-            CallBlobRequests(pool, calls.tickets),
+            CallBlobRequests(pool, calls.tickets, WorkerTurns()),
         )
         trust = WorkerTrust.on(embedded=self._settings.embedded, keys=self._settings.auth == "on")
         tools = ToolRegistrations(

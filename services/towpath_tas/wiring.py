@@ -53,6 +53,7 @@ from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer, outcome_num
 from towpath_tas.app.calls.tool_requests import ToolRequestConsumer
 from towpath_tas.app.policy.tool_registration import ToolRegistrations
 from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.app.worker_turns import WorkerTurns
 from towpath_tas.core.calls.internal_calls import platform_tools
 from towpath_tas.core.erasure_rules import ErasureRules
 from towpath_tas.metrics import TasMetrics
@@ -258,15 +259,21 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
     The broker lets a worker's credential publish on the subjects of its own project and toolsets only. So the subject
     is trusted, and a request about another toolset is refused.
     """
+    turns = WorkerTurns()
 
     async def register(request: RegisterTools, project: Token, toolset: Token) -> ToolsRegistered:
         subject = for_toolset(rpc.REGISTER_TOOLS.subject, project, toolset)
         require_same_toolset(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
-        return await tools.register(request)
+        async with turns.after_changes(project):
+            registered = await tools.register(request)
+            if any(standing.status == "accepted" for standing in registered.standings):
+                turns.note_change(project)
+            return registered
 
     async def report(request: ReportDeadLetter, project: Token, toolset: Token) -> ActionDone:
         require_same_toolset(request.subject, tool_exec(project, toolset))
-        return await dead_letters.report(request)
+        async with turns.held(project):
+            return await dead_letters.report(request)
 
     bus.subscriber(for_toolset(rpc.REGISTER_TOOLS.subject, "{project}", "{toolset}"))(register)
     bus.subscriber(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "{project}", "{toolset}"))(report)

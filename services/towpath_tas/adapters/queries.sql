@@ -114,12 +114,20 @@ FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::j
   AS k (place, name, effect, tool, operation, rule);
 
 -- name: tools
--- Without their specs: most of them are known to whoever asks, and they may be long.
-SELECT DISTINCT ON (t.name) t.name, t.version, t.digest, t.chars, t.owner,
-       CASE WHEN t.decided_at IS NULL THEN t.reason ELSE '' END AS doubt,
-       coalesce((SELECT max(h.version) FROM tas.tool h WHERE h.project = t.project AND h.name = t.name AND h.held), 0)
-         AS held_by
-FROM tas.tool t WHERE t.project = $1 AND t.status = 'accepted' AND NOT t.withdrawn ORDER BY t.name, t.version DESC;
+-- Without their specs: most of them are known to whoever asks, and they may be long. A name may have any number of versions,
+-- as many as its worker likes: so each is looked up by its newest, and no other is read.
+WITH RECURSIVE names AS (
+  (SELECT t.name FROM tas.tool t WHERE t.project = $1 ORDER BY t.name LIMIT 1)
+  UNION ALL
+  SELECT (SELECT t.name FROM tas.tool t WHERE t.project = $1 AND t.name > n.name ORDER BY t.name LIMIT 1)
+  FROM names n WHERE n.name IS NOT NULL)
+SELECT c.name, c.version, c.digest, c.chars, c.owner, CASE WHEN c.decided_at IS NULL THEN c.reason ELSE '' END AS doubt,
+       coalesce((SELECT max(h.version) FROM tas.tool h WHERE h.project = $1 AND h.name = n.name
+                   AND h.held AND (h.status <> 'accepted' OR h.withdrawn OR h.held)), 0) AS held_by
+FROM names n CROSS JOIN LATERAL (
+  SELECT t.* FROM tas.tool t WHERE t.project = $1 AND t.name = n.name AND t.status = 'accepted' AND NOT t.withdrawn
+  ORDER BY t.version DESC LIMIT 1) c
+ORDER BY n.name;
 
 -- name: tool_specs
 SELECT t.name, t.version, t.digest, t.spec FROM unnest($2::text[], $3::integer[]) AS k (name, version)
@@ -127,10 +135,18 @@ JOIN tas.tool t ON t.project = $1 AND t.name = k.name AND t.version = k.version;
 
 -- name: tools_kept
 -- What a project has: the current version of each tool, and what waits.
+WITH RECURSIVE names AS (
+  (SELECT t.name FROM tas.tool t WHERE t.project = $1 ORDER BY t.name LIMIT 1)
+  UNION ALL
+  SELECT (SELECT t.name FROM tas.tool t WHERE t.project = $1 AND t.name > n.name ORDER BY t.name LIMIT 1)
+  FROM names n WHERE n.name IS NOT NULL)
 SELECT count(DISTINCT k.name) AS tools, coalesce(sum(k.chars), 0) AS chars FROM (
-  (SELECT DISTINCT ON (t.name) t.name, t.chars FROM tas.tool t
-   WHERE t.project = $1 AND t.status = 'accepted' AND NOT t.withdrawn ORDER BY t.name, t.version DESC)
-  UNION ALL SELECT t.name, t.chars FROM tas.tool t WHERE t.project = $1 AND t.status = 'pending') k;
+  SELECT n.name, c.chars FROM names n CROSS JOIN LATERAL (
+    SELECT t.chars FROM tas.tool t WHERE t.project = $1 AND t.name = n.name AND t.status = 'accepted' AND NOT t.withdrawn
+    ORDER BY t.version DESC LIMIT 1) c
+  UNION ALL
+  SELECT t.name, t.chars FROM tas.tool t
+  WHERE t.project = $1 AND (t.status <> 'accepted' OR t.withdrawn OR t.held) AND t.status = 'pending') k;
 
 -- name: toolset_known
 SELECT EXISTS (SELECT FROM tas.tool WHERE project = $1 AND toolset = $2);
@@ -143,13 +159,23 @@ WHERE project = $1 AND status = 'accepted' AND NOT withdrawn
 ORDER BY head, toolset;
 
 -- name: tool_versions
--- The spec of the accepted version alone: a name may have any number of others. What was withdrawn counts as refused.
-SELECT name, version, digest, owner, held,
-  CASE WHEN withdrawn THEN 'refused' ELSE status END AS status,
-  CASE WHEN withdrawn THEN 'the tool was withdrawn' ELSE reason END AS reason,
-  CASE WHEN version = max(version) FILTER (WHERE status = 'accepted' AND NOT withdrawn) OVER (PARTITION BY name)
-    THEN spec END AS spec
-FROM tas.tool WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
+-- Of each name the newest version, the one in force with its spec, and what was not accepted or holds calls; nothing of the
+-- versions that were in force before, of which there may be any number. What was withdrawn counts as refused.
+SELECT t.name, t.version, t.digest, t.owner, t.held,
+  CASE WHEN t.withdrawn THEN 'refused' ELSE t.status END AS status,
+  CASE WHEN t.withdrawn THEN 'the tool was withdrawn' ELSE t.reason END AS reason,
+  CASE WHEN t.version = c.version THEN t.spec END AS spec
+FROM unnest($2::text[]) AS k (name)
+LEFT JOIN LATERAL (
+  SELECT v.version FROM tas.tool v WHERE v.project = $1 AND v.name = k.name AND v.status = 'accepted' AND NOT v.withdrawn
+  ORDER BY v.version DESC LIMIT 1) c ON true
+CROSS JOIN LATERAL (
+  (SELECT v.version FROM tas.tool v WHERE v.project = $1 AND v.name = k.name ORDER BY v.version DESC LIMIT 1)
+  UNION SELECT c.version
+  UNION SELECT v.version FROM tas.tool v
+  WHERE v.project = $1 AND v.name = k.name AND (v.status <> 'accepted' OR v.withdrawn OR v.held)) s (version)
+JOIN tas.tool t ON t.project = $1 AND t.name = k.name AND t.version = s.version
+ORDER BY t.name, t.version;
 
 -- name: add_tool
 INSERT INTO tas.tool (project, name, version, digest, spec, chars, status, reason, toolset, owner, worker)

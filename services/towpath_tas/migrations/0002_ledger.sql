@@ -76,6 +76,9 @@ CREATE TABLE tas.tool (
   PRIMARY KEY (project, name, version)
 );
 
+-- Of the versions of a tool most were in force before; nothing that is asked often reads these.
+CREATE INDEX tool_not_plain ON tas.tool (project, name, version) WHERE status <> 'accepted' OR withdrawn OR held;
+
 -- What is paused now: a row for each open switch. Who set it, when and why stays in the audit. A change moves the
 -- project's registry version, so that no decision made under other switches is stored.
 CREATE TABLE tas.switch (

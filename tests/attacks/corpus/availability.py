@@ -117,7 +117,7 @@ async def many_costly_calls_of_one_decision(target: Target) -> str:
     script += [decision("USE_TOOL", calls=[send] * 10), decision("RESPOND", payload="done")]
     longest = 0.0
     async with target.client() as client, target.client(project="bystander") as other:
-        await _publish_quiet(other)
+        await publish_quiet(other)
         task = {"network": "desk", "user_message": "Tell Ann", "script": script}
         run_id = (await client.post("/v1/runs", json=task)).json()["run_id"]
         doing = asyncio.ensure_future(target.settled(client, run_id))
@@ -132,7 +132,7 @@ async def many_costly_calls_of_one_decision(target: Target) -> str:
     return held_up(longest, "a run of another project took")
 
 
-async def _publish_quiet(client: httpx2.AsyncClient) -> None:
+async def publish_quiet(client: httpx2.AsyncClient) -> None:
     """Publish a network whose runs need nothing of workers."""
     quiet = {**NETWORK, "name": "quiet", "agents": [{**NETWORK["agents"][0], "equipped_tools": ["workspace_list"]}]}
     (await client.post("/v1/networks", json={"spec": quiet})).raise_for_status()
@@ -143,7 +143,7 @@ async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
     """Let a run read such mails eight times, while runs of another project wait for decisions about their calls."""
     longest = 0.0
     async with target.client() as client, target.client(project="bystander") as other:
-        await _publish_quiet(other)
+        await publish_quiet(other)
         for mail in MAILS:
             target.mail.write_text(mail, "utf-8")
             calls: list[tuple[str, dict[str, Any]]] = [("desk.mail", {"again": again}) for again in range(8)]

@@ -1,15 +1,18 @@
-"""Attacks by many messages: what one worker sends of its own may hold up nobody's calls."""
+"""Attacks by many messages: what one worker sends of its own may hold up nobody's calls, nor what others ask."""
 
 import asyncio
+import base64
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 import nats
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.availability import held_up
+from tests.attacks.corpus.availability import held_up, longest_answer, publish_quiet
 from tests.attacks.corpus.workers import CREDENTIAL
-from tests.attacks.target import Target
+from tests.attacks.target import Target, pending_gates
 
 from towpath_contracts import rpc, subjects
 from towpath_fabric.clock import monotonic
@@ -48,6 +51,138 @@ async def _run_behind(target: Target, make: Callable[[], bytes]) -> float:
         async with target.client() as client, asyncio.timeout(60):
             await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
         return monotonic() - began
+    finally:
+        await worker.close()
+
+
+CLAIMS = 4_000
+"""As many as the service keeps in memory."""
+
+
+@attack(Position.WORKER)
+async def claims_without_end(target: Target) -> str:
+    """Ask thousands of times whether one call may start, in front of the worker whose call may."""
+    longest = 0.0
+    async with target.client() as client:
+        run = await target.run(client, [("desk.refund", {"order": "9", "amount": 1})], "Refund order 9.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        for named in ((run["run_id"], gate["execution_id"]), (str(uuid.uuid4()), str(uuid.uuid4()))):
+            longest = max(longest, await _run_behind_claims(target, *named))
+        await client.post(f"/v1/runs/{run['run_id']}/cancel", json={})
+    return held_up(longest, "a run behind them took")
+
+
+async def _run_behind_claims(target: Target, run_id: str, execution_id: str) -> float:
+    claim = {"execution_id": execution_id, "run_id": run_id, "attempt": 1, "worker": "w", "ticket": "a.b"}
+    async with target.client() as client, _sent(target, rpc.CLAIM_START.subject, CLAIMS, claim, "claim_id"):
+        began = monotonic()
+        async with asyncio.timeout(60):
+            await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
+        return monotonic() - began
+
+
+REPORTS = 6_000
+
+
+@attack(Position.WORKER)
+async def dead_letters_without_end(target: Target) -> str:
+    """Report a call's delivery as unreadable thousands of times while another project asks for its policy."""
+    async with target.client() as client:
+        run = await target.run(client, [("desk.refund", {"order": "9", "amount": 1})], "Refund order 9.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        named = json.dumps({"run_id": run["run_id"], "execution_id": gate["execution_id"], "attempt": 1})
+        report = {"stream": "TOOLEXEC", "subject": subjects.tool_exec("default", "desk"), "reason": "unreadable"}
+        report |= {"body_base64": base64.b64encode(named.encode()).decode(), "delivery": 0}
+        subject = subjects.for_toolset(rpc.DEAD_LETTER_CALLS.subject, "default", "desk")
+        async with _sent(target, subject, REPORTS, report):
+            longest = await longest_answer(target, asyncio.sleep(WATCHED_S))
+        await client.post(f"/v1/runs/{run['run_id']}/cancel", json={})
+    if longest > QUESTION_S:
+        raise AttackWorkedError(f"another project waited {longest:.2f} s")
+    return f"another project waited {longest:.2f} s at most"
+
+
+WATCHED_S = 8.0
+QUESTION_S = 2.5
+"""Half of the time after which a question has no answer: what people ask is not held up as calls may be."""
+
+VERSIONS = 60
+"""Of each of 512 tools: some minutes of registrations, put into the database at once here."""
+
+OLDER = """
+INSERT INTO tas.tool (project, name, version, digest, spec, chars, status, reason, toolset, owner, worker)
+SELECT t.project, t.name, t.version + g, md5(t.name || g), t.spec, t.chars, 'accepted', '', t.toolset, t.owner, t.worker
+FROM tas.tool t, generate_series(1, $2::integer) g WHERE starts_with(t.name, $1)
+"""
+
+
+@attack(Position.WORKER)
+async def tools_that_change_without_end(target: Target) -> str:
+    """Register a tool of many with ever another description, while runs of two projects wait for decisions."""
+    prefix = f"desk.again-{uuid.uuid4().hex[:8]}-"
+    worker = await nats.connect(
+        target.platform.nats_url_of(CREDENTIAL), inbox_prefix=b"_INBOX_worker", allow_reconnect=False
+    )
+
+    async def register(count: int) -> None:
+        about = {"toolset": "desk", "effect_class": "pure", "description": str(uuid.uuid4())}
+        tools = [{"name": f"{prefix}{place}", **about} for place in range(count)]
+        body = {"project": "default", "toolset": "desk", "worker": "w", "owner": "o", "tools": tools}
+        await worker.request(REGISTER, json.dumps(body).encode(), timeout=30)
+
+    async def again() -> None:
+        while True:
+            await register(1)
+
+    try:
+        await register(512)
+        async with target.database() as database:
+            await database.execute(OLDER, prefix, VERSIONS)
+        doing = asyncio.create_task(again())
+        longest = await _longest_run_beside_others(target)
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+    finally:
+        await worker.close()
+        async with target.database() as database:
+            await database.execute("UPDATE tas.tool SET withdrawn = true WHERE starts_with(name, $1)", prefix)
+    return held_up(longest, "a run of another project took")
+
+
+async def _longest_run_beside_others(target: Target) -> float:
+    """Return how long a run of another project took at most, beside runs of the worker's own."""
+    longest, until = 0.0, monotonic() + WATCHED_S
+    async with target.client() as client, target.client(project="bystander") as other:
+        await publish_quiet(other)
+
+        async def own() -> None:
+            while monotonic() < until:
+                await target.run(client, [("desk.mail", {})], "Read it.")
+
+        doing = [asyncio.create_task(own()) for _ in range(2)]
+        while monotonic() < until:
+            began = monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            longest = max(longest, monotonic() - began)
+        for one in doing:
+            one.cancel()
+        await asyncio.gather(*doing, return_exceptions=True)
+    return longest
+
+
+@asynccontextmanager
+async def _sent(
+    target: Target, subject: str, count: int, body: Mapping[str, Any], named: str = ""
+) -> AsyncIterator[None]:
+    """Send *body* so often as the worker, under an id of its own in the field *named* if there is one."""
+    url = target.platform.nats_url_of(CREDENTIAL)
+    worker = await nats.connect(url, inbox_prefix=b"_INBOX_worker", allow_reconnect=False)
+    try:
+        for _ in range(count):
+            own = {named: str(uuid.uuid4())} if named else {}
+            await worker.publish(subject, json.dumps({**body, **own}).encode(), reply="_INBOX_worker.unheard")
+        await worker.flush()
+        yield
     finally:
         await worker.close()
 

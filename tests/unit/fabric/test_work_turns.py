@@ -48,3 +48,16 @@ async def test_who_goes_while_it_waits_holds_no_place() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.gather(*(begin(turns, owner, at_work, over) for owner in ("a", "b")))
     assert at_work == ["a", "a", "b"]
+
+
+async def test_who_finds_too_many_of_its_own_waiting_is_refused_at_once() -> None:
+    turns, at_work, over = WorkTurns(1, lambda _: 1, 10.0, max_waiting=2), list[str](), asyncio.Event()
+    tasks = [asyncio.create_task(begin(turns, owner, at_work, over)) for owner in ("a", "a", "a", "b")]
+    await asyncio.sleep(0.01)
+    for _ in range(2):
+        with pytest.raises(ProblemError):
+            await begin(turns, "a", at_work, over)
+    over.set()
+    await asyncio.gather(*tasks)
+    assert sorted(at_work) == ["a", "a", "a", "b"]
+    await begin(turns, "a", at_work, over)

@@ -19,6 +19,7 @@ from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at
+from towpath_tas.app.worker_turns import WorkerTurns
 
 MAX_TOTAL = 10_000
 """Matches are counted up to this number: counting more would take long."""
@@ -79,13 +80,20 @@ class AuditQueries:
 class CallBlobRequests:
     """Stores large results in pieces, and returns the files of a call."""
 
-    def __init__(self, pool: Any, tickets: TicketIssuer) -> None:
+    def __init__(self, pool: Any, tickets: TicketIssuer, turns: WorkerTurns) -> None:
         self._pool = pool
         self._tickets = tickets
+        self._turns = turns
 
     async def put(self, chunk: BlobChunk) -> ActionDone:
         """Store one piece; the last one completes the blob. Raises ProblemError for anything invalid."""
-        claims = await self._allowed(chunk)
+        claims = self._vouched(chunk)
+        async with self._turns.held(claims.project):
+            return await self._put(chunk, claims)
+
+    async def _put(self, chunk: BlobChunk, claims: TicketClaims) -> ActionDone:
+        if not await self._pool.fetchval(QUERIES.blob_wanted, claims.run_id, claims.execution_id):
+            raise ProblemError(problem("forbidden", "the call is not under way"))
         execution_id = claims.execution_id
         if await self._pool.fetchval(QUERIES.blob_exists, claims.project, chunk.digest):
             return ActionDone(detail="stored")
@@ -104,6 +112,10 @@ class CallBlobRequests:
     async def get(self, request: GetWorkspaceChunk) -> BlobChunk:
         """Return one piece of the file list of a call in progress, or of a file in it; raises ProblemError."""
         claims = self._opened(request.ticket)
+        async with self._turns.held(claims.project):
+            return await self._get(request, claims)
+
+    async def _get(self, request: GetWorkspaceChunk, claims: TicketClaims) -> BlobChunk:
         row = await self._pool.fetchrow(QUERIES.files_of_call, claims.run_id, claims.execution_id)
         if row is None:
             raise ProblemError(problem("forbidden", "the call is not under way, or works with no files"))
@@ -128,7 +140,7 @@ class CallBlobRequests:
         except TicketRefusedError as error:
             raise ProblemError(problem("forbidden", f"the ticket is {error.reason}")) from error
 
-    async def _allowed(self, chunk: BlobChunk) -> TicketClaims:
+    def _vouched(self, chunk: BlobChunk) -> TicketClaims:
         if not 0 <= chunk.index < chunk.total:
             raise ProblemError(problem("request_invalid", f"piece {chunk.index} of {chunk.total} can't be"))
         if chunk.total > MAX_CHUNKS:
@@ -136,8 +148,6 @@ class CallBlobRequests:
         claims = self._opened(chunk.ticket)
         if chunk.execution_id is not None and chunk.execution_id != claims.execution_id:
             raise ProblemError(problem("forbidden", "the ticket is for another call"))
-        if not await self._pool.fetchval(QUERIES.blob_wanted, claims.run_id, claims.execution_id):
-            raise ProblemError(problem("forbidden", "the call is not under way"))
         return claims
 
 

@@ -6,6 +6,7 @@ So the cache saves queries and never decides anything, and replicas need not kno
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,6 +48,10 @@ from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
 """Rounds before a call is given back as contested; each lost round means that another replica made progress."""
+
+ROUNDS_S = 0.15
+"""How long the calls of a batch are decided again; then they come again. Whoever registers tools without end makes all
+decisions of its project outdated, each of which would have the rest of the batch wait for its policy eight times."""
 
 MAX_CACHED_ARGS_CHARS = 4_096
 """Calls with longer arguments are not cached: memory stays bounded, and such calls are slow anyway."""
@@ -101,10 +106,12 @@ class LedgerStore:
             left = rest
 
     async def _apply_distinct(self, lane: PinnedDatabaseConnection, distinct: Iterable[CallUpdate]) -> None:
-        todo = list(distinct)
+        todo, until = list(distinct), math.inf
         for _ in range(MAX_ROUNDS):
             if not todo:
                 return
+            if monotonic() > until:
+                break
             await self._read_contexts(lane, todo)
             todo = [update for update in todo if not (update.erased or update.error or update.contested)]
             crash_point("tas.looked")
@@ -117,6 +124,7 @@ class LedgerStore:
             for update in todo:
                 update.read = True
             self._metrics.redone.inc(len(todo))
+            until = min(until, monotonic() + ROUNDS_S)
         for update in todo:
             update.contested = True
 
