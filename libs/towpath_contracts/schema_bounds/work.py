@@ -36,7 +36,7 @@ Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 
 
 class TooMuchWorkError(Exception):
-    """A check was ended after MAX_WORK."""
+    """A check was ended after all that it may do."""
 
 
 class Work:
@@ -45,9 +45,9 @@ class Work:
     def __init__(self) -> None:
         self._left = ContextVar("left", default=MAX_WORK)
 
-    def begin(self) -> None:
-        """Begin a check."""
-        self._left.set(MAX_WORK)
+    def begin(self, most: int = MAX_WORK) -> None:
+        """Begin a check that may do *most*."""
+        self._left.set(most)
 
     def do(self, units: int) -> None:
         """Count *units*; raises TooMuchWorkError where they are too many."""

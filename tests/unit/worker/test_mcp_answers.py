@@ -39,6 +39,25 @@ async def test_a_pattern_of_the_server_can_not_stop_the_worker() -> None:
     assert await value({**schema, "additionalProperties": False}, structuredContent=fields) == fields
 
 
+async def test_a_promise_that_takes_long_to_be_checked_can_not_stop_the_worker() -> None:
+    rows = {"type": "object", "properties": {"rows": {"type": "array", "uniqueItems": True}}}
+    unique = {"rows": [{"a": number} for number in range(4_000)]}  # compared in pairs they take a minute
+    assert await value(rows, structuredContent=unique) == unique
+    again = {"type": "object", "additionalProperties": {"items": {"allOf": [{"minimum": 0}] * 400}}}
+    for count in (8_000, 40_000):  # checked here, and in a thread
+        with pytest.raises(ExternalOutcomeUnknownError, match="too many steps"):
+            await value(again, structuredContent={"rows": [7] * count})
+
+
+async def test_a_long_answer_is_checked_to_its_end() -> None:
+    schema = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "integer"}}}}
+    rows = {"rows": list(range(300_000))}
+    assert await value(schema, structuredContent=rows) == rows
+    rows["rows"][-1] = "no number"  # type: ignore[call-overload]
+    with pytest.raises(ExternalOutcomeUnknownError, match="299999"):
+        await value(schema, structuredContent=rows)
+
+
 async def test_blocks_are_text_or_named_by_what_they_are() -> None:
     assert await value(content=[{"type": "text", "text": "hello"}]) == "hello"
     assert await value(structuredContent={"a": 1}) == {"a": 1}

@@ -1,19 +1,23 @@
 """What a server answers, as a tool's result or as a failure that says what is known.
 
 An answer is untrusted data: bounded, checked against what the tool promised, without the secrets that the server was
-given, and never more certain than it is.
+given, and never more certain than it is. The server writes both sides of the check, so its work is bounded too: a
+check that never ends would take the worker, and all other servers of it, along.
 """
 
 import asyncio
+import functools
 import hashlib
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend
 from mcp.shared.exceptions import MCPError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -21,6 +25,7 @@ from referencing.exceptions import Unresolvable
 from towpath.errors import ToolError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.schema_bounds.size import DEFINED, NAMED
+from towpath_contracts.schema_bounds.work import MAX_WORK, TooMuchWorkError, Work, counted_keywords
 from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
 from towpath_worker.adapters.mcp.secrets import SecretResolver
 from towpath_worker.adapters.mcp.tool_checks import clean_text
@@ -76,10 +81,11 @@ async def result_of_answer(
 
 
 async def _check(value: Any, schema: Mapping[str, Any], server: str) -> None:
+    chars = len(repr(value))
     fault = (
-        _fault(value, schema)
-        if len(repr(value)) <= INLINE_CHECK_CHARS
-        else await asyncio.to_thread(_fault, value, schema)
+        _fault(value, schema, MAX_WORK)
+        if chars <= INLINE_CHECK_CHARS
+        else await asyncio.to_thread(_fault, value, schema, MAX_WORK + chars)
     )
     if fault:
         raise ExternalOutcomeUnknownError(
@@ -87,11 +93,24 @@ async def _check(value: Any, schema: Mapping[str, Any], server: str) -> None:
         )
 
 
-def _fault(value: Any, schema: Mapping[str, Any]) -> str:
+_work = Work()
+
+
+@functools.cache
+def _validator_class() -> Callable[..., Validator]:
+    counted = counted_keywords(Draft202012Validator.VALIDATORS, {}, _work)
+    extended: Callable[..., Validator] = extend(Draft202012Validator, counted)  # type: ignore[no-untyped-call]
+    return extended
+
+
+def _fault(value: Any, schema: Mapping[str, Any], most_work: int) -> str:
     """Return where *value* does not fit, without the value."""
+    _work.begin(most_work)
     try:
-        for error in Draft202012Validator(_without_patterns(schema), registry=Registry()).iter_errors(value):
+        for error in _validator_class()(_without_patterns(schema), registry=Registry()).iter_errors(value):
             return _where(error)
+    except TooMuchWorkError:
+        return "its schema asks for too many steps to check it"
     except (Unresolvable, RecursionError, ValueError, TypeError) as error:
         return f"its schema can't be applied ({type(error).__name__})"
     return ""
