@@ -54,6 +54,72 @@ def test_what_a_new_schema_takes_is_told_with_its_place(new: dict[str, Any], tol
     assert any(told in found for found in loosened(OLD, new))
 
 
+def with_map(**changes: Any) -> dict[str, Any]:
+    return {"properties": {"shares": {"additionalProperties": {"enum": ["read"]}, **changes}}}
+
+
+def referring(reference: str, **beside: Any) -> dict[str, Any]:
+    return {"properties": {"to": {"$ref": reference}}, **beside}
+
+
+TAKES = {"properties": {"default": {"$ref": "#/$defs/x"}}, "required": ["default"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (with_map(), with_map(properties={"eve": {}}), "shares.eve: it had to be as the others"),
+        (
+            referring("#/examples/0", examples=[TO]),
+            referring("#/examples/0", examples=[{}]),
+            "a text or a listed value",
+        ),
+        (
+            referring(
+                "#/properties/n/enum/0", properties={"to": {"$ref": "#/properties/n/enum/0"}, "n": {"enum": [TO, {}]}}
+            ),
+            referring(
+                "#/properties/n/enum/0", properties={"to": {"$ref": "#/properties/n/enum/0"}, "n": {"enum": [{}]}}
+            ),
+            "a text or a listed value",
+        ),
+        (referring("#/%64efault", default=1), referring("#/%64efault", default=2), "a text or a listed value"),
+        (
+            {"properties": {"to": {"not": TAKES}}, "$defs": {"x": TO}},
+            {"properties": {"to": {"not": TAKES}}, "$defs": {"x": {**TO, "enum": ["a"]}}},
+            "under not",
+        ),
+    ],
+)
+def test_what_is_compared_in_another_place_is_told(old: Any, new: Any, told: str) -> None:
+    assert any(told in found for found in loosened(old, new)), list(loosened(old, new))
+
+
+def test_a_name_in_a_map_that_takes_what_the_others_take_is_not_told() -> None:
+    assert not list(loosened(with_map(), with_map(properties={"ann": {"enum": ["read"]}, "eve": False})))
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "told"),
+    [
+        ({"effect_class": EffectClass.PURE}, {"sinks": None}, "no argument would count as a sink"),
+        ({"trusted_output": True}, {"trusted_fields": ("query",)}, "trusted output is claimed"),
+    ],
+)
+def test_what_an_undeclared_field_stood_for_is_not_lost_in_silence(
+    before: dict[str, Any], change: dict[str, Any], told: str
+) -> None:
+    old = PAY.model_copy(update=before)
+    current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="o")
+    judged = judge_proposal(old.model_copy(update=change), "o", current, trusting=False)
+    assert judged.status == "pending" and told in judged.reason
+
+
+def test_a_tool_that_writes_may_leave_its_sinks_undeclared() -> None:
+    current = ToolVersion(spec=PAY, version=1, digest=spec_digest(PAY), owner="o")
+    assert judge_proposal(PAY.model_copy(update={"sinks": None}), "o", current, trusting=False).status == "accepted"
+
+
 @pytest.mark.parametrize(
     "new",
     [

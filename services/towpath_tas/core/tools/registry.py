@@ -280,14 +280,16 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None, compared: S
 
 
 def _claims_trust(spec: ToolSpec, old: ToolSpec) -> bool:
-    if old.trusted_output:
-        return False
-    return spec.trusted_output or not set(spec.trusted_fields) <= set(old.trusted_fields)
+    """Return whether more would be a record; of a whole output a field that it names is one also where it repeats."""
+    named = not set(spec.trusted_fields) <= set(old.trusted_fields)
+    return named or (spec.trusted_output and not old.trusted_output)
 
 
 def _unguarded(spec: ToolSpec, old: ToolSpec) -> list[str]:
     """Return which arguments would no longer be sinks, and which hazards would be lost."""
     doubts = []
+    if spec.sinks is None and old.sinks and spec.effect_class is EffectClass.PURE:  # else all would count
+        doubts.append("no argument would count as a sink")
     if spec.sinks is not None and (old.sinks is None or not set(old.sinks) <= set(spec.sinks)):
         doubts.append(f"only {', '.join(spec.sinks) or 'no argument'} would count as a sink")
     lost = sorted(set(old.hazards) - set(spec.hazards))

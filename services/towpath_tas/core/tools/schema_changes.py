@@ -20,6 +20,11 @@ NAMED = ("properties", "$defs", "definitions")
 HOLDING_VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
+_ASIDE = _TEXTS | HOLDING_VALUES
+"""Members whose contents are not compared as schemas."""
+
+_BY_NAME = frozenset({*NAMED, "patternProperties", "dependentSchemas"})
+
 _BACKWARDS = frozenset({"not", "if", "oneOf", "contains"})
 """Keywords under which a narrower schema may take more of the whole."""
 
@@ -37,6 +42,8 @@ def loosened(old: Any, new: Any, at: str = "") -> Iterator[str]:
     place = at or "the arguments"
     if not at and _refers_backwards(old):
         yield "it refers to itself under not, if, oneOf or contains, so any change may take more"
+    if not at and _refers_aside(old):
+        yield "it refers to what stands in a text or a listed value, so any change may take more"
     yield from (f"{place}: {found}" for found in _own(old, new))
     closed = new.get("additionalProperties") is False
     for keyword in NAMED:
@@ -49,7 +56,17 @@ def loosened(old: Any, new: Any, at: str = "") -> Iterator[str]:
                 yield f"{inner}: its schema is gone"
     others = "additionalProperties"
     yield from loosened(old.get(others, True), new.get(others, True), f"{place} (others)")
+    yield from _newly_named(old, new, at)
     yield from loosened(old.get("items", True), new.get("items", True), f"{at}[]")
+
+
+def _newly_named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Yield the members that have a name now, and had to be like all others before."""
+    others, known = old.get("additionalProperties"), old.get("properties") or {}
+    if isinstance(others, Mapping) and others:
+        for name, schema in (new.get("properties") or {}).items():
+            if name not in known and schema is not False and schema != others:
+                yield f"{f'{at}.{name}' if at else name}: it had to be as the others are"
 
 
 def _own(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -82,11 +99,25 @@ def _refers_backwards(schema: Any, *, under: bool = False) -> bool:
         return False
     if under and "$ref" in schema:
         return True
-    return any(
-        _refers_backwards(inner, under=under or word in _BACKWARDS)
-        for word, inner in schema.items()
-        if word not in HOLDING_VALUES
-    )
+    for word, inner in schema.items():
+        if word in _BY_NAME and isinstance(inner, Mapping):  # the names of its members are no keywords
+            if any(_refers_backwards(one, under=under) for one in inner.values()):
+                return True
+        elif word not in HOLDING_VALUES and _refers_backwards(inner, under=under or word in _BACKWARDS):
+            return True
+    return False
+
+
+def _refers_aside(schema: Any) -> bool:
+    """Return whether a reference leads to what is compared as a text or a value, or is written with percent signs."""
+    if isinstance(schema, list):
+        return any(map(_refers_aside, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and ("%" in reference or not _ASIDE.isdisjoint(reference.split("/"))):
+        return True
+    return any(map(_refers_aside, schema.values()))
 
 
 def _more(one: Any, other: Any) -> bool:
