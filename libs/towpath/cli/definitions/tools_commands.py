@@ -4,6 +4,7 @@ import difflib
 import json
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -16,7 +17,10 @@ from towpath.tools.declaration_lint import lint_declaration
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
 
-MAX_LINE_CHARS = 200
+LINE_CHARS = 160
+"""Of a line of a definition; what is longer goes on in the next line."""
+
+_WHOLE: dict[str, Any] = {"drop_whitespace": False, "replace_whitespace": False, "break_on_hyphens": False}
 
 app = App(name="tools", help="Look at the tools that workers offer; decide those that wait.")
 
@@ -164,16 +168,19 @@ async def withdraw(
 
 
 def spec_changes(before: ToolSpec | None, after: ToolSpec) -> list[str]:
-    """Return the lines of *after* that differ from *before*, as `diff -u` writes them; a server's text can't hide."""
+    """Return the lines of *after* that differ from *before*, as `diff -u` writes them; a server's text can't hide.
+
+    A long text is many lines, of which none is cut: whoever accepts a version has to see all that changes.
+    """
     old, new = (_lines(spec) for spec in (before, after))
-    found = difflib.unified_diff(old, new, "accepted", "offered", lineterm="", n=1)
-    return [line.encode("ascii", "backslashreplace").decode()[:MAX_LINE_CHARS] for line in found]
+    return list(difflib.unified_diff(old, new, "accepted", "offered", lineterm="", n=1))
 
 
 def _lines(spec: ToolSpec | None) -> list[str]:
     if spec is None:
         return []
-    return json.dumps(spec.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+    text = json.dumps(spec.model_dump(mode="json"), indent=2, sort_keys=True)
+    return [piece for line in text.splitlines() for piece in wrap(line, LINE_CHARS, **_WHOLE)]
 
 
 async def _decide(name: str, number: int, reason: str, common: ConnectionOptions, *, accepted: bool) -> None:
