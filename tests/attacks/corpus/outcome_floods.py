@@ -55,6 +55,27 @@ async def _run_behind(target: Target, make: Callable[[], bytes]) -> float:
         await worker.close()
 
 
+LONG, LISTS = 100, "[" + ",".join(["[[[[[[]]]]]]"] * 70_000) + "]"
+"""Outcomes of 0.9 MB, each of which took a second to be read."""
+
+
+@attack(Position.WORKER)
+async def long_outcomes_without_end(target: Target) -> str:
+    """Send outcomes of no call that take long to be read, while runs of another project wait for decisions."""
+    worker = await nats.connect(
+        target.platform.nats_url_of(CREDENTIAL), inbox_prefix=b"_INBOX_worker", allow_reconnect=False
+    )
+    try:
+        for _ in range(LONG):
+            body = _of_no_call().removesuffix(b"}") + f', "result": {LISTS}}}'.encode()
+            await worker.publish(subjects.TOOL_OUTCOME, body)
+        await worker.flush(timeout=30)
+        longest = await _longest_run_beside_others(target)
+    finally:
+        await worker.close()
+    return held_up(longest, "a run of another project took")
+
+
 CLAIMS = 4_000
 """As many as the service keeps in memory."""
 

@@ -23,9 +23,9 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.rpc import CONFIRM_HEADER, OUTCOME_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
+from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.dead_letters import (
@@ -47,6 +47,7 @@ from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import LedgerStore
+from towpath_tas.app.calls.outcome_reader import MAX_OF_CALL, OutcomeFault, OutcomeReader
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.outcomes import may_forget, on_outcome
 from towpath_tas.core.calls.switch_holds import hold
@@ -58,8 +59,8 @@ CONTESTED_S = 0.2
 MAX_UNVOUCHED = 32
 """Outcomes without a good ticket that the ledger is asked about in one batch: after a change of keys all come so."""
 
-MAX_OF_CALL = 4
-"""Different outcomes of one call that are handled in one batch, each by statements of its own."""
+READ_S = 0.01
+"""How long outcomes are read before other tasks may run."""
 
 
 class OutcomeIdentity(Message):
@@ -161,14 +162,19 @@ class ToolOutcomeConsumer:
 
     async def _handle_until_stored(self, messages: Iterable[Msg]) -> None:
         items: list[PendingOutcome] = []
-        unreadable: list[tuple[Msg, str]] = []
+        unreadable: dict[bool, list[tuple[Msg, str]]] = {True: [], False: []}
+        reader, began = OutcomeReader(self._tickets), monotonic()
         for message in messages:
-            read = self._parsed(message)
-            if isinstance(read, PendingOutcome):
-                items.append(read)
+            read = reader.read(message)
+            if isinstance(read, OutcomeFault):
+                unreadable[not read.is_unread].append((message, read.reason))
             else:
-                unreadable.append((message, read))
-        await self._refuse_all(unreadable)
+                items.append(self._pending(message, *read))
+            if monotonic() - began >= READ_S:
+                await asyncio.sleep(0)
+                began = monotonic()
+        for reads, refused in unreadable.items():
+            await self._refuse_all(refused, reads=reads)
         items, surplus = without_surplus(items)
         await self._dead.set_aside_all(surplus)
         while items:
@@ -181,15 +187,7 @@ class ToolOutcomeConsumer:
                 await asyncio.sleep(DATABASE_WAIT_S)
         self._consumer.paused = False
 
-    def _parsed(self, message: Msg) -> PendingOutcome | str:
-        """Return the outcome, or why it is none."""
-        try:
-            outcome = ToolOutcome.model_validate_json(message.data)
-        except ValidationError as error:
-            return f"not a tool outcome: {describe_validation_error(error)}"
-        fault = self._tickets.fault(
-            outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
-        )
+    def _pending(self, message: Msg, outcome: ToolOutcome, fault: str) -> PendingOutcome:
         if fault:
             return PendingOutcome(message, outcome, fault)
         project = self._tickets.read(outcome.ticket).project
