@@ -41,6 +41,7 @@ with paused():
         note_signer,
         other_seal_keys,
         serve,
+        serve_blobs,
         serve_in_turns,
         serve_toolsets,
         start_audit,
@@ -111,8 +112,7 @@ class ToolAccessService:
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve_in_turns(bus, rpc.AUDIT_QUERY, audit.query, self._audit_turns)
         serve(bus, rpc.RECORD_ACTION, audit.record)
-        serve(bus, rpc.BLOB_PUT, blobs.put)
-        serve(bus, rpc.BLOB_GET_CALLS, blobs.get)
+        serve_blobs(bus, blobs)
 
     def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool

@@ -26,6 +26,7 @@ from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.dead_letters import DeadLetters, NotifyRun
 from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.long_requests import FEW_BRACKETS, LongRequestReader
 from towpath_fabric.ports import Database, MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -39,6 +40,7 @@ from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, Checkpoint
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.app.audit.audit_export import AuditLogRequests
 from towpath_tas.app.audit.audit_proofs import AuditProofs
+from towpath_tas.app.audit.audit_queries import CallBlobRequests
 from towpath_tas.app.audit.erasures import Erasures
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
@@ -253,6 +255,10 @@ Token = Annotated[str, Path()]
 """A part of the subject."""
 
 
+MAX_BRACKETS = 100_000
+"""Lists and objects of one registration: some hundred tools with large schemas have a third of it."""
+
+
 def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadLetters) -> None:
     """Answer registrations and dead letters of workers on `svc.tas.<method>.<project>.<toolset>`.
 
@@ -275,8 +281,22 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
         async with turns.held(project):
             return await dead_letters.report(request)
 
-    bus.subscriber(for_toolset(rpc.REGISTER_TOOLS.subject, "{project}", "{toolset}"))(register)
-    bus.subscriber(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "{project}", "{toolset}"))(report)
+    tools_of, letters_of = (for_toolset(one.subject, "{project}", "{toolset}") for one in _OF_TOOLSETS)
+    bus.subscriber(tools_of, LongRequestReader(MAX_BRACKETS, _project_of))(register)
+    bus.subscriber(letters_of, LongRequestReader(FEW_BRACKETS, _project_of))(report)
+
+
+def serve_blobs(bus: Bus, blobs: CallBlobRequests) -> None:
+    """Take pieces of results, and give files of calls; whose they are stands in the ticket inside."""
+    for method, handler in ((rpc.BLOB_PUT, blobs.put), (rpc.BLOB_GET_CALLS, blobs.get)):
+        bus.subscriber(method, LongRequestReader(FEW_BRACKETS, lambda _: ""))(handler)
+
+
+_OF_TOOLSETS = (rpc.REGISTER_TOOLS, rpc.DEAD_LETTER_CALLS)
+
+
+def _project_of(subject: str) -> str:
+    return subject.split(".")[-2]
 
 
 def require_same_toolset(requested: str, allowed: str) -> None:

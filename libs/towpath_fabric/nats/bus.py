@@ -26,6 +26,7 @@ from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedBroker
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.login import security
+from towpath_fabric.nats.long_requests import LongRequestReader
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.replies import (
     CORRELATION,
@@ -245,8 +246,12 @@ class Bus:
             raise ProblemError(Problem.model_validate_json(reply.data))
         return answer.model_validate_json(reply.data)
 
-    def subscriber(self, address: RpcMethod | str) -> Callable[[Handler], Handler]:
+    def subscriber(
+        self, address: RpcMethod | str, reader: LongRequestReader | None = None
+    ) -> Callable[[Handler], Handler]:
         """Return FastStream's decorator for a handler of the requests on *address*; replicas share the work.
+
+        What may be long is read by *reader*.
 
         The handler declares the message that it takes as its first parameter. A subject may have parts in braces, which
         are handed to the handler where it declares them: `agent: Annotated[str, Path()]` for `….{project}.{agent}`.
@@ -259,8 +264,9 @@ class Bus:
             if isinstance(address, RpcMethod) and request is not address.request:
                 msg = f"{subject} takes {address.request.__name__}, its handler {request.__name__}"
                 raise TypeError(msg)
+            decoder = json_decoder(request) if reader is None else reader.decoder(request)
             subscriber = self.broker.subscriber(
-                subject, queue=self.role, max_workers=MAX_CONCURRENT_REQUESTS, decoder=json_decoder(request)
+                subject, queue=self.role, max_workers=MAX_CONCURRENT_REQUESTS, decoder=decoder
             )
             subscriber(handler)
             return handler

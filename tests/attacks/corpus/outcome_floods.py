@@ -56,24 +56,35 @@ async def _run_behind(target: Target, make: Callable[[], bytes]) -> float:
 
 
 LONG, LISTS = 100, "[" + ",".join(["[[[[[[]]]]]]"] * 70_000) + "]"
-"""Outcomes of 0.9 MB, each of which took a second to be read."""
+"""Messages of 0.9 MB, each of which took up to a second to be read."""
 
 
 @attack(Position.WORKER)
-async def long_outcomes_without_end(target: Target) -> str:
-    """Send outcomes of no call that take long to be read, while runs of another project wait for decisions."""
-    worker = await nats.connect(
-        target.platform.nats_url_of(CREDENTIAL), inbox_prefix=b"_INBOX_worker", allow_reconnect=False
-    )
-    try:
-        for _ in range(LONG):
-            body = _of_no_call().removesuffix(b"}") + f', "result": {LISTS}}}'.encode()
-            await worker.publish(subjects.TOOL_OUTCOME, body)
-        await worker.flush(timeout=30)
-        longest = await _longest_run_beside_others(target)
-    finally:
-        await worker.close()
-    return held_up(longest, "a run of another project took")
+async def long_messages_without_end(target: Target) -> str:
+    """Send outcomes, claims and registrations that take long to be read, while runs of another project wait."""
+    claim = {"execution_id": str(uuid.uuid4()), "run_id": str(uuid.uuid4()), "claim_id": str(uuid.uuid4())}
+    claim |= {"attempt": 1, "worker": "w", "ticket": "a.b"}
+    tool = {"name": f"desk.long-{uuid.uuid4().hex[:8]}", "toolset": "desk", "effect_class": "pure"}
+    offer = {"project": "default", "toolset": "desk", "worker": "w", "owner": "o", "tools": [tool]}
+    said = []
+    for subject, body in (
+        (subjects.TOOL_OUTCOME, _of_no_call().decode()),
+        (rpc.CLAIM_START.subject, json.dumps(claim)),
+        (REGISTER, json.dumps(offer)),
+    ):
+        long = f'{body.removesuffix("}")}, "result": {LISTS}}}'.encode()
+        worker = await nats.connect(
+            target.platform.nats_url_of(CREDENTIAL), inbox_prefix=b"_INBOX_worker", allow_reconnect=False
+        )
+        try:
+            for _ in range(LONG):
+                await worker.publish(subject, long, reply="_INBOX_worker.unheard")
+            await worker.flush(timeout=30)
+            longest = await _longest_run_beside_others(target)
+        finally:
+            await worker.close()
+        said.append(held_up(longest, f"{subject}: a run of another project took"))
+    return "; ".join(said)
 
 
 CLAIMS = 4_000

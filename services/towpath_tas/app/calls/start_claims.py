@@ -40,6 +40,9 @@ from towpath_tas.metrics import TasMetrics
 MAX_WAITING = 4_096
 """Claims in memory; more are dropped without an answer, and their workers ask again."""
 
+MAX_CLAIM_BYTES = 16 * 1024
+"""A claim has one kilobyte; what is much longer is no honest worker's, and is dropped unread."""
+
 MAX_BATCH = 256
 """Claims that are handled together; others wait."""
 
@@ -127,7 +130,7 @@ class StartClaimServer:
             await asyncio.sleep(0)  # a batch of which nothing is handled waits for nothing else
 
     async def _on_claim(self, message: Msg) -> None:
-        if len(self._waiting) < MAX_WAITING:
+        if len(self._waiting) < MAX_WAITING and len(message.data) <= MAX_CLAIM_BYTES:
             self._waiting.append(message)
             self._arrived.set()
 
