@@ -242,6 +242,10 @@ class TokenDelta(Message):
     agent_key: str = ""
 
 
+MAX_TOOL_LOG_BYTES = 16_384
+"""Of one line of a tool; longer ones are neither sent nor stored."""
+
+
 class ToolLog(Message):
     """Worker to log-writer on `log.tool.<project>.<toolset>`: what a tool wrote while it ran (may be lost).
 

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts import subjects
-from towpath_contracts.decisions.request import LlmCallLog, ToolLog
+from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES, LlmCallLog, ToolLog
 from towpath_contracts.runs.raw_events import RawTransitionEvents
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
@@ -192,6 +192,8 @@ class DebugLogReader:
             try:
                 if message.subject == subjects.LOG_LLM_CALL:
                     calls.append(LlmCallLog.model_validate_json(message.data))
+                elif message.subject.startswith(TOOL_LOG) and len(message.data) > MAX_TOOL_LOG_BYTES:
+                    self._metrics.messages.labels("LOGS", "dropped").inc()  # no honest worker's: none sends so much
                 elif message.subject.startswith(TOOL_LOG):
                     log = ToolLog.model_validate_json(message.data)
                     if message.subject == subjects.log_tool(log.project, log.toolset):  # a worker's own, by its rights

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from towpath.tools.write_log import WriteLog
-from towpath_contracts.decisions.request import ToolLog
+from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES, ToolLog
 from towpath_contracts.subjects import log_tool
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import wall
@@ -19,7 +19,6 @@ from towpath_fabric.redaction import redact
 MAX_LINES = 1_000
 """Of one call; more belongs into the tool's own log."""
 
-MAX_LINE_BYTES = 16_384
 MAX_MESSAGE_CHARS = 4_096
 
 
@@ -55,7 +54,7 @@ class ToolLogWriter:
                 toolset=invocation.toolset,
             )
             body = redact(line.model_dump_json()).encode()
-            if len(body) <= MAX_LINE_BYTES:
+            if len(body) <= MAX_TOOL_LOG_BYTES:
                 loop.call_soon_threadsafe(self._post, subject, body)
 
         return write

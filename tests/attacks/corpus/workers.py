@@ -16,6 +16,7 @@ from tests.attacks.corpus.schemas import register
 from tests.attacks.target import Target, pending_gates
 
 from towpath_contracts import rpc, subjects
+from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES
 
 CREDENTIAL = "tools_1"
 """The credential of the target's worker: toolsets `desk` and `builtin` of the project `default`."""
@@ -123,7 +124,7 @@ async def confirmations_of_what_others_hold(target: Target) -> str:
 
 @attack(Position.WORKER)
 async def log_lines_for_others(target: Target) -> str:
-    """Write lines into the log of another project, of another toolset, and of a run of another project."""
+    """Write lines into the log of another project, toolset, and run of another project, and one that is too long."""
     async with target.database() as database:
         other_run = uuid.uuid4()
         await database.execute(
@@ -138,6 +139,7 @@ async def log_lines_for_others(target: Target) -> str:
                 (("default", "desk"), {"run_id": mine, "project": "other"}),
                 (("default", "desk"), {"run_id": mine, "toolset": "pay"}),
                 (("other", "desk"), {"run_id": mine, "project": "other"}),
+                (("default", "desk"), {"run_id": mine, "message": "x" * MAX_TOOL_LOG_BYTES}),
                 (("default", "desk"), {"run_id": mine, "message": "true"}),
             ):
                 await worker.publish(subjects.log_tool(*place), json.dumps({**line, **more}).encode())
