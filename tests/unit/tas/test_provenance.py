@@ -373,6 +373,7 @@ def test_what_the_task_says_is_never_called_untrusted(data: st.DataObject) -> No
     last = data.draw(st.integers(first + 1, len(parts)))
     value = " ".join(parts[first:last])
     assume(not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029/\\@]", value))  # these pass as a whole only, or never
+    assume(any(map(str.isalnum, value)))  # what has no letter must be quoted, though it may mean one (U+2F00)
     known = knowledge(task, untrusted=[value, task, {value: value}])
     assert known.origin(SEND, {"to": [value]}).context()["worst"] in {"task", "fixed", "unknown"}
     found = known.origin(SEND, {"body": value}).context()["worst"]
