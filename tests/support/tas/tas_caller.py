@@ -224,10 +224,10 @@ class TasCaller:
             "ticket": invocation.ticket,
             **changes,
         }
-        body = ToolOutcome.model_validate(said).model_dump_json().encode()
-        await self.nc.jetstream().publish(
-            subjects.TOOL_OUTCOME, body, timeout=5, headers={rpc.CONFIRM_HEADER: self.inbox}
-        )
+        outcome = ToolOutcome.model_validate(said)
+        headers = {rpc.CONFIRM_HEADER: self.inbox, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
+        body = outcome.model_dump_json().encode()
+        await self.nc.jetstream().publish(subjects.TOOL_OUTCOME, body, timeout=5, headers=headers)
         return f"{said['execution_id']}:{said['attempt']}"
 
     async def confirmation(self, key: str, times: int = 1) -> None:
