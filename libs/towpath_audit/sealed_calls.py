@@ -9,11 +9,12 @@ erased payloads, and of entries that a bundle doesn't include, are not known and
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
-from towpath_audit.sealed_persons import EntryPlace
+from towpath_audit.sealed_persons import EntryPlace, later
 
 CallKey = tuple[str, str]
 """The ids of a run and of its call, as text."""
@@ -49,6 +50,10 @@ EXECUTED = frozenset(
     }
 )
 """Entries about a call that was let go."""
+
+
+WRITTEN_TOGETHER = timedelta(seconds=5)
+"""Entries of one commit have times of their own, which lie so close to each other."""
 
 
 class CallFault(NamedTuple):
@@ -88,10 +93,12 @@ def call_key(entry: AuditLogEntry) -> CallKey | None:
 class SealedCalls:
     """Receives the entries of calls in the order of the log; its methods return or yield what doesn't fit.
 
-    Within a seal the decisions of a call come first, so the ids tell what was written before what.
+    Within a seal the decisions of a call come first, so the ids tell what was written before what. What is later than
+    *until* is hidden.
     """
 
     calls: dict[CallKey, _CallEntries] = field(default_factory=dict)
+    until: str | None = None
     unedited: dict[tuple[CallKey, str], EntryPlace] = field(default_factory=dict)
 
     def on_entry(self, place: EntryPlace, payload: ErasablePayload | None) -> CallFault | None:
@@ -138,5 +145,7 @@ class SealedCalls:
     def finish(self) -> Iterator[CallFault]:
         """Return the questions to people about arguments that nobody put in place of the decided ones."""
         for (key, _), place in self.unedited.items():
+            if self.until is not None and later(place.entry.at, WRITTEN_TOGETHER) > self.until:
+                continue  # its edit may be hidden: both are of one commit, and have times of their own
             message = f"people were asked about other arguments of call {key[1]} than before, and no entry edits them"
             yield CallFault("call_args_changed", message, place)

@@ -168,9 +168,9 @@ class SealedPersons:
                 yield PersonFault("key_unmade", f"{what}, which was made for somebody else", place)
             elif None not in (made.commitment, vote.commitment) and made.commitment != vote.commitment:
                 yield PersonFault("key_unmade", f"{what}, whose secret was another than it was made with", place)
-            elif key in self.revoked and place.entry.at > _later(self.revoked[key], SEALED_WITHIN):
+            elif key in self.revoked and place.entry.at > later(self.revoked[key], SEALED_WITHIN):
                 yield PersonFault("key_unmade", f"{what}, which was revoked before", place)
-            elif made.expires_at is not None and place.entry.at > _later(made.expires_at, SEALED_WITHIN):
+            elif made.expires_at is not None and place.entry.at > later(made.expires_at, SEALED_WITHIN):
                 yield PersonFault("key_unmade", f"{what}, which had expired before", place)
             elif (lacks := self._lacks(vote, made)) is not None:
                 yield PersonFault("key_without_right", f"{what}, which was made without the {lacks}", place)
@@ -232,7 +232,7 @@ class SealedPersons:
         """Return whether the entry about something that a table dates *at* may not have been sealed yet."""
         if not isinstance(at, str):
             return False
-        return _later(self.exported_at, -SEALED_WITHIN) <= at <= _later(self.exported_at, LONGEST_EXPORT)
+        return later(self.exported_at, -SEALED_WITHIN) <= at <= later(self.exported_at, LONGEST_EXPORT)
 
 
 def _made_key(entry_id: int, detail: dict[str, Any]) -> _MadeKey:
@@ -254,7 +254,7 @@ def _utc(at: str) -> str:
         return at
 
 
-def _later(time: str, by: timedelta) -> str:
+def later(time: str, by: timedelta) -> str:
     """Return *time*, as the log writes times, moved by *by*; nothing is later than a text that is no time."""
     try:
         return write_time(read_time(time) + by)

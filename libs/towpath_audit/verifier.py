@@ -161,7 +161,7 @@ class _BundleVerifier:
         self._completeness.partial = self._edge.size > 0
         self._completeness.erasures.confirmations = form > 1
         self._completeness.persons.exported_at = line["exported_at"]
-        self._completeness.persons.until = line["until"]
+        self._completeness.persons.until = self._completeness.calls.until = line["until"]
         self._completeness.persons.sealed = line.get("sealed") is not False
         self._completeness.tells_earlier = line.get("earlier") is True
         self._completeness.tells_grounds = line.get("grounds") is True

@@ -174,3 +174,10 @@ def test_a_policy_is_what_its_first_entry_says() -> None:
         rules.on_entry(place(0, "policy.applied applied"), payload(rules_digest=digest))
     rules.on_entry(place(2, ALLOW), payload(rules_digest="s"))
     assert len(list(rules.finish())) == 1
+
+
+def test_an_edit_that_a_bundle_hides_may_be_the_next_entry_after_its_last() -> None:
+    for until, told in ((None, 1), ("2026-11-22T11:00:00.000001Z", 0), ("2026-11-22T11:01:00.000000Z", 1)):
+        calls = SealedCalls(until=until)
+        add(calls, (ALLOW, "a"), (ASK, "b"))
+        assert len(list(calls.finish())) == told
