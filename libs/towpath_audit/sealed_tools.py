@@ -4,7 +4,8 @@ Whoever owns the database can accept a version that waits, or take a withdrawn o
 has who registered each version, accepted, withdrew or reinstated it, and when another definition held its calls. In
 force is the newest accepted version that is not withdrawn. Decisions and these entries exclude each other, so their ids
 tell what came first, also within a seal. Where the bundle doesn't show a version's entries, or their details are
-erased, nothing is known of it: that is counted.
+erased, nothing is known of it: that is counted. They can rewrite the definition of a version for a moment as well: what
+was decided meanwhile has the digest of what was read, and the entry that registered the version that of its own.
 """
 
 from bisect import bisect_left, insort
@@ -32,6 +33,11 @@ IN_FORCE_AFTER = {
 """Whether the versions that an entry names are in force from then on, by its phase."""
 
 DRIFTED, RESTORED = "tool.drifted", "tool.restored"
+
+OFFERED = frozenset({"tool.registered", "tool.proposed"})
+"""Entries with the digest of the definition that a version has."""
+
+OTHER_DEFINITION = "its definition was another than the one that was registered"
 
 
 class _Change(NamedTuple):
@@ -63,6 +69,7 @@ class _Tool:
     held: list[_Change] = field(default_factory=list)
     holder: int = 0
     untold: list[int] = field(default_factory=list)
+    digests: dict[int, str] = field(default_factory=dict)
 
     def state(self, changes: list[_Change], entry_id: int) -> bool | None:
         """Return what the last of *changes* before an entry says; None where it is not known."""
@@ -89,9 +96,10 @@ class SealedTools:
             tool = self.tools.setdefault((entry.project, entry.tool), _Tool())
             _on_tool(tool, place, read_detail(payload))
         elif (entry.phase, entry.verdict) in LET_GO and payload is not None and '"tool_version"' in payload.detail:
-            version = read_detail(payload).get("tool_version")
+            detail = read_detail(payload)
+            version = detail.get("tool_version")
             if type(version) is int:
-                self._on_let_go(place, _UsedVersion(entry.project, entry.tool, version))
+                self._on_let_go(place, _UsedVersion(entry.project, entry.tool, version), detail.get("tool_digest"))
 
     def finish(self) -> Iterator[CallFault]:
         """Return the first decision by each version that was not in force; unseen ones are counted only."""
@@ -106,15 +114,18 @@ class SealedTools:
         for (used, why), (place, count) in self.wrong.items():
             yield _fault(used, why, place, count)
 
-    def _on_let_go(self, place: EntryPlace, used: _UsedVersion) -> None:
+    def _on_let_go(self, place: EntryPlace, used: _UsedVersion, digest: object) -> None:
         tool, entry_id = self.tools.get((used.project, used.tool)), place.entry.entry_id
         in_force = None if tool is None else tool.state(tool.versions.get(used.version, []), entry_id)
-        if tool is None or in_force is None:
+        differs = tool is not None and digest is not None and tool.digests.get(used.version, digest) != digest
+        if tool is None or (in_force is None and not differs):
             first, count = self.unknown.get(used, (place, 0))
             self.unknown[used] = first, count + 1
             return
         why = ""
-        if not in_force:
+        if differs:
+            why = OTHER_DEFINITION
+        elif not in_force:
             why = "that waited, or was refused or withdrawn"
         elif any(
             version > used.version and tool.state(changes, entry_id) for version, changes in tool.versions.items()
@@ -140,6 +151,8 @@ def _on_tool(tool: _Tool, place: EntryPlace, detail: dict[str, Any]) -> None:
         tool.holder = version if phase == DRIFTED else 0
         insort(tool.held, _Change(entry_id, phase == DRIFTED))
         return
+    if phase in OFFERED and isinstance(detail.get("digest"), str):
+        tool.digests.setdefault(version, detail["digest"])
     for one in versions:
         insort(tool.versions.setdefault(one, []), _Change(entry_id, IN_FORCE_AFTER[phase]))
     if phase == "tool.withdrawn" or (phase == "tool.accepted" and tool.holder == version):

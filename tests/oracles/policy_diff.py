@@ -36,6 +36,7 @@ from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
 from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
+from towpath_tas.core.tools.registry import spec_digest
 
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
 CHANGES = {"deny": "newly_denied", "allow": "newly_allowed", "require_approval": "newly_gated"}
@@ -202,7 +203,7 @@ async def register(connection: Any, project: str) -> None:
     for name in DISCOVERED:
         toolset = name.partition(".")[0]
         spec = ToolSpec(name=name, toolset=toolset, operation=OPERATIONS[name], discovered=True)
-        values = (project, name, 1, "sha256:d", spec.model_dump_json(), "accepted", "", toolset, "team", "w")
+        values = (project, name, 1, spec_digest(spec), spec.model_dump_json(), "accepted", "", toolset, "team", "w")
         await connection.execute(QUERIES.add_tool, *values)
     await connection.execute(QUERIES.move_registry, project)
 

@@ -21,6 +21,7 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import rule_row
+from towpath_tas.core.tools.registry import spec_digest
 
 TIMEOUT_MS = 2_000
 
@@ -74,7 +75,7 @@ def publish_fixtures(
         {
             "name": one.name,
             "version": 1,
-            "digest": f"d-{one.name}",
+            "digest": spec_digest(one),
             "spec": one.model_dump_json(),
             "owner": "ann",
             "held_by": 0,

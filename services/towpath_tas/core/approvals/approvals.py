@@ -66,9 +66,14 @@ def ask_for_approval(
 
 
 def grounds_of(decision: AuthorizationDecision) -> dict[str, Any]:
-    """Return what the audit records of a decision: by which rules, and whence the values came if that was looked up."""
-    rules = {"rules_digest": decision.rules_digest} if decision.rules_digest else {}
-    return rules if decision.origin is None else {**rules, "origin": decision.origin.audited()}
+    """Return what the audit records of a decision.
+
+    By which rules and which definition of the tool it was made, and whence the values came if that was looked up.
+    """
+    grounds: dict[str, Any] = {"rules_digest": decision.rules_digest} if decision.rules_digest else {}
+    if decision.tool is not None:
+        grounds["tool_digest"] = decision.tool.digest
+    return grounds if decision.origin is None else {**grounds, "origin": decision.origin.audited()}
 
 
 def new_approval(

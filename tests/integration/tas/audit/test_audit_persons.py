@@ -11,6 +11,8 @@ from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.core.tools.registry import spec_digest
 
 __all__ = ["shared_tas", "tas"]
 
@@ -118,3 +120,30 @@ async def test_a_tool_that_was_withdrawn_and_reinstated_is_in_force(tas: Running
     await caller.call("orders.refund")
     assert await faults(tas) == []
     assert await faults(tas, since=await sealed_so_far(tas)) == []
+
+
+PUT_SPEC = "UPDATE tas.tool SET spec = $2::json, digest = $3 WHERE project = $1 AND name = 'orders.refund'"
+MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = $1"
+
+
+async def put_spec(tas: Running, text: str, digest: str) -> None:
+    await query(tas.dsn, PUT_SPEC, tas.caller.project, text, digest)
+    await query(tas.dsn, MOVED, tas.caller.project)
+
+
+async def test_a_definition_that_was_rewritten_is_nobodys_tool_and_for_a_moment_it_is_told(tas: Running) -> None:
+    caller = tas.caller
+    await caller.call("orders.refund")
+    since = await sealed_so_far(tas)
+    stored = "SELECT spec::text AS spec, digest FROM tas.tool WHERE project = $1 AND name = 'orders.refund'"
+    (row,) = await query(tas.dsn, stored, caller.project)
+    other = ToolSpec.model_validate_json(row["spec"]).model_copy(update={"description": "Pays anybody."})
+    await put_spec(tas, other.model_dump_json(), "sha256:00")
+    denied = await caller.fact(await caller.put(caller.request("orders.refund")), "tool.denied")
+    assert denied["denial"]["violation_type"] == "tool_unknown"
+    await put_spec(tas, other.model_dump_json(), spec_digest(other))
+    await caller.call("orders.refund")
+    await put_spec(tas, row["spec"], row["digest"])
+    await caller.call("orders.refund")
+    assert await faults(tas) == [("tool_not_in_force", "decision", "allow")]
+    assert await faults(tas, since=since) == [], "without the entry that registered it that can't be told"
