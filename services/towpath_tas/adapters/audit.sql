@@ -86,6 +86,16 @@ JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
 LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id AND octet_length(p.detail) <= $4
 WHERE l.leaf_index < $3 ORDER BY l.leaf_index;
 
+-- name: newest_policy_before
+-- The entry before leaf $2 that applied the newest policy version of project $1; a larger payload than $3 is not shown.
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
+FROM tas.audit_record r
+JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id AND octet_length(p.detail) <= $3
+WHERE r.project = $1 AND r.phase = 'policy.applied' AND l.leaf_index < $2 ORDER BY r.policy_version DESC LIMIT 1;
+
 -- name: dropped_before
 SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
        r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,

@@ -100,6 +100,30 @@ async def _by_other_rules(target: Target, *, with_digest: bool) -> str:
         return located(await report())
 
 
+@attack(Position.DATABASE_ADMIN)
+async def let_an_older_policy_decide_for_a_moment(target: Target) -> str:
+    """Let the policy from before a rule was tightened count again, have a call made, and undo that."""
+    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
+    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
+    async with (
+        target.client("aud-22", roles=["policy_admin"]) as admin,
+        target.client("aud-23") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        done = len(target.effects())
+        (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
+        try:
+            await database.execute(put, -1)
+            run = await target.run(client, [("desk.label", {"ids": ["91"]})], "Label order 91.")
+            await database.execute(put, 1)
+        finally:
+            (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
+        if not target.effects()[done:]:
+            return f"nothing was labelled, and the run is {run['status']}"
+        return located(await report())
+
+
 def _allowing(row: tuple[Any, ...], note: str) -> tuple[Any, ...]:
     return (*row[:2], "allow", *row[3:5], {**row[5], "effect": "allow", "note": note})
 

@@ -156,7 +156,7 @@ def test_decisions_are_by_the_rules_that_their_policy_version_was_applied_with(
     applied: dict[str, str] | None, decided: list[str | None], faults: list[str]
 ) -> None:
     rules = SealedRules()
-    rules.on_entry(place(0, "policy.applied applied", version=2), payload(rules_digest="s"))
+    rules.on_entry(place(20, "policy.applied applied", version=2), payload(rules_digest="s"))
     rules.on_entry(place(0, "policy.applied applied", project="q"), payload(rules_digest="s"))
     if applied is not None:
         rules.on_entry(place(1, "policy.applied applied"), payload(**applied))
@@ -174,6 +174,55 @@ def test_a_policy_is_what_its_first_entry_says() -> None:
         rules.on_entry(place(0, "policy.applied applied"), payload(rules_digest=digest))
     rules.on_entry(place(2, ALLOW), payload(rules_digest="s"))
     assert len(list(rules.finish())) == 1
+
+
+@pytest.mark.parametrize(
+    ("second_at", "entries", "faults"),
+    [
+        (13, [(ALLOW, 1), (ASK, 1), (CONSUMED, 1)], []),
+        (9, [(ALLOW, 2), (ASK, 2), (CONSUMED, 2)], []),
+        (9, [(ALLOW, 2), (ALLOW, 1), (ASK, 1)], ["1, and version 2 was in force (2 entries)"]),
+        (11, [(CONSUMED, 1), (CLAIM, 1), (CONSUMED, 1)], ["1, and version 2 was in force"]),
+        (9, [(CLAIM, 1), (DONE, 1), (DENY, 1)], []),
+    ],
+)
+def test_decisions_are_under_the_newest_policy_version(
+    second_at: int, entries: list[tuple[str, int]], faults: list[str]
+) -> None:
+    """The ids tell which was the newest: within a seal the entries of calls come last."""
+    rules = SealedRules()
+    rules.on_entry(place(1, "policy.applied applied"), None)
+    rules.on_entry(place(second_at, "policy.applied applied", version=2), None)
+    rules.on_entry(place(3, "policy.applied applied", version=5, project="q"), None)
+    for number, (kind, version) in enumerate(entries, 10):
+        rules.on_entry(place(number, kind, version=version), None)
+    assert [fault.message.partition("policy version ")[2] for fault in rules.finish()] == faults
+
+
+def test_whatever_names_its_rules_was_judged_by_them() -> None:
+    rules = SealedRules()
+    for version in (1, 2):
+        rules.on_entry(place(version, "policy.applied applied", version=version), payload(rules_digest=str(version)))
+    rules.on_entry(place(3, AGAIN), payload(rules_digest="1"))
+    rules.on_entry(place(4, AGAIN), payload())
+    (fault,) = rules.finish()
+    assert (fault.code, fault.place.entry.entry_id) == ("decision_by_other_rules", 3)
+
+
+def test_a_version_that_seems_to_be_applied_again_is_not_in_force() -> None:
+    rules = SealedRules()
+    for number, version in ((1, 1), (3, 2), (5, 1)):
+        rules.on_entry(place(number, "policy.applied applied", version=version), None)
+    rules.on_entry(place(6, ALLOW), None)
+    rules.on_entry(place(7, ALLOW, version=2), None)
+    (fault,) = rules.finish()
+    assert fault.place.entry.entry_id == 6
+
+
+def test_an_older_policy_that_is_not_shown_accuses_nobody() -> None:
+    rules = SealedRules()
+    rules.on_entry(place(3, ALLOW), payload(rules_digest="1"))
+    assert list(rules.finish()) == []
 
 
 def test_an_edit_that_a_bundle_hides_may_be_the_next_entry_after_its_last() -> None:

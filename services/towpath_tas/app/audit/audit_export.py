@@ -274,7 +274,7 @@ async def _add_earlier(
 
     That is the decisions of its calls with the votes of their approvals, the policies that were decided under, and who
     asked for the erasures that it names and confirmed them. The piece that begins the bundle also has the last entry of
-    retention before it.
+    retention before it, and the policy that was in force there: no older one decides in it.
     """
     shown, begins = list(shown), request.cursor is None
     going = [row for row in shown if row["execution_id"] is not None and _rests_on_earlier(row)]
@@ -292,9 +292,10 @@ async def _add_earlier(
     if erasures:
         found += await connection.fetch(QUERIES.erasures_before, erasures, edge.size)
     if begins:
+        found += await connection.fetch(QUERIES.newest_policy_before, request.project, edge.size, MAX_POLICY_BYTES)
         found += await connection.fetch(QUERIES.dropped_before, edge.size)
     paths = MerklePaths(connection)
-    for row in found:
+    for row in {one["entry_id"]: one for one in found}.values():
         try:
             path = await paths.of(row["leaf_index"], edge.size)
         except MissingLeavesError:

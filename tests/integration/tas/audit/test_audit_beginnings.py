@@ -88,11 +88,11 @@ async def test_what_an_honest_large_payload_recorded_is_still_compared(log: Audi
         *(PROJECT, digest_text(text), text, NO_RULES),
     )
     said = {"digest": digest_text(text), "source": "", "note": "", "added": ["a rule"] * 40_000}
-    await log.write(platform_audit_row(PROJECT, "policy.applied", "applied", actor="ann", version=2, detail=said))
     run_id = (await log.owner("SELECT run_id FROM runs.run LIMIT 1"))[0]["run_id"]
     rows = always(call_entries(run_id, 20))
     detail = json.dumps({**json.loads(rows[2][-1]), "text": "x" * 400_000})
     await log.write(rows[0], rows[1], (*rows[2][:-1], detail))
+    await log.write(platform_audit_row(PROJECT, "policy.applied", "applied", actor="ann", version=2, detail=said))
     report = trusting(log, await log.export())
     assert (report.faults, any("2 payloads are too large" in note for note in report.notes)) == ([], True)
     await log.owner("UPDATE tas.policy_version SET text = text || '#evil' WHERE version = 2")

@@ -143,6 +143,25 @@ async def test_rules_that_were_changed_for_a_moment_are_told_by_what_was_decided
     assert await faults(tas, since=since) == told, "with what the policy was applied with"
 
 
+async def test_an_older_policy_that_counts_for_a_moment_is_told_by_what_was_decided_then(tas: Running) -> None:
+    caller = tas.caller
+    await caller.apply(policy().replace("require_approval", "allow"))
+    await caller.dispatched(await caller.put(caller.request("orders.refund", args=LARGE)))
+    await caller.apply(policy())
+    since = await sealed_so_far(tas)
+    (state,) = await query(tas.dsn, "SELECT * FROM tas.project_state WHERE project = $1", caller.project)
+    put = "UPDATE tas.project_state SET policy_version = $2 WHERE project = $1"
+    for version in (state["policy_version"] - 1, state["policy_version"]):
+        await query(tas.dsn, put, caller.project, version)
+        request = await caller.put(caller.request("orders.refund", args=LARGE))
+        if version < state["policy_version"]:
+            await caller.dispatched(request)
+    await caller.fact(request, "approval.required")
+    told = [("decision_by_other_rules", "decision", "allow")]
+    assert await faults(tas) == told
+    assert await faults(tas, since=since) == told, "with the policy that was in force when it begins"
+
+
 async def restate(tas: Running, project: str) -> None:
     """Let the stored digests be those of the rules as they are now."""
     for version in await query(tas.dsn, "SELECT version FROM tas.policy_version WHERE project = $1", project):
