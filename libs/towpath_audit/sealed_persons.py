@@ -56,10 +56,18 @@ class PersonFault(NamedTuple):
     place: EntryPlace
 
 
-SCOPE_OF = dict.fromkeys(VOTES, "gates:resolve") | dict.fromkeys(
-    ("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase"
+SCOPE_OF = (
+    dict.fromkeys(VOTES, "gates:resolve")
+    | dict.fromkeys(("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase")
+    | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")
+    | dict.fromkeys((PAUSED, RESUMED), "runs:operate")
 )
 """What the key has to allow that an entry was made with, by phase."""
+
+ROLE_OF = dict.fromkeys((*TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy_admin") | dict.fromkeys(
+    (PAUSED, RESUMED), "operator"
+)
+"""And which role it has to have; that of a vote is the one that people were asked in."""
 
 
 class _Vote(NamedTuple):
@@ -181,7 +189,7 @@ class SealedPersons:
         scope = SCOPE_OF.get(phase)
         if scope is not None and made.scopes is not None and scope not in made.scopes:
             return f"scope {scope}"
-        role = self.asked_roles.get(str(vote.approval)) if phase in VOTES else None
+        role = self.asked_roles.get(str(vote.approval)) if phase in VOTES else ROLE_OF.get(phase)
         if role is not None and made.roles is not None and role not in made.roles:
             return f"role {role}"
         return None

@@ -49,6 +49,8 @@ class SetSwitch(Message):
     name: SwitchName
     paused: bool
     actor: str
+    key_prefix: str = ""
+    key_commitment: str = ""
     roles: tuple[str, ...] = ()
     reason: str = Field(max_length=2_000)
     stop_running: bool = False

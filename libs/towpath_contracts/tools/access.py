@@ -108,6 +108,8 @@ class ApplyPolicy(Message):
 
     project: str
     actor: str
+    key_prefix: str = ""
+    key_commitment: str = ""
     text: str = Field(max_length=2_000_000)
     source: str = ""
     note: str = ""
@@ -308,5 +310,7 @@ class SettleToolProposal(Message):
     version: int
     accept: bool
     actor: str
+    key_prefix: str = ""
+    key_commitment: str = ""
     reason: str = ""
     withdraw: bool = False

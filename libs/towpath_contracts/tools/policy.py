@@ -85,6 +85,8 @@ class RollBackPolicy(Message):
 
     project: str
     actor: str
+    key_prefix: str = ""
+    key_commitment: str = ""
     version: int = Field(ge=1)
     note: str = ""
     if_version: int | None = None
@@ -96,6 +98,8 @@ class ChangeRule(Message):
 
     project: str
     actor: str
+    key_prefix: str = ""
+    key_commitment: str = ""
     name: str
     rule: JsonObject | None = None
     note: str = ""

@@ -78,6 +78,10 @@ class Principal:
     key_prefix: str | None = None
     key_commitment: str = ""
 
+    def named(self) -> dict[str, str]:
+        """Return who asks, with which key, as requests name it whose entry of the audit is held against that key."""
+        return {"actor": self.actor, "key_prefix": self.key_prefix or "", "key_commitment": self.key_commitment}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:

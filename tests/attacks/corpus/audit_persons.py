@@ -9,6 +9,7 @@ from tests.attacks.corpus.audit import located, watched
 from tests.attacks.target import Target, pending_gates
 
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_gateway.core.api_keys import SCOPES
 from towpath_tas.core.tools.registry import spec_digest
 
 IN_FORCE = "WHERE project = 'default' AND name = 'desk.label' AND status = 'accepted'"
@@ -35,6 +36,32 @@ async def approve_with_a_key_that_was_made_beside_the_log(target: Target) -> str
         if run["status"] != "completed":
             return f"the run is {run['status']}"
         return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def apply_a_policy_with_a_scope_for_a_moment(target: Target) -> str:
+    """Give a key that may only submit the scope for policies, loosen a rule with it, use that, and undo both."""
+    give = "UPDATE gateway.api_key SET scopes = $1 WHERE caller = 'aud-25'"
+    loose = {"name": "refunds", "tool": "desk.refund", "effect": "allow"}
+    async with (
+        target.client("aud-25", scopes=["runs:read", "runs:write", "gates:read"]) as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        done = len(target.effects())
+        await database.execute(give, [*SCOPES])
+        try:
+            for _ in range(100):  # until the gateway reads the key anew
+                answer = await client.put("/v1/policy/rules/refunds", json={"rule": loose})
+                if answer.is_success:
+                    break
+                await asyncio.sleep(0.1)
+            await target.run(client, [("desk.refund", {"order": "93", "amount": 9999})], "Refund order 93.")
+            tight = {**loose, "effect": "require_approval"}
+            await client.put("/v1/policy/rules/refunds", json={"rule": tight})
+        finally:
+            await database.execute(give, ["runs:read", "runs:write", "gates:read"])
+        return located(await report()) if target.effects()[done:] else f"nothing was refunded: {answer.text}"
 
 
 @attack(Position.DATABASE_ADMIN)

@@ -151,6 +151,32 @@ def test_whoever_votes_has_the_rights_that_the_key_was_made_with(made: Any, role
     assert [fault.code for fault in persons.finish()] == faults
 
 
+POLICIES, OPERATOR = {"scopes": ["policy:write"], "roles": ["policy_admin"]}, {"scopes": ["runs:operate"]}
+
+
+@pytest.mark.parametrize(
+    ("phase", "made", "faults"),
+    [
+        ("policy.applied", {**POLICIES, "roles": []}, []),
+        ("policy.applied", {"scopes": ["policy:read"]}, ["key_without_right"]),
+        ("policy.applied", {**POLICIES, "caller": "noa"}, ["key_unmade"]),
+        *((phase, POLICIES, []) for phase in ("tool.accepted", "tool.refused", "tool.withdrawn", "tool.reinstated")),
+        ("tool.accepted", {**POLICIES, "roles": ["approver"]}, ["key_without_right"]),
+        ("tool.withdrawn", {"roles": ["policy_admin"]}, ["key_without_right"]),
+        ("switch.resumed", {**OPERATOR, "roles": ["operator"]}, []),
+        ("switch.resumed", OPERATOR, ["key_without_right"]),
+        ("switch.paused", {"roles": ["operator"]}, ["key_without_right"]),
+    ],
+)
+def test_whoever_changes_what_is_decided_has_the_rights_that_the_key_was_made_with(
+    phase: str, made: Any, faults: list[str]
+) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", **{**MADE_KEY, **made})
+    add(persons, phase, by_key="k")
+    assert [fault.code for fault in persons.finish()] == faults
+
+
 @pytest.mark.parametrize(("scopes", "faults"), [(["audit:erase"], []), (["audit:read"], ["key_without_right"])])
 def test_whoever_erases_has_a_key_that_was_made_for_it(scopes: list[str], faults: list[str]) -> None:
     persons = SealedPersons(exported_at=EXPORTED)

@@ -134,7 +134,7 @@ async def apply_policy(policy: ApplyPolicyBody, dependencies: Dependencies, prin
     """Make a new version of the matrix, in force at once; every problem of a bad one is listed and nothing changes."""
     request = ApplyPolicy(
         project=principal.project,
-        actor=principal.actor,
+        **principal.named(),
         text=policy.text,
         source=policy.source,
         note=policy.note,
@@ -230,7 +230,7 @@ async def decide_proposal(
         version=verdict.version,
         accept=verdict.accept and not verdict.withdraw,
         withdraw=verdict.withdraw,
-        actor=principal.actor,
+        **principal.named(),
         reason=verdict.reason,
     )
     return json_answer(await dependencies.platform.request(rpc.DECIDE_PROPOSAL, request))

@@ -111,7 +111,7 @@ async def list_changes(
 )
 async def roll_back(wanted: RollBackPolicyBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Apply the text of an older version as a new one."""
-    request = RollBackPolicy(project=principal.project, actor=principal.actor, **_fields_of(wanted))
+    request = RollBackPolicy(project=principal.project, **principal.named(), **_fields_of(wanted))
     return json_answer(await dependencies.platform.request(rpc.ROLL_BACK_POLICY, request))
 
 
@@ -139,7 +139,7 @@ async def get_rule(name: str, dependencies: Dependencies, principal: PolicyReade
 )
 async def put_rule(name: str, rule: PutRuleBody, dependencies: Dependencies, principal: PolicyWriter) -> Response:
     """Replace the rule of that name, or add it at the end; the whole matrix becomes a new version."""
-    request = ChangeRule(project=principal.project, actor=principal.actor, name=name, **_fields_of(rule))
+    request = ChangeRule(project=principal.project, **principal.named(), name=name, **_fields_of(rule))
     return json_answer(await dependencies.platform.request(rpc.CHANGE_RULE, request))
 
 
@@ -157,7 +157,7 @@ async def remove_rule(
     if_version: Annotated[int | None, Query(ge=1)] = None,
 ) -> Response:
     """Take a rule out; the whole matrix becomes a new version."""
-    request = ChangeRule(project=principal.project, actor=principal.actor, name=name, note=note, if_version=if_version)
+    request = ChangeRule(project=principal.project, **principal.named(), name=name, note=note, if_version=if_version)
     return json_answer(await dependencies.platform.request(rpc.CHANGE_RULE, request))
 
 

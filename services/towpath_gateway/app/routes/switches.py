@@ -89,7 +89,7 @@ async def _set(
         kind=wanted.kind,
         name=wanted.name or principal.project,
         paused=paused,
-        actor=principal.actor,
+        **principal.named(),
         roles=tuple(sorted(principal.roles)),
         reason=wanted.reason,
         stop_running=stop_running,

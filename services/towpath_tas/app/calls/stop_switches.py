@@ -29,7 +29,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
-from towpath_tas.core.call import LedgerCall, LedgerChange, StopCall
+from towpath_tas.core.call import LedgerCall, LedgerChange, StopCall, key_detail
 from towpath_tas.core.calls.switch_holds import principal_of
 from towpath_tas.core.switches import OpenSwitches
 
@@ -157,6 +157,7 @@ def _audit_row(request: SetSwitch, switch: ActiveSwitch, word: str) -> tuple[Any
         "name": switch.name,
         "reason": request.reason,
         "stop_running": request.stop_running,
+        **key_detail(request.key_prefix, request.key_commitment),
     }
     tool = switch.name if switch.kind == "tool" else ""
     return platform_audit_row(request.project, f"switch.{word}", word, actor=request.actor, tool=tool, detail=detail)

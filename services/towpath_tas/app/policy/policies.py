@@ -22,6 +22,7 @@ from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
 from towpath_tas.app.policy.policy_threads import MAX_ANSWER_CHARS, PolicyThreads
 from towpath_tas.app.policy.policy_warnings import PolicyFindings, PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.core.call import key_detail
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import rule_from_row, rule_row, rules_digest
 
@@ -148,6 +149,7 @@ class PolicyStore:
             "note": request.note,
             "rules_digest": rows.digest,
             **_difference(before, rules),
+            **key_detail(request.key_prefix, request.key_commitment),
         }
         entry = platform_audit_row(
             request.project, "policy.applied", "applied", actor=request.actor, version=version, detail=detail

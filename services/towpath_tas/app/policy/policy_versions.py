@@ -82,6 +82,8 @@ class PolicyVersionRequests:
             ApplyPolicy(
                 project=request.project,
                 actor=request.actor,
+                key_prefix=request.key_prefix,
+                key_commitment=request.key_commitment,
                 text=old.text,
                 source=f"version {request.version}",
                 note=request.note or f"back to version {request.version}",
@@ -102,6 +104,8 @@ class PolicyVersionRequests:
             apply_request = ApplyPolicy(
                 project=request.project,
                 actor=request.actor,
+                key_prefix=request.key_prefix,
+                key_commitment=request.key_commitment,
                 text=edited.text,
                 source=f"rule {request.name}",
                 note=request.note,

@@ -30,6 +30,7 @@ from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.cel import matches
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
+from towpath_tas.core.call import key_detail
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.patterns import opened_by_pattern
 from towpath_tas.core.policy.policy_file import rule_from_row
@@ -162,7 +163,8 @@ class ToolRegistrations:
             if request.accept:
                 await connection.execute(QUERIES.release_tool, *place)
                 await connection.execute(QUERIES.move_registry, request.project)
-            detail = {"version": request.version, "reason": request.reason}
+            key = key_detail(request.key_prefix, request.key_commitment)
+            detail = {"version": request.version, "reason": request.reason, **key}
             entry = platform_audit_row(
                 request.project, f"tool.{status}", status, actor=request.actor, tool=request.name, detail=detail
             )
@@ -180,7 +182,7 @@ class ToolRegistrations:
             *(request.project, f"tool.{what}", what),
             actor=request.actor,
             tool=request.name,
-            detail={**detail, "reason": request.reason},
+            detail={**detail, "reason": request.reason, **key_detail(request.key_prefix, request.key_commitment)},
         )
         await connection.execute(QUERIES.add_audit, [entry])
         return ActionDone(detail=f"{request.name} version {request.version}: {what}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.integration.tas.audit.test_audit_grounds import faults, forge, sealed_so_far
-from tests.integration.tas.test_approvals import LARGE, make_key, vote, waiting
+from tests.integration.tas.test_approvals import LARGE, make_key, policy, vote, waiting
 from tests.integration.tas.test_switches import orchestrator, switch
 from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
@@ -95,6 +95,28 @@ async def test_a_role_that_a_key_was_given_beside_the_log_is_told(tas: Running) 
 async def test_a_key_with_another_secret_is_told(tas: Running, told: dict[str, str], code: str | None) -> None:
     await approved(tas, "mia", **await make_key(tas, "mia"), **told)
     assert await faults(tas) == ([(code, "approval.approved", "approved")] if code else [])
+
+
+async def test_whoever_changes_what_is_decided_is_held_against_the_key(tas: Running) -> None:
+    """All five commands name the key that they came with, and this one may only vote."""
+    caller = tas.caller
+    by_mia = {"actor": "mia", **await make_key(tas, "mia", roles=("policy_admin", "operator"))}
+    about = {"project": caller.project, **by_mia}
+    tool = {**about, "name": "orders.refund", "version": 1}
+    await caller.ask(rpc.APPLY_POLICY, **about, text=policy())
+    rule = {"name": "r", "tool": "orders.find", "effect": "allow"}
+    await caller.ask(rpc.CHANGE_RULE, **about, name="r", rule=rule)
+    await caller.ask(rpc.ROLL_BACK_POLICY, **about, version=1)
+    await caller.ask(rpc.DECIDE_PROPOSAL, **tool, accept=False, withdraw=True)
+    await caller.ask(rpc.DECIDE_PROPOSAL, **tool, accept=True)
+    async with orchestrator(caller):
+        await switch(caller, "pause", **by_mia)
+        await switch(caller, "resume", **by_mia)
+    phases = (*["policy.applied"] * 3, "tool.withdrawn", "tool.reinstated", "switch.paused", "switch.resumed")
+    told = [("key_without_right", phase, phase.partition(".")[2]) for phase in phases]
+    assert await faults(tas) == told
+    await query(tas.dsn, "DELETE FROM gateway.api_key WHERE prefix = $1", by_mia["key_prefix"])
+    assert await faults(tas) == told, "the log still has who made it"
 
 
 async def test_a_withdrawn_tool_that_is_taken_in_for_a_moment_is_told(tas: Running) -> None:
