@@ -4,7 +4,7 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
 
     header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
     policy      a policy version that decisions of this page name
-    step        where the run's log asked for a call that was decided on this page
+    step        where the run's log asked for a call that was decided on this page, and whose run that is
     earlier     one entry from before the first leaf, with its path: the decision that allowed a call of it, the entry
                 that applied a policy version, or, with its payload, what an approval that let a call of it go rests on,
                 or who asked for an erasure that was carried out in it, or confirmed that
@@ -149,12 +149,15 @@ def policy(project: str, version: int, policy_digest: str, applied_at: str) -> L
     }
 
 
-def step(execution_id: str, run_id: str, seq: int | None, *, kept: bool, erased: bool = False) -> Line:
+def step(
+    execution_id: str, run_id: str, seq: int | None, *, kept: bool, erased: bool = False, caller: str | None = None
+) -> Line:
     """Return where the run's log requested a call: `seq`, None if nowhere.
 
-    *kept*: the run is still stored; *erased*: what is stored of it says that its log was erased.
+    *kept*: the run is still stored; *erased*: what is stored of it says that its log was erased. *caller* is whose run
+    its row says it is; older bundles don't tell.
     """
-    line = {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept}
+    line = {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept, "caller": caller}
     return {**line, "erased": True} if erased else line
 
 

@@ -65,15 +65,16 @@ class _Unapplied:
     entry: AuditLogEntry
     leaf: int
     line: int
-    decisions: int = 1
+    decisions: int = 0
 
 
 class _Step(NamedTuple):
-    """Where the log of a run asked for a call; None where its log does not, is gone, or is erased."""
+    """Where the log of a run asked for a call (None where it does not, is gone, or is erased), and whose run it is."""
 
     seq: int | None = None
     kept: bool = True
     erased: bool = False
+    caller: str | None = None
 
 
 @dataclass
@@ -119,9 +120,10 @@ class BundleCompletenessCheck:
         self.policies.add((str(line.get("project")), _number(line.get("version"))))
 
     def on_step(self, line: dict[str, Any]) -> None:
-        seq = line.get("seq")
+        seq, caller = line.get("seq"), line.get("caller")
         self.steps[str(line.get("run_id")), str(line.get("execution_id"))] = _Step(
-            seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True
+            *(seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True),
+            caller if isinstance(caller, str) else None,
         )
 
     def on_stored(self, line: dict[str, Any]) -> None:
@@ -370,6 +372,9 @@ class BundleCompletenessCheck:
         elif entry.verdict in RULED_VERDICTS and entry.policy_version not in self.applied.get(entry.project, ()):
             self._on_unapplied(leaf, line, entry)
         step = self.steps.get(key, _Step())
+        if step.caller not in {None, entry.caller}:
+            message = f"decided for {entry.caller!r}, and by its row run {entry.run_id} is of {step.caller!r}"
+            self._fault("requester_changed", message, leaf, line, entry)
         if step.seq is None and (step.erased or not step.kept):
             what = f"the log of run {entry.run_id} is {'erased' if step.erased else 'gone'}"
             self.emptied.append(_Gone("decision_without_run_event", what, entry, leaf, line))
@@ -378,11 +383,8 @@ class BundleCompletenessCheck:
             self._fault("decision_without_run_event", message, leaf, line, entry)
 
     def _on_unapplied(self, leaf: int, line: int, entry: AuditLogEntry) -> None:
-        known = self.unapplied.get((entry.project, entry.policy_version))
-        if known is None:
-            self.unapplied[entry.project, entry.policy_version] = _Unapplied(entry, leaf, line)
-        else:
-            known.decisions += 1
+        key = entry.project, entry.policy_version
+        self.unapplied.setdefault(key, _Unapplied(entry, leaf, line)).decisions += 1
 
     def _fault(self, code: str, message: str, leaf: int, line: int, entry: AuditLogEntry) -> None:
         self.add_fault(_fault_at(code, message, leaf, line, entry))

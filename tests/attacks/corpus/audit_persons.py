@@ -1,6 +1,7 @@
 """Attacks by who may write to the database: being another person, or taking a pause away, for a moment."""
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 import httpx2
@@ -107,6 +108,43 @@ async def approve_the_own_call_under_another_name(target: Target) -> str:
             return f"the vote is refused: {answer.json()['code']}"
         await target.settled(client, run["run_id"])
         return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def approve_the_own_call_of_a_run_that_seems_anothers(target: Target) -> str:
+    """Let the own run seem to be submitted by somebody else while its log is read anew, and approve its next call."""
+    put = "UPDATE runs.run_event SET event = replace(event::text, $2, $3)::json WHERE run_id = $1 AND seq = 1"
+    orchestrator = next(name for name in target.platform.processes if "orchestrator" in name)
+    calls = [("desk.refund", {"order": order, "amount": 9999}) for order in ("94", "95")]
+    async with (
+        target.client("aud-26", roles=["approver"]) as client,
+        target.client("aud-27", roles=["approver"]) as approver,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        run = await target.run(client, calls, "Refund orders 94 and 95.")
+        (first,) = await pending_gates(client, run["run_id"])
+        await target.platform.hold(orchestrator)
+        await database.execute("DELETE FROM runs.run_snapshot WHERE run_id = $1", UUID(run["run_id"]))
+        await database.execute(put, UUID(run["run_id"]), "aud-26", "aud-zed")
+        target.platform.release(orchestrator)
+        await target.platform.wait_ready()
+        refused = await _approve_soon(approver, first["gate_id"]) or await _approve_next(client, run["run_id"], first)
+        await target.settled(client, run["run_id"])
+        await database.execute(put, UUID(run["run_id"]), "aud-zed", "aud-26")
+        return refused or located(await report())
+
+
+async def _approve_next(client: httpx2.AsyncClient, run_id: str, before: dict[str, Any]) -> str:
+    """Approve the gate that opens after the one *before*; return why that is refused, if it is."""
+    for _ in range(100):
+        for gate in await pending_gates(client, run_id):
+            if gate["gate_id"] != before["gate_id"]:
+                vote = {"verdict": "approved", "reason": "fine"}
+                answer = await client.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)
+                return "" if answer.is_success else f"the vote is refused: {answer.json()['code']}"
+        await asyncio.sleep(0.1)
+    return "nothing more is asked"
 
 
 @attack(Position.DATABASE_ADMIN)

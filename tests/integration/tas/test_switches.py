@@ -22,7 +22,7 @@ __all__ = ["audit_holds", "shared_tas", "tas"]
 RUN = """
 INSERT INTO runs.run (run_id, project, status, kind, network, version, snapshot_digest, seq, caller, created_at,
                       updated_at)
-VALUES ($1, $2, $3, 'network', 'support', 1, 'sha256:snapshot', 1, 'bob', now(), now())
+VALUES ($1, $2, $3, 'network', 'support', 1, 'sha256:snapshot', 1, $4, now(), now())
 """
 
 
@@ -93,9 +93,9 @@ async def test_what_was_sent_out_already_does_not_start_and_what_runs_goes_on(ta
 async def test_stopping_what_runs_asks_its_workers(tas: Running) -> None:
     caller = tas.caller
     running, other = await caller.call("orders.refund"), await caller.call("orders.refund", caller="bob")
-    for one in (running, other):
+    for one, submitter in ((running, "anonymous"), (other, "bob")):
         assert (await caller.claim(one)).granted
-        await query(tas.dsn, RUN, one.run_id, caller.project, "waiting")
+        await query(tas.dsn, RUN, one.run_id, caller.project, "waiting", submitter)
     done = await switch(caller, "pause", "caller", "bob", stop_running=True)
     assert done.stopping == 1
     await eventually(lambda: other.execution_id in caller.stops)

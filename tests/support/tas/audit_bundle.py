@@ -67,12 +67,13 @@ class Exported:
     async def add_runs(self) -> None:
         """Store runs that ask for the calls of the ledger: in tests of the service alone nobody else does."""
         rows = await self._connection.fetch(
-            "SELECT run_id, array_agg(execution_id) AS calls FROM tas.tool_call t WHERE project = $1"
-            " AND NOT EXISTS (SELECT FROM runs.run_event e WHERE e.run_id = t.run_id) GROUP BY run_id",
+            "SELECT run_id, array_agg(execution_id) AS calls, min(caller) AS caller FROM tas.tool_call t"
+            " WHERE project = $1 AND NOT EXISTS (SELECT FROM runs.run_event e WHERE e.run_id = t.run_id)"
+            " GROUP BY run_id",
             self._project,
         )
         for row in rows:
-            await add_run(self._connection, row["run_id"], row["calls"])
+            await add_run(self._connection, row["run_id"], row["calls"], row["caller"])
 
 
 @contextlib.asynccontextmanager

@@ -35,6 +35,7 @@ from towpath_tas.metrics import TasMetrics
 
 ORIGIN = "towpath.test/audit"
 PROJECT = "default"
+CALLER = "cäller"
 ARGS = "{}"
 RESULT_DIGEST = "sha256:ab"
 POLICY = "kind: Policy"
@@ -174,7 +175,7 @@ def call_entries(run_id: UUID, number: int, *, project: str = PROJECT, version: 
                 "write",
                 "support",
                 "billing",
-                "cäller",
+                CALLER,
             ),
             *(actor, "a rule", version, digest_text(ARGS), json.dumps(detail)),
         )
@@ -254,19 +255,20 @@ async def asked_by_a_run(log: AuditLog, run_id: UUID, calls: int) -> None:
         await connection.close()
 
 
-async def add_run(connection: Any, run_id: UUID, calls: Iterable[UUID]) -> None:
-    """Store a run whose log asks for *calls*, as the owner of the database."""
+async def add_run(connection: Any, run_id: UUID, calls: Iterable[UUID], caller: str = CALLER) -> None:
+    """Store a run of *caller* whose log asks for *calls*, as the owner of the database."""
     said = [{"execution_id": str(one), "args": {"nul": "\\u0000"}} for one in calls]
     text = json.dumps({"type": "instruction_issued", "instruction": {"kind": "call_tools", "calls": said}})
     columns = await connection.fetch(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'runs'"
         " AND table_name = 'run' AND is_nullable = 'NO' AND column_default IS NULL"
     )
-    names = [row["column_name"] for row in columns if row["column_name"] != "run_id"]
-    values = [_any(row["data_type"]) for row in columns if row["column_name"] != "run_id"]
+    others = [row for row in columns if row["column_name"] not in {"run_id", "caller"}]
+    names, values = [row["column_name"] for row in others], [_any(row["data_type"]) for row in others]
     await connection.execute(
-        f"INSERT INTO runs.run (run_id, {', '.join(names)}) VALUES ($1, {', '.join(values)}) ON CONFLICT DO NOTHING",
-        run_id,
+        f"INSERT INTO runs.run (run_id, caller, {', '.join(names)}) VALUES ($1, $2, {', '.join(values)})"
+        " ON CONFLICT DO NOTHING",
+        *(run_id, caller),
     )
     await connection.execute(
         "INSERT INTO runs.run_event (run_id, seq, at, type, event)"

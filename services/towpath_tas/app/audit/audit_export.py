@@ -332,11 +332,13 @@ async def _add_steps(connection: Any, shown: Iterable[Any], piece: ExportPiece) 
         QUERIES.steps, [row["run_id"] for row in calls], [row["execution_id"] for row in calls]
     )
     for row in found:
-        piece.add(
-            bundle.step(
-                str(row["execution_id"]), str(row["run_id"]), row["seq"], kept=row["kept"], erased=row["erased"]
-            )
+        where = bundle.step(
+            *(str(row["execution_id"]), str(row["run_id"]), row["seq"]),
+            kept=row["kept"],
+            erased=row["erased"],
+            caller=row["caller"],
         )
+        piece.add(where)
 
 
 def _was_let_go(row: Any) -> bool:

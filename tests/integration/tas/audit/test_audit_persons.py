@@ -7,6 +7,7 @@ import pytest
 from tests.integration.tas.audit.test_audit_grounds import faults, forge, sealed_so_far
 from tests.integration.tas.test_approvals import LARGE, make_key, policy, vote, waiting
 from tests.integration.tas.test_switches import orchestrator, switch
+from tests.support.tas.audit_bundle import exported
 from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
@@ -117,6 +118,14 @@ async def test_whoever_changes_what_is_decided_is_held_against_the_key(tas: Runn
     assert await faults(tas) == told
     await query(tas.dsn, "DELETE FROM gateway.api_key WHERE prefix = $1", by_mia["key_prefix"])
     assert await faults(tas) == told, "the log still has who made it"
+
+
+async def test_a_run_that_seems_to_be_somebody_elses_is_told(tas: Running) -> None:
+    request = await tas.caller.call("orders.refund")
+    async with exported(tas.dsn, tas.caller.project) as (connection, bundles):
+        assert (await bundles.report()).faults == []
+        await connection.execute("UPDATE runs.run SET caller = 'zed' WHERE run_id = $1", request.run_id)
+        assert [fault.code for fault in (await bundles.report()).faults] == ["requester_changed"]
 
 
 async def test_a_withdrawn_tool_that_is_taken_in_for_a_moment_is_told(tas: Running) -> None:
