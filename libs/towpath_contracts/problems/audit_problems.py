@@ -10,6 +10,12 @@ AUDIT_PROBLEMS = (
         "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
     ),
     ProblemKind(
+        "audit_unreadable",
+        409,
+        "A table has what the audit can't show",
+        "No service writes such a value: find the row, keep it as evidence, and put it right.",
+    ),
+    ProblemKind(
         "audit_clock_differs",
         503,
         "The clocks of the tool-access service and of Postgres differ",

@@ -53,7 +53,7 @@ class ExportAuditBody(ClientMessage):
 @router.post(
     "/export",
     response_model=AuditPiece,
-    responses=documented("cursor_refused", "export_moved"),
+    responses=documented("cursor_refused", "export_moved", "audit_unreadable"),
     summary="Export the audit, piece by piece",
 )
 async def export_audit(wanted: ExportAuditBody, dependencies: Dependencies, principal: AuditReader) -> Response:

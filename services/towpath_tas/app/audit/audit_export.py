@@ -84,6 +84,14 @@ class AuditLogRequests:
     async def export(self, request: ExportAudit) -> AuditPiece:
         """Return the next piece of a bundle; the first one seals what is committed, which fixes its end."""
         _check_cursor(request, self._sealer.signer)
+        try:
+            return await self._piece(request)
+        except (ValueError, OverflowError) as error:  # a time beyond the calendar, say: no service writes such a row
+            raise ProblemError(
+                problem("audit_unreadable", f"a table has a value that nobody writes: {error}")
+            ) from error
+
+    async def _piece(self, request: ExportAudit) -> AuditPiece:
         piece = ExportPiece()
         cursor = request.cursor
         if cursor is None:

@@ -12,6 +12,7 @@ from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.core.tools.registry import spec_digest
 
@@ -178,3 +179,14 @@ async def test_a_definition_that_was_rewritten_is_nobodys_tool_and_for_a_moment_
     await caller.call("orders.refund")
     assert await faults(tas) == [("tool_not_in_force", "decision", "allow")]
     assert await faults(tas, since=since) == [], "without the entry that registered it that can't be told"
+
+
+@pytest.mark.parametrize("value", ["20000-01-01", "0044-03-15 BC"])
+async def test_a_time_that_nobody_writes_is_told_and_is_no_error_of_the_service(tas: Running, value: str) -> None:
+    await approved(tas, "mia")
+    await query(tas.dsn, f"UPDATE tas.approval_vote SET at = '{value}'")
+    try:
+        with pytest.raises(ProblemError, match="nobody writes"):
+            await faults(tas)
+    finally:
+        await query(tas.dsn, "UPDATE tas.approval_vote SET at = clock_timestamp()")
