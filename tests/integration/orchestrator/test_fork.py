@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.integration.orchestrator.test_replay import change
+from tests.integration.orchestrator.replay.test_replay import change
 from tests.integration.orchestrator.test_task_runs import ended, publish, submit, three_steps
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 

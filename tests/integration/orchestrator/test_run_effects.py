@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.integration.orchestrator.test_replay import change
+from tests.integration.orchestrator.replay.test_replay import change
 from tests.integration.orchestrator.test_task_runs import publish, submit, three_steps
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 

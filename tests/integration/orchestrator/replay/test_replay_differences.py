@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.integration.orchestrator.test_replay import change, command
+from tests.integration.orchestrator.replay.test_replay import change, command
 from tests.integration.orchestrator.test_task_runs import ended, publish, submit, three_steps
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 
