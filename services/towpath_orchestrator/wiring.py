@@ -101,8 +101,7 @@ class OrchestratorWiring:
         self, ports: OrchestratorPorts, settings: OrchestratorSettings, metrics: OrchestratorMetrics, log: Logger
     ) -> None:
         pool, bus = ports.pool, ports.bus
-        self._bus = bus
-        self._settings = settings
+        self._bus, self._settings = bus, settings
         store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedDatabaseConnection(pool)
         local_facts = LocalFactQueue(ports.arrived)
         limits = BudgetLimitCache(pool, ModelPrices(settings.model_prices_file).price_of)
