@@ -68,10 +68,9 @@ def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     if event.status == "succeeded":
         return _stored_elsewhere(event) if event.blob else event.result
     if event.failure is not None:
-        return {
-            "status": event.status,
-            **event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began"}),
-        }
+        failure = event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began"})
+        given = {} if event.result is None else {"result": event.result}
+        return {"status": event.status, **failure, **given}
     return {"status": event.status}
 
 

@@ -30,6 +30,7 @@ from towpath_engine.state.run import RunState, Status, StepCall, StepChild
 
 DEPTH_EXCEEDED = "depth_exceeded"
 DELEGATION_FAILED = "delegation_failed"
+PLAN_FAILED = "plan_failed"
 PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
 
 
@@ -109,7 +110,8 @@ def close_call_of(run: TransitionBuilder, child: StepChild) -> StepCall | None:
         return None
     final = child.final or {}
     if call.call.tool == ORCHESTRATE and _is_report(final):
-        end_own_call(run, call, result=_report(child, final), child=child)
+        report = _report(child, final)
+        end_own_call(run, call, result=report, failure=None if report["success"] else _plan_failed(report), child=child)
     elif child.status == Status.COMPLETED:
         end_own_call(run, call, result=final, child=child)
     else:
@@ -126,7 +128,14 @@ def _report(child: StepChild, final: JsonObject) -> JsonObject:
     """Return what a plan reports of itself; of a large one its beginning, and whether it succeeded."""
     if is_reference(final):
         return {"success": child.status == Status.COMPLETED, **final}
-    return {name: final[name] for name in PlanRunResult.model_fields if name in final}
+    return {"success": False, **{name: final[name] for name in PlanRunResult.model_fields if name in final}}
+
+
+def _plan_failed(report: JsonObject) -> ToolFailure:
+    """Return the failure of a plan that ran and did not succeed; its report is the result of the call all the same."""
+    errors = [f"{one['step_id']}: {one['error']['message']}" for one in report.get("errors", ())]
+    why = "; ".join(errors) or "not every step succeeded"
+    return ToolFailure(code=PLAN_FAILED, message=_cut(f"the plan failed: {why}"), began=True)
 
 
 def _failure(call: StepCall, child: StepChild, final: JsonObject) -> ToolFailure:

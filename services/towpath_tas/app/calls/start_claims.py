@@ -41,7 +41,7 @@ MAX_WAITING = 4_096
 """Claims in memory; more are dropped without an answer, and their workers ask again."""
 
 MAX_CLAIM_BYTES = 16 * 1024
-"""A claim has one kilobyte; what is much longer is no honest worker's, and is dropped unread."""
+"""A claim has one kilobyte; what is much longer is no honest worker's, and is refused unread."""
 
 MAX_BATCH = 256
 """Claims that are handled together; others wait."""
@@ -130,7 +130,10 @@ class StartClaimServer:
             await asyncio.sleep(0)  # a batch of which nothing is handled waits for nothing else
 
     async def _on_claim(self, message: Msg) -> None:
-        if len(self._waiting) < MAX_WAITING and len(message.data) <= MAX_CLAIM_BYTES:
+        if len(message.data) > MAX_CLAIM_BYTES:
+            size = f"a claim has {len(message.data)} bytes; the limit is {MAX_CLAIM_BYTES}"
+            await self._answer(message, problem("request_too_large", size))
+        elif len(self._waiting) < MAX_WAITING:
             self._waiting.append(message)
             self._arrived.set()
 

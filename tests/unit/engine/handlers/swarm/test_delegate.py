@@ -152,7 +152,7 @@ def test_active_time_stands_still_while_a_delegate_waits_for_people() -> None:
 
 
 def test_e1_a_plan_is_a_child_run_and_its_report_the_result() -> None:
-    """Row E1: `plan` XOR `prompt`, bindings, timeout_ms, max_parallel; a plan that fails is an ordinary result."""
+    """Row E1: `plan` XOR `prompt`, bindings, timeout_ms, max_parallel; a plan that fails is a failed call."""
     run = TeamLeadRun()
     plan = {"steps": [step("ann", "look", result_key="seen")]}
     run.decide(use(ORCHESTRATE, plan=plan, bindings={"a": 1}, timeout_ms=5_000, max_parallel=2))
@@ -163,7 +163,10 @@ def test_e1_a_plan_is_a_child_run_and_its_report_the_result() -> None:
     final = failed_plan(PlanRun(*plan["steps"], network=NETWORK), lambda child: child.end(status="failed"))
     run.end(status="failed", reason="plan_failed", final=final)
     (result,) = run.results
-    assert result.status == "succeeded" and set(result.result) == {"success", "steps", "bindings", "errors"}
+    assert result.failure is not None and (result.status, result.failure.code) == ("failed", "plan_failed")
+    assert "the plan failed: step_01: " in result.failure.message
+    assert set(result.result) == {"success", "steps", "bindings", "errors"}
+    assert run.state.tool_errors == 1 and '"errors":' in run.context.outputs[0].text, "the model sees both"
     assert result.result["success"] is False
     assert [(one["status"], one["error"]["code"]) for one in result.result["steps"]] == [("failed", "failed")]
 
