@@ -130,7 +130,7 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
 
 def _is_deed(state: RunState, call: StepCall) -> bool:
     """Return whether *call* did something: what a run notes and plans for itself is only words."""
-    spec = state.snapshot.tools[call.call.tool]
+    spec = state.snapshot.all_tools[call.call.tool]
     return call.status == "succeeded" and (not spec.internal or starts_child(spec.name))
 
 

@@ -1,12 +1,15 @@
 """Words reach no goal: a model that judges what it said itself is not believed before something was done."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.support.engine.goal_machine import PASSING, asked, goal_run
-from tests.support.engine.machine import Machine, respond, use
+from tests.support.engine.machine import RUN, Machine, respond, use, use_all
 
+from towpath_contracts import facts
 from towpath_contracts.events import log as ev
+from towpath_engine.rules.output_tools import StoredOutput, part_of_output
 
 MET = {"valid": True, "criteria": [{"criterion": 0, "met": True, "evidence": "I said so"}]}
 
@@ -43,6 +46,18 @@ def test_a_call_that_failed_is_no_deed() -> None:
     machine = goal_run(texts=("It is clear.",), allow_words=False)
     machine.decide(use("edit"))
     machine.fail()
+    assert machine.state.goal is not None and not machine.state.goal.acted
+
+
+def test_reading_an_output_again_is_no_deed() -> None:
+    machine = goal_run(texts=("It is clear.",), allow_words=False)
+    args = {"execution_id": str(UUID(int=9))}
+    part = part_of_output(
+        "output_read", args, StoredOutput(tool="edit", step=1, status="failed", data=b"a long text"), 32_000
+    )
+    machine.decide(use_all(("output_read", args)))
+    machine.feed(facts.InternalToolPermittedFact(run_id=RUN, execution_id=machine.call_id(0), output=part))
+    assert machine.events(ev.ToolCallFinished)[-1].status == "succeeded"
     assert machine.state.goal is not None and not machine.state.goal.acted
 
 
