@@ -470,13 +470,14 @@ ORDER BY run_id DESC LIMIT $6
 WHERE bytes <= $11 OR bytes = octet_length(user_message) ORDER BY run_id DESC
 
 -- name: tree
--- A run and everything below it, parents before children; roots of trees are found by index.
+-- A run and everything below it, parents before children; roots of trees are found by index. `depth` doesn't order them:
+-- the agents of a plan that an agent asked for stand as deep as the plan, and may be born in the same millisecond.
 WITH RECURSIVE tree AS (
-  SELECT r.* FROM runs.run r WHERE r.run_id = $1 AND r.project = $2
+  SELECT r.*, 0 AS below FROM runs.run r WHERE r.run_id = $1 AND r.project = $2
   UNION ALL
-  SELECT c.* FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
+  SELECT c.*, t.below + 1 FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
 )
-SELECT * FROM tree ORDER BY depth, run_id LIMIT $3
+SELECT * FROM tree ORDER BY below, run_id LIMIT $3
 
 -- name: tree_steps
 -- What the children of some runs are for. `->` gives JSON as it is written: `->>` fails on a text that holds NUL.

@@ -19,7 +19,8 @@ from towpath_orchestrator.app.state_cache import RunWaiters
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN, CALL, GATE, SWITCH = (uuid.UUID(int=number << 64) for number in (1, 2, 3, 4))
-CHILDREN = [uuid.UUID(int=(16 + number) << 64) for number in range(3)]
+CHILDREN = [uuid.UUID(int=number) for number in (1, 2, 3)]
+"""Agents of a plan that an agent asked for: they stand as deep as it, and may sort before it by their ids."""
 BEGUN = {"project": "default", "kind": "network", "network": "n", "version": 1, "snapshot_digest": "d", "caller": "me"}
 NUL = "a\x00b"
 CALLED = {"execution_id": str(CALL), "call_index": 0, "tool": "pay", "args": {"text": NUL}}
@@ -45,7 +46,7 @@ async def insert(owner: Any, table: str, *rows: dict[str, Any]) -> None:
 
 
 def begun(run: uuid.UUID, status: str, parent: uuid.UUID | None = None) -> dict[str, Any]:
-    place = {"parent_run_id": parent, "root_run_id": parent, "depth": int(parent is not None)}
+    place = {"parent_run_id": parent, "root_run_id": parent, "depth": 1}
     return {**BEGUN, "run_id": run, "status": status, "seq": 2, "created_at": NOW, "updated_at": NOW, **place}
 
 
