@@ -289,13 +289,13 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
 def serve_blobs(bus: Bus, blobs: CallBlobRequests) -> None:
     """Take pieces of results, and give files of calls; whose they are stands in the ticket inside."""
     for method, handler in ((rpc.BLOB_PUT, blobs.put), (rpc.BLOB_GET_CALLS, blobs.get)):
-        bus.subscriber(method, LongRequestReader(FEW_BRACKETS, lambda _: ""))(handler)
+        bus.subscriber(method, LongRequestReader(FEW_BRACKETS, blobs.owner_of))(handler)
 
 
 _OF_TOOLSETS = (rpc.REGISTER_TOOLS, rpc.DEAD_LETTER_CALLS)
 
 
-def _project_of(subject: str) -> str:
+def _project_of(subject: str, _: bytes) -> str:
     return subject.split(".")[-2]
 
 

@@ -32,9 +32,9 @@ Decoder = Callable[[NatsMessage], Awaitable[BaseModel]]
 
 
 class LongRequestReader:
-    """Reads requests with at most *max_brackets*; *owner_of* says by the subject whose turn a long one takes."""
+    """Reads requests with at most *max_brackets*; *owner_of* says by subject and body whose turn a long one takes."""
 
-    def __init__(self, max_brackets: int, owner_of: Callable[[str], str]) -> None:
+    def __init__(self, max_brackets: int, owner_of: Callable[[str, bytes], str]) -> None:
         self._max_brackets = max_brackets
         self._owner_of = owner_of
         self._turns = WorkTurns(1, lambda _: 1, WAIT_S, max_waiting=MAX_WAITING)
@@ -49,7 +49,7 @@ class LongRequestReader:
                 raise ProblemError(problem("request_malformed", detail))
             if len(data) <= LONG_BYTES:
                 return read_request(kind, data)
-            async with self._turns.held(self._owner_of(subject)):
+            async with self._turns.held(self._owner_of(subject, data)):
                 began = time.thread_time()
                 try:
                     return read_request(kind, data)

@@ -7,6 +7,7 @@ a call in progress that shows a valid ticket.
 import base64
 import binascii
 import json
+import re
 from typing import Any
 
 from towpath_contracts.canonical import digest_text
@@ -29,6 +30,8 @@ MAX_SCANNED = 1_000_000
 
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
+
+_TICKET = re.compile(rb'"ticket"\s*:\s*"([\w.-]+)"')
 
 
 class AuditQueries:
@@ -84,6 +87,14 @@ class CallBlobRequests:
         self._pool = pool
         self._tickets = tickets
         self._turns = turns
+
+    def owner_of(self, _subject: str, body: bytes) -> str:
+        """Return the project of a request before it is read, by its ticket; nothing without a good one."""
+        found = _TICKET.search(body)
+        try:
+            return "" if found is None else self._tickets.read(found[1].decode()).project
+        except TicketRefusedError:
+            return ""
 
     async def put(self, chunk: BlobChunk) -> ActionDone:
         """Store one piece; the last one completes the blob. Raises ProblemError for anything invalid."""

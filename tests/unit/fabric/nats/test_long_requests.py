@@ -22,7 +22,7 @@ def message(project: str = "shop", **more: Any) -> Any:
 
 
 def reader(max_brackets: int = 100) -> Any:
-    return LongRequestReader(max_brackets, lambda subject: subject.split(".")[-2]).decoder(RegisterTools)
+    return LongRequestReader(max_brackets, lambda subject, _: subject.split(".")[-2]).decoder(RegisterTools)
 
 
 async def test_more_brackets_than_an_honest_request_has_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
