@@ -272,7 +272,8 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
         require_same_toolset(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
         async with turns.after_changes(project):
             registered = await tools.register(request)
-            if any(standing.status == "accepted" for standing in registered.standings):
+            # Also what waits may hold the calls of its tool, or no longer.
+            if any(standing.status != "unchanged" for standing in registered.standings):
                 turns.note_change(project)
             return registered
 

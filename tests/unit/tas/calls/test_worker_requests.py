@@ -2,20 +2,29 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from towpath_contracts.tools.calls import (
     BlobChunk,
     EffectClass,
+    RegisterTools,
     TicketClaims,
+    ToolRegistrationResult,
+    ToolsRegistered,
 )
+from towpath_fabric.clock import monotonic
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.audit.audit_queries import CallBlobRequests
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.calls.postgres_clock import PostgresClock
-from towpath_tas.app.worker_turns import WorkerTurns
+from towpath_tas.app.worker_turns import CHANGE_PAUSE_S, WorkerTurns
+from towpath_tas.wiring import serve_toolsets
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 
@@ -45,3 +54,23 @@ def test_a_piece_of_a_result_is_read_in_the_turn_of_the_project_that_its_ticket_
         for body in (piece.model_dump_json(), json.dumps(piece.model_dump(mode="json"))):
             assert requests.owner_of("svc.tas.blob_put", body.encode()) == owner
     assert requests.owner_of("svc.tas.blob_put", b"no request") == ""
+
+
+@pytest.mark.parametrize(("status", "pauses"), [("accepted", True), ("pending", True), ("unchanged", False)])
+async def test_what_moves_the_tools_of_a_project_waits_for_the_next_change(status: Any, pauses: bool) -> None:
+    """A definition that waits holds the calls of its tool, and the accepted one lets them go again."""
+    handlers: list[Callable[..., Any]] = []
+    answer = ToolsRegistered(
+        standings=(ToolRegistrationResult(name="t", version=1, digest="d", status=status),), ticket_keys={}
+    )
+
+    async def taken(_: RegisterTools) -> ToolsRegistered:
+        return answer
+
+    bus, tools = SimpleNamespace(subscriber=lambda *_: handlers.append), SimpleNamespace(register=taken)
+    serve_toolsets(bus, tools, SimpleNamespace(report=None))  # type: ignore[arg-type]
+    offer = RegisterTools(project="shop", toolset="desk", worker="w", owner="o", tools=())
+    began = monotonic()
+    for _ in range(2):
+        await handlers[0](offer, "shop", "desk")
+    assert (monotonic() - began >= CHANGE_PAUSE_S * 0.9) is pauses
