@@ -57,7 +57,7 @@ async def a_flood_of_questions_over_the_broker(target: Target) -> str:
 
 
 SCRAPERS = 400
-SCRAPED_S = 8.0
+SCRAPED_S = 4.0
 
 
 @attack(Position.NEIGHBOUR_PROCESS)
