@@ -332,7 +332,7 @@ def _deadline_ms(deadline: str | float) -> int:
 
     try:
         return round(seconds(deadline) * 1000)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise RefusedError(problem("request_invalid", f"deadline: {error}")) from error
 
 

@@ -92,7 +92,10 @@ class ForkStateFinder:
         asked = (self._asked[gate.gate_id] for gate in self._boundary.gates if is_run_gate(gate))
         return tuple(
             facts.InheritedGate(
-                gate_type=event.gate_type, key=str(event.detail["key"]), reason=event.reason, detail=event.detail
+                gate_type=event.gate_type,
+                key=str(event.detail.get("key", "")),
+                reason=event.reason,
+                detail=event.detail,
             )
             for event in asked
         )

@@ -116,7 +116,7 @@ async def list_gates(
 
     Args:
         status: pending, approved, denied, expired, settled, void, or all.
-        run: Only gates of this run and of the runs below it.
+        run: Only gates of this run, and of the runs below it where a caller submitted it.
     """
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)

@@ -76,7 +76,9 @@ async def list_gates(
     principal: GatesReader,
     status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
-    root_run_id: Annotated[UUID | None, Query(description="of this run and of every run below it")] = None,
+    root_run_id: Annotated[
+        UUID | None, Query(description="of this run, which a caller submitted, and of every run below it")
+    ] = None,
     paused: Annotated[bool, Query(description="with the gates that only a switch opens")] = True,
     after: Annotated[UUID | None, Query(description="`next_after` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
