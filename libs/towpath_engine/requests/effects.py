@@ -84,10 +84,13 @@ def model_for(state: RunState, kind: DecisionKind) -> str:
 
 
 def models_for(state: RunState, kind: DecisionKind) -> tuple[str, ...]:
-    """Return the models that may answer a request of *kind*, in the order in which they are asked."""
+    """Return the models that may answer a request of *kind*, in the order in which they are asked.
+
+    One that a list names twice has one place: where a list goes on is found by the name of the model that was asked.
+    """
     first, agent = model_for(state, kind), state.snapshot.agents[state.agent_key]
     is_the_agents = state.created.model is None and first == agent.model
-    return (first, *agent.fallback_models) if is_the_agents else (first,)
+    return tuple(dict.fromkeys((first, *agent.fallback_models))) if is_the_agents else (first,)
 
 
 def asked_model(state: RunState, effect: PendingEffect) -> str:

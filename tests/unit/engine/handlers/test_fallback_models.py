@@ -61,6 +61,18 @@ def test_the_last_failure_ends_the_run() -> None:
     assert machine.finished.reason == "model_refused"
 
 
+@pytest.mark.parametrize("listed", [(ONE,), (TWO, ONE), (TWO, TWO)])
+def test_a_list_that_names_a_model_twice_ends_all_the_same(listed: tuple[str, ...]) -> None:
+    network = snapshot(agent("a", allow_respond=True, model=ONE, fallback_models=listed))
+    machine = Machine(network, agent_key="a")
+    attempt = 1
+    while machine.state.pending and attempt < 10:
+        miss(machine, attempt)
+        attempt += 1
+    assert machine.finished.reason == "model_unavailable"
+    assert attempt == 1 + len({ONE, *listed})
+
+
 def test_where_all_fail_the_run_waits_for_the_first_that_named_a_time_and_begins_anew() -> None:
     machine = machine_of()
     miss(machine, 1, "model_rate_limited", retry_after_s=90)
