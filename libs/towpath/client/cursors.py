@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.events.log import (
     AnyEvent,
+    DecisionPostponed,
     DecisionRefused,
     DecisionRequestFailed,
     InstructionIssued,
@@ -114,4 +115,4 @@ def _ends_deltas(event: AnyEvent) -> bool:
     """Return whether the deltas of a model call are in the log by now, or were discarded; an answer may not be yet."""
     if isinstance(event, InstructionIssued):
         return not isinstance(event.instruction, FinishInstruction)
-    return isinstance(event, DecisionRefused | DecisionRequestFailed | RunFinished)
+    return isinstance(event, DecisionPostponed | DecisionRefused | DecisionRequestFailed | RunFinished)

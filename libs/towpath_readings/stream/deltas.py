@@ -67,6 +67,8 @@ class TokenDeltaFilter:
                 return self._asked(entry.event)
             case ev.DecisionReceived() | ev.DecisionRequestFailed():
                 return self._answered(entry.event)
+            case ev.DecisionPostponed():
+                return self._postponed(entry.event)
             case ev.DecisionRefused() if self._is_answered:
                 return self._drop("refused")
             case ev.InstructionIssued() if self._is_answered:
@@ -142,6 +144,13 @@ class TokenDeltaFilter:
         if self._call is None or self._call.request_id != event.request_id:
             return ()
         return self._drop("refused") if isinstance(event, ev.DecisionRequestFailed) else ()
+
+    def _postponed(self, event: ev.DecisionPostponed) -> tuple[DeltaEvent, ...]:
+        """An attempt brought no answer: what was sent of it goes now. The next one may be hours away, or whole."""
+        call = self._call
+        if call is None or call.request_id != event.request_id or call.attempt > event.attempt:
+            return ()
+        return self._drop("asked_again")
 
     def _drop(self, reason: Reason | None) -> tuple[DeltaEvent, ...]:
         """Send no more of the call; with a *reason* take back what was sent of it, if anything was."""

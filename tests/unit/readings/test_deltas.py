@@ -100,6 +100,24 @@ def test_b12_a_later_attempt_takes_back_what_was_sent_and_late_pieces_are_droppe
     assert in_words(deltas.piece(piece(" on", 1, attempt=2, writer="b"))) == [" on"]
 
 
+def test_b12_an_attempt_that_is_put_off_takes_back_what_was_sent_of_it() -> None:
+    deltas = TokenDeltaFilter()
+    put_off = ev.DecisionPostponed(
+        request_id=FIRST,
+        step=1,
+        agent_key="a",
+        attempt=1,
+        until=datetime(2026, 1, 2, tzinfo=UTC),
+        code="c",
+        message="m",
+    )
+    deltas.piece(piece(BEGUN + "one"))
+    assert in_words(deltas.entry(entry(put_off))) == ["superseded 1 asked_again"]
+    assert deltas.piece(piece(" more", 1)) == ()
+    assert in_words(deltas.piece(piece(BEGUN + "two", attempt=2, writer="b"))) == ["two"]
+    assert deltas.entry(entry(put_off)) == (), "the log may lag behind the pieces"
+
+
 def test_b12_a_repair_within_the_attempt_takes_back_too_and_so_does_another_request() -> None:
     deltas = TokenDeltaFilter()
     deltas.piece(piece(BEGUN + "bad"))
