@@ -112,6 +112,27 @@ async def test_a_commit_does_not_wait_for_a_log_that_takes_long_and_the_call_ask
         assert (await part(reader, machine, item))["text"] == "a line"
 
 
+async def test_who_asks_for_a_slow_read_again_and_again_does_not_make_every_commit_wait(
+    database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_reader, "PASS_S", 0.4)
+    machine, execution_id = with_large_result()
+    async with await open_pool(database("orchestrator"), 2, "test") as pool:
+        reader = OutputReader(pool, get_logger("test"))
+        item = asks(machine, execution_id=str(execution_id))
+        held = await asyncpg.connect(database())
+        try:
+            async with held.transaction():
+                await held.execute("LOCK TABLE runs.run_event IN ACCESS EXCLUSIVE MODE")
+                began = monotonic()
+                for _ in range(10):
+                    assert await part_at_once(reader, machine, item) is None
+                assert monotonic() - began < 1.6, "one of the ten has waited"
+        finally:
+            await held.close()
+        assert not (await part(reader, machine, item))["found"]
+
+
 async def test_a_run_reads_nothing_of_another_projects_run_whatever_it_says_it_was_forked_from(
     database: DatabaseUrl,
 ) -> None:

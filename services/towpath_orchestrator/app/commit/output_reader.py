@@ -5,7 +5,8 @@ in with the fact, which is stored as it was folded: a replay needs neither log n
 since parts of one output are usually asked for in a row.
 
 A log may be long and an output large, and every commit waits for its batch. So a batch waits for all its reads together
-no longer than PASS_S: they go on beside it, in turns of their projects, and a call whose part is not there asks again.
+no longer than PASS_S, and few batches do: reads go on beside them, in turns of their projects, and a call whose part is
+not there asks again.
 """
 
 import asyncio
@@ -41,6 +42,10 @@ MAX_ANCESTORS = 16
 PASS_S = 0.05
 """How long a batch waits for its reads: some milliseconds are enough for a result that is no larger than most."""
 
+NO_PASS = 10
+"""After a wait that was not long enough none waits for so many times PASS_S: whoever asks for slow reads again and
+again takes no more than a tenth of the time of everybody's commits."""
+
 REST_S = 0.5
 """The next read waits as long as the last one took, at most this long: a thread that searches holds up all others, so
 reads have half of the time of a process, however many calls ask for them."""
@@ -71,6 +76,7 @@ class OutputReader:
         self._parts: dict[tuple[UUID, UUID, str], asyncio.Task[JsonObject]] = {}
         self._kept: dict[tuple[UUID, UUID], tuple[float, StoredOutput]] = {}
         self._rested_at = 0.0
+        self._waits_from = 0.0
 
     async def load(self, states: Mapping[UUID, RunState], facts: Mapping[UUID, Sequence[InboxFact]]) -> None:
         """Put into the facts what can be read at once; what takes longer is there when its call asks again."""
@@ -82,11 +88,17 @@ class OutputReader:
         ]
         reading = [task for _, _, task in wanted if task is not None]
         if reading:
-            await asyncio.wait(reading, timeout=PASS_S)
+            await self._wait(reading)
         for item, fact, task in wanted:
             part = None if task is None else self._part(task)
             if part is not None or fact.output is not None:  # nobody else fills it in
                 item.replace_fact(fact.model_copy(update={"output": part}))
+
+    async def _wait(self, reading: Sequence[asyncio.Task[JsonObject]]) -> None:
+        waits = monotonic() >= self._waits_from
+        _, late = await asyncio.wait(reading, timeout=PASS_S if waits else 0)
+        if waits and late:
+            self._waits_from = monotonic() + NO_PASS * PASS_S
 
     def _reading(self, state: RunState, fact: InternalToolPermittedFact) -> asyncio.Task[JsonObject] | None:
         """Return the reading of what a call asks for; None for other tools, and for arguments that are refused."""
