@@ -6,7 +6,7 @@ A snapshot is immutable and addressed by its digest; a run keeps the snapshot it
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -72,6 +72,13 @@ class AgentSpec(ClientMessagePart):
     @classmethod
     def _listed_models(cls, written: Any) -> Any:
         return split_models(written)
+
+    @model_validator(mode="after")
+    def _has_a_first_model(self) -> Self:
+        if self.fallback_models and self.model is None:
+            msg = "fallback_models: name the model that is asked before them"
+            raise ValueError(msg)
+        return self
 
 
 class NetworkSpec(ClientMessagePart):

@@ -149,8 +149,11 @@ def test_a_list_of_models_is_written_where_one_is() -> None:
     assert found == {"a": (ONE, TWO), "b": (THREE, ONE), "c": (THREE,)}
 
 
-@pytest.mark.parametrize("written", [{"model": []}, {"model": [1]}, {"model": [ONE], "fallback_models": [TWO]}])
-def test_a_list_of_no_models_is_refused(written: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [{"model": []}, {"model": [1]}, {"model": [ONE], "fallback_models": [TWO]}, {"fallback_models": [TWO]}],
+)
+def test_a_list_of_no_models_and_one_without_a_first_are_refused(written: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AgentSpec.model_validate({"key": "a", **written})
 
