@@ -128,7 +128,9 @@ def _ask_anew(run: TransitionBuilder, fact: facts.DecisionFailedFact) -> None:
     An attempt that never reached a model (`CALL_UNASKED`) was not paid either: what it reserved is given back.
     """
     pending = run.state.pending_effect(fact.request_id)
-    if pending is not None and pending.attempt == fact.attempt and not stop_without_budget(run):
+    if pending is None or pending.attempt != fact.attempt or pending.postponed:
+        return  # one that is put off has had its word, and its time is not over
+    if not stop_without_budget(run):
         resend(run, pending)
         if fact.code == CALL_UNASKED:
             correct_usage(run, fact)

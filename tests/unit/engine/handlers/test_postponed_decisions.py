@@ -3,12 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from tests.support.engine.machine import RUN, Machine, respond, types, use
 from tests.unit.engine.handlers.stop_checks.test_budgets import Spender
 
 from towpath_contracts import facts
 from towpath_contracts.budgets import Amounts
-from towpath_contracts.decisions.request import Usage
+from towpath_contracts.decisions.request import CALL_LOST, CALL_UNASKED, Usage
 from towpath_contracts.events import log as ev
 from towpath_engine.advance import wake_at
 from towpath_engine.requests.effects import resendable_effects
@@ -41,6 +42,15 @@ def test_b14_what_is_put_off_is_not_sent_again_before_its_time() -> None:
     assert machine.feed(facts.MessageDeadFact.model_validate(dead)) == []
     machine.wake()
     assert len(resendable_effects(machine.state)) == 1
+
+
+@pytest.mark.parametrize("code", [CALL_LOST, CALL_UNASKED])
+def test_b14_what_becomes_of_a_repeated_request_does_not_shorten_the_wait(code: str) -> None:
+    """Row B14: a run waits for the time that a model's provider asks for."""
+    machine = Machine()
+    machine.miss(LIMITED, retry_after_s=30)
+    assert machine.miss(code) == []
+    assert wake_at(machine.state) == machine.now + timedelta(seconds=30)
 
 
 def test_a_repeated_word_about_the_same_attempt_counts_once() -> None:
