@@ -89,6 +89,7 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
     """
     message: JsonObject = {}
     blocks: dict[int, JsonObject] = {}
+    pieces: dict[tuple[int, str], list[str]] = {}
     ended = False
     async for event in stream:
         match event.type:
@@ -97,11 +98,10 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
             case "content_block_start":
                 blocks[event.index] = event.content_block.to_dict()
             case "content_block_delta" if event.delta.type == "text_delta":
-                blocks[event.index]["text"] += event.delta.text
+                pieces.setdefault((event.index, "text"), []).append(event.delta.text)
                 on_text(event.delta.text)
             case "content_block_delta" if event.delta.type == "input_json_delta":
-                known = blocks[event.index]["input"]
-                blocks[event.index]["input"] = (known if isinstance(known, str) else "") + event.delta.partial_json
+                pieces.setdefault((event.index, "input"), []).append(event.delta.partial_json)
             case "message_delta":
                 counted = {name: value for name, value in event.usage.to_dict().items() if value is not None}
                 message |= event.delta.to_dict() | {"usage": message["usage"] | counted}
@@ -111,6 +111,9 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
                 pass
     if not ended:
         raise ValueError(CUT_SHORT)
+    for (index, name), written in pieces.items():
+        begun = blocks[index][name]
+        blocks[index][name] = (begun if isinstance(begun, str) else "") + "".join(written)
     return kind.construct(**{**message, "content": [blocks[index] for index in sorted(blocks)]})
 
 
