@@ -3,7 +3,7 @@
 from collections import deque
 
 from towpath_fabric.turns.fair_queue import take_in_turns
-from towpath_orchestrator.app.commit.inbox import FEW, LATELY, RecentCallerShares
+from towpath_orchestrator.app.commit.inbox import ENOUGH, FEW, LATELY, RecentBatchSizes, RecentCallerShares
 
 
 def caller(item: str) -> str:
@@ -49,3 +49,21 @@ def test_what_waits_is_taken_within_a_known_number_of_batches() -> None:
     most = shares.most_of_one(1_024)
     assert most == 64
     assert most * LATELY >= 1_024
+
+
+def test_a_run_that_is_alone_waits_for_no_others() -> None:
+    sizes = RecentBatchSizes()
+    for _ in range(100):
+        assert not sizes.should_gather(1)
+        sizes.note_batch(1)
+
+
+def test_small_batches_of_several_runs_wait_for_more_and_those_that_are_large_enough_do_not() -> None:
+    sizes = RecentBatchSizes()
+    for size in (4, 5, 6, 4, 5, 5, 4, 6):
+        sizes.note_batch(size)
+    assert sizes.should_gather(4) and sizes.should_gather(ENOUGH - 1)
+    assert not sizes.should_gather(ENOUGH)
+    for _ in range(3):
+        sizes.note_batch(1)
+    assert not sizes.should_gather(1), "the others have ended, or wait for people"

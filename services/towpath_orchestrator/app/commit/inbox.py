@@ -7,10 +7,15 @@ A batch is one commit, and a fact that arrives meanwhile waits for all of it. Wh
 batch takes whatever waits, which costs least. Where facts of several came lately, it takes few of each, so that whoever
 has many runs under way doesn't make commits long for whoever has few.
 
+Small batches keep each other small: while few facts are folded few others come in, and each batch costs its round trips
+and system calls. Where several facts came together lately, a small batch therefore waits a moment for more. A run that
+is alone never waits: its facts come one by one.
+
 Agents are user code, and may send what is no fact of any run as fast as the broker takes it. Whose letter that becomes
 says the subject, which the broker checks, and not the run that they name.
 """
 
+import asyncio
 import contextlib
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -42,6 +47,15 @@ LATELY = 16
 
 FEW = 8
 """Facts of one caller in a shared batch: so many that a commit for them alone is worth its cost."""
+
+SEVERAL = 3.5
+"""Facts in the mean of the last batches, from which on a batch waits for more: a few runs together have fewer."""
+
+ENOUGH = 32
+"""Where so many facts wait the round trips of a batch are shared well enough."""
+
+GATHER_S = 0.01
+"""How long a batch waits for more: with so many runs under way, each waits for others ten times as long anyway."""
 
 CONTESTED_S = 0.2
 """After this time the fact of a contested run comes again."""
@@ -95,6 +109,21 @@ class RecentCallerShares:
             self._callers.popitem(last=False)
 
 
+class RecentBatchSizes:
+    """Remembers how large batches were lately. One per inbox."""
+
+    def __init__(self) -> None:
+        self._mean = 0.0
+
+    def note_batch(self, size: int) -> None:
+        """Take note of a batch; the last five count for two thirds."""
+        self._mean += (size - self._mean) / 5
+
+    def should_gather(self, waiting: int) -> bool:
+        """Return whether a batch of the *waiting* facts should wait for more."""
+        return self._mean >= SEVERAL and waiting < ENOUGH
+
+
 class Inbox:
     """Takes facts in batches, and settles their messages with the broker. One per process."""
 
@@ -120,6 +149,7 @@ class Inbox:
         self._watched: deque[Msg] = deque()
         self._was_alone = False
         self._shares = RecentCallerShares()
+        self._sizes = RecentBatchSizes()
 
     @contextlib.asynccontextmanager
     async def next_batch(self) -> AsyncIterator[list[InboxFact]]:
@@ -141,7 +171,10 @@ class Inbox:
         while not self._local_facts and not self._feed.waiting:
             arrived.clear()
             await arrived.wait()
+        if self._sizes.should_gather(len(self._local_facts) + self._feed.waiting):
+            await asyncio.sleep(GATHER_S)
         own, messages = self._next_batch()
+        self._sizes.note_batch(len(own) + len(messages))
         together, watched = self._guard.apart(messages)
         self._watched.extend(watched)
         facts = [*(local_fact(fact) for fact in own), *await self._read(together)]
