@@ -23,6 +23,10 @@ WORTH = 0.5
 LESS, WORSE = 2 / 3, 0.9
 """A third less is tried as well, and kept unless answers come a tenth slower."""
 
+PROMPT_S = 0.05
+"""What is answered within this time may always be on its way: whoever comes behind it hardly waits, and fewer at once
+would make batches small, in which each message costs more."""
+
 SLOW_S = 1.0
 """Where fewer than FLOOR answers come in this time, waiting for generations of them would take too long."""
 
@@ -77,7 +81,11 @@ class WindowWidth:
             return 0
         rate = self._counted / (now - self._since)
         self._generation += 1
-        return self._judge(rate, spare=spare)
+        least = min(CEILING, int(rate * PROMPT_S))
+        if spare and self.size < least:
+            self._tried = None
+            return self._to(least)
+        return self._judge(rate, max(FLOOR, least), spare=spare)
 
     def _is_slow(self, now: float) -> bool:
         """Return whether a time of SLOW_S has ended with next to no answers."""
@@ -88,7 +96,7 @@ class WindowWidth:
         answers, self._slow_from, self._answers = self._answers, now, 0
         return answers < FLOOR
 
-    def _judge(self, rate: float, *, spare: bool) -> int:
+    def _judge(self, rate: float, least: int, *, spare: bool) -> int:
         if self._tried is not None:
             before, was = self._tried
             self._tried = None
@@ -102,9 +110,9 @@ class WindowWidth:
         if spare and self._generation >= self._up_from and self.size < CEILING:
             self._tried = self.size, rate
             return self._to(int(self.size * self._step))
-        if self._generation >= self._down_from and self.size > FLOOR:
+        if self._generation >= self._down_from and self.size > least:
             self._tried = self.size, rate
-            return self._to(int(self.size * LESS))
+            return self._to(max(least, int(self.size * LESS)))
         self._begin()
         return 0
 

@@ -21,7 +21,7 @@ from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
 from towpath_orchestrator.core.dispatch_choice import destination_of, destination_of_request
-from towpath_orchestrator.core.window_policy import CEILING, FLOOR, WindowWidth
+from towpath_orchestrator.core.window_policy import CEILING, FLOOR, PROMPT_S, WindowWidth
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -128,10 +128,19 @@ def test_a_window_grows_as_long_as_answers_come_faster() -> None:
 
 
 def test_a_window_shrinks_to_what_makes_no_difference() -> None:
-    """A processor that answers 500 a second, however many are asked at once: few have to wait for it."""
-    sizes = served(WindowWidth(64), {0: 500.0}, slots=64, answer_s=0.0, turns=60)
+    """A processor that answers so many a second, however many are asked at once: few have to wait for it."""
+    sizes = served(WindowWidth(64), {0: 100.0}, slots=64, answer_s=0.0, turns=60)
     assert sizes[-1] <= 2 * FLOOR
     assert sum(size > 4 * FLOOR for size in sizes[20:]) <= 4
+
+
+@pytest.mark.parametrize("begin", [FLOOR, 16, 64])
+def test_what_is_answered_in_a_moment_may_be_on_its_way(begin: int) -> None:
+    """Else windows that were narrow once keep batches small, and small batches keep answers slow."""
+    sizes = served(WindowWidth(begin), {0: 1_000.0}, slots=1_000, answer_s=0.0, turns=60)
+    prompt = int(1_000 * PROMPT_S)
+    assert min(sizes[10:]) >= prompt - 1
+    assert sum(size > 2 * prompt for size in sizes[20:]) <= 4
 
 
 def test_what_waits_at_the_broker_is_taken_back() -> None:
