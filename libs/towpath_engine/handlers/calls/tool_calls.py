@@ -107,7 +107,8 @@ def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolvedFact) -> No
         return
     if is_run_gate(gate):
         if settle_run_gate(run, gate, fact) and run.state.status is not Status.QUEUED:
-            begin_step(run) if gate.inherited else after_act(run)
+            go_on = begin_step if gate.inherited else after_act  # a fork has no action whose phases are to be walked
+            go_on(run)
         return
     run.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     if fact.verdict == "expired":
