@@ -72,7 +72,8 @@ async def serve(service: Bus, method: RpcMethod, *answers: ActionDone | str | No
 async def test_a_request_that_got_lost_is_sent_again_and_answered(asker: Bus, service: Bus) -> None:
     responder = await serve(service, READ, None, ActionDone(detail="second"))
     assert (await asker.request(READ, ASKED, timeout_s=12)).detail == "second"
-    assert [(one.headers or {}).get(REPEAT_HEADER) for one in responder.received] == [None, "2"]
+    lost, answered = [int((one.headers or {}).get(REPEAT_HEADER, "1")) for one in responder.received]
+    assert answered == lost + 1, "the first that the service received is a repetition where the broker had none to ask"
     assert len({(one.reply, one.data) for one in responder.received}) == 1
 
 
