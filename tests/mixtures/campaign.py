@@ -99,7 +99,7 @@ class Campaign:
             run = await self._door.get(f"/v1/runs/{run_id}")
             if run["status"] in ENDS:
                 return [f"{mixture.title}: {one}" for one in wrong]
-            if silent := watch.look(run):
+            if silent := watch.look(run, time.monotonic()):
                 wrong.add(silent)
             gates = await self._gates(run_id)
             if gates and forks is not None and not forks and mixture.fork == "gate":

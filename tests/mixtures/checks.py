@@ -16,8 +16,13 @@ ONCE = frozenset({"mix.pay", "mix.sign"})
 
 COUNTED = "mix."
 
-RECORDED_LATE = frozenset({"outcome_recorded", "child_ended"})
-"""What may stand behind the end of a log: what became of calls and runs that it did not wait for."""
+OVER = frozenset(
+    {"run_finished", "decision_requested", "instruction_issued", "tool_call_finished", "gate_opened", "child_started"}
+)
+"""What may not stand behind the end of a log. Late records of what was under way may."""
+
+SILENT_S = 5.0
+"""From a person's word to a run far above its gate, messages pass several processes, one of which may just be dead."""
 
 
 class Mark(NamedTuple):
@@ -84,9 +89,9 @@ def _log(run_id: str, log: Sequence[Json]) -> list[str]:
     if [entry["seq"] for entry in log] != list(range(1, len(log) + 1)):
         wrong.append(f"the log of {run_id} has gaps or repetitions")
     ends = [entry for entry in log if entry["event"]["type"] == "run_finished"]
-    after = {entry["event"]["type"] for entry in log if ends and entry["seq"] > ends[0]["seq"]} - RECORDED_LATE
-    if len(ends) != 1 or after:
-        wrong.append(f"the log of {run_id} has {len(ends)} ends, and after the first {sorted(after)}")
+    after = [entry["event"]["type"] for entry in log if ends and entry["seq"] > ends[0]["seq"]]
+    if len(ends) != 1 or OVER.intersection(after):
+        wrong.append(f"the log of {run_id} has {len(ends)} ends, and after the first {after}")
     opened, closed = Counter(_of(log, "gate_opened", "gate_id")), Counter(_of(log, "gate_closed", "gate_id"))
     wrong += [f"gate {one} of {run_id} was closed {n} times" for one, n in closed.items() if n > 1 or not opened[one]]
     finished = Counter(_of(log, "tool_call_finished", "execution_id"))
@@ -150,14 +155,14 @@ class WaitWatch:
     """Notices a run that waits and does not say for what."""
 
     def __init__(self) -> None:
-        self._silent: dict[str, int] = {}
+        self._silent: dict[str, tuple[int, float]] = {}
 
-    def look(self, run: Json) -> str | None:
-        """Look at a run; returns a finding where it was silent at two looks between which nothing happened."""
-        if run["status"] != "waiting" or run["waits"]:
-            self._silent.pop(run["run_id"], None)
+    def look(self, run: Json, now: float) -> str | None:
+        """Look at a run at *now* (seconds); a finding where it was silent for SILENT_S in which nothing happened."""
+        seq, since = self._silent.get(run["run_id"], (-1, now))
+        if run["status"] != "waiting" or run["waits"] or seq != run["seq"]:
+            since = now
+        self._silent[run["run_id"]] = run["seq"], since
+        if now - since < SILENT_S:
             return None
-        if self._silent.get(run["run_id"]) == run["seq"]:
-            return f"run {run['run_id']} waits at event {run['seq']} and does not say for what"
-        self._silent[run["run_id"]] = run["seq"]
-        return None
+        return f"run {run['run_id']} waits at event {seq} and does not say for what"

@@ -72,13 +72,14 @@ def test_what_must_not_be_is_found(change: Change, found: str) -> None:
     assert any(found in one for one in findings(MADE, tree, marks))
 
 
-def test_a_run_that_waits_and_says_for_what_is_not_silent() -> None:
+def test_a_run_that_waits_must_say_for_what_unless_something_happened_a_moment_ago() -> None:
     watch = WaitWatch()
     said = {"run_id": "r", "status": "waiting", "waits": ["approval"], "seq": 5}
     silent = {**said, "waits": []}
-    assert [watch.look(said), watch.look(silent), watch.look(said), watch.look(silent)] == [None] * 4
-    assert watch.look({**silent, "seq": 6}) is None, "something happened between the looks"
-    assert "does not say for what" in str(watch.look({**silent, "seq": 6}))
+    looks = [(said, 0.0), (said, 9.0), (silent, 10.0), (said, 16.0), (silent, 17.0), ({**silent, "seq": 6}, 23.0)]
+    assert [watch.look(run, at) for run, at in looks] == [None] * 6
+    assert watch.look({**silent, "seq": 6}, 27.9) is None
+    assert "does not say for what" in str(watch.look({**silent, "seq": 6}, 28.0))
 
 
 def test_a_number_always_makes_the_same_mixture_and_each_kind_comes() -> None:
