@@ -47,14 +47,14 @@ async def platform_process(
     (folder / "policy.yaml").write_text(json.dumps(policy), "utf-8")
     command = shutil.which("towpath", path=str(Path(sys.executable).parent)) or "towpath"
     options = ("--ephemeral", "--json", "--single-person", "--port", "auto", "--nats-port", "auto")
-    process = await asyncio.create_subprocess_exec(
-        *(command, "up", *options, "--worker", str(HERE / "tools.py")),
-        *("--policy", str(folder / "policy.yaml")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=(folder / "up.log").open("wb"),
-        env={**os.environ, **environment},
-        cwd=folder,
-    )
+    with (folder / "up.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(command, "up", *options, "--worker", str(HERE / "tools.py"), "--policy", str(folder / "policy.yaml")),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **environment},
+            cwd=folder,
+        )
     try:
         assert process.stdout is not None
         line = await asyncio.wait_for(process.stdout.readline(), START_S)

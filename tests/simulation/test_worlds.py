@@ -15,7 +15,7 @@ from tests.simulation.run import run_seeds
 from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM, PLANS_FROM
 from tests.support.places import ROOT
 
-PARTS, PART = 2, 105
+PARTS, PART = 2, 75
 RARE = frozenset({"fence_refused", "late_start_refused", "row_locked", "stale_worker"})
 """Seen in about one world of fifteen or twenty."""
 

@@ -14,7 +14,7 @@ from tests.support.platform.marked_runs import SLOTS, TOOLS, judged, platform_of
 
 from towpath_embedded.platform import Platform
 
-KILLS_EACH = 3
+KILLS_EACH = 2
 UNDER_WAY = 50
 STREAMS = {
     "orchestrator": ("INBOX",),
