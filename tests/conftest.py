@@ -5,7 +5,6 @@ import contextlib
 import gc
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import uuid
@@ -15,6 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
@@ -25,8 +25,6 @@ from towpath_fabric.postgres.migrations import LOCK_KEY, migrate
 DatabaseUrl = Callable[..., str]
 ROLES = ("orchestrator", "tas", "gateway", "log_writer")
 PASSWORD = "towpath-test"  # for servers that ask for one; they hold nothing but test data
-POSTGRES_IMAGE = "postgres:18"
-NATS_IMAGE = "nats:2.15"
 UNIT = Path(__file__).parent / "unit"
 
 
@@ -83,16 +81,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if few else min(PROCESSES, os.cpu_count() or 1)  # unit tests wait for nothing but the processor
 
 
-def docker_answers() -> bool:
-    """Say whether containers can be started here."""
-    if shutil.which("docker") is None:
-        return False
-    try:
-        return subprocess.run(["docker", "info"], capture_output=True, timeout=10, check=False).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
-
-
 def _with(dsn: str, *, user: str | None = None, database: str) -> str:
     """Return *dsn* for another database, and for another user where one is given."""
     parts = urlsplit(dsn)
@@ -116,10 +104,8 @@ def postgres_dsn() -> Iterator[str]:
     if given:
         yield given
     elif docker_answers():
-        from testcontainers.postgres import PostgresContainer
-
-        with PostgresContainer(POSTGRES_IMAGE, driver=None) as container:
-            yield container.get_connection_url()
+        with postgres_container() as dsn:
+            yield dsn
     else:
         with temporary_folder() as path:
             server = Postgres(path, durable=False)
@@ -137,12 +123,8 @@ def nats_url() -> Iterator[str]:
     if given:
         yield given
     elif docker_answers():
-        from testcontainers.core.container import DockerContainer
-        from testcontainers.core.waiting_utils import wait_for_logs
-
-        with DockerContainer(NATS_IMAGE).with_command("-js").with_exposed_ports(4222) as container:
-            wait_for_logs(container, "Server is ready")
-            yield f"nats://{container.get_container_host_ip()}:{container.get_exposed_port(4222)}"
+        with nats_container() as address:
+            yield address
     else:
         with temporary_folder() as path:
             server = Nats(path)
