@@ -16,6 +16,7 @@ from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
+from towpath_contracts.trace_context import parse_traceparent
 
 GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
 """What a pattern of names is made of, as in the matrix."""
@@ -41,7 +42,8 @@ class SubmitTask(ClientMessage):
     name, such as a customer's mail: agents read them, and nothing in them counts as said by the caller. A `goal`, a
     `background` objective or a `plan` makes the run one of that kind; `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend. `model_settings` win over those of its
-    agents, one by one.
+    agents, one by one. `traceparent` names the caller's span, below which the run stands; it is no part of what is
+    asked for: a task that is sent again may bring another.
     """
 
     network: Name
@@ -68,12 +70,21 @@ class SubmitTask(ClientMessage):
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+    traceparent: str | None = Field(default=None, max_length=64, exclude_if=is_unset)
 
     @field_validator("idempotency_key")
     @classmethod
     def _printable(cls, value: str | None) -> str | None:
         if value is not None and not value.isprintable():
             msg = "use printable characters"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("traceparent")
+    @classmethod
+    def _names_a_span(cls, value: str | None) -> str | None:
+        if value is not None and parse_traceparent(value) is None:
+            msg = "use a W3C traceparent, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
             raise ValueError(msg)
         return value
 
@@ -95,7 +106,7 @@ class SubmitTask(ClientMessage):
 
 
 class RunAccepted(Message):
-    """The run exists and will reach a recorded status; `timeout_ms` is how long it may be active."""
+    """The run exists and will reach a recorded status; it may be active for `timeout_ms`."""
 
     run_id: UUID
     project: str
@@ -105,3 +116,4 @@ class RunAccepted(Message):
     created_at: datetime
     timeout_ms: int | None = None
     duplicate: bool = False
+    trace_id: str = ""

@@ -109,7 +109,7 @@ class Service:
         GCCollector(registry=self.registry)
         self.health = Health(self.registry)
         self.telemetry = SpanRecorder(role, settings, self.registry)
-        self.bus = Bus(role, settings)
+        self.bus = Bus(role, settings, self.telemetry.requests)
         self.pool: Any = None
         self._starts: list[LifecycleHook] = []
         self._stops: list[LifecycleHook] = []

@@ -12,6 +12,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+TRACES_PATH = "/v1/traces"
+
 _IN_FILES = ("nats_password", "database_url")
 """Secrets that may stand in a file, named by the same variable with `_FILE` behind it."""
 
@@ -71,6 +73,41 @@ class BrokerSettings(BaseSettings):
         return self
 
 
+class OtelSettings(BaseSettings):
+    """The variables of OpenTelemetry that decide here; its SDK reads the others, such as headers and the sampler."""
+
+    model_config = SettingsConfigDict(env_prefix="OTEL_", extra="ignore", frozen=True)
+
+    sdk_disabled: str = ""
+    traces_exporter: str = "otlp"
+    exporter_otlp_endpoint: str = ""
+    exporter_otlp_traces_endpoint: str = ""
+    propagators: str = "tracecontext"
+
+    @property
+    def disabled(self) -> bool:
+        """Whether nothing is to be sent at all."""
+        return self.sdk_disabled.strip().lower() == "true"
+
+    @property
+    def traces_url(self) -> str | None:
+        """Where spans go; None without a receiver."""
+        if self.disabled or self.traces_exporter.strip().lower() == "none":
+            return None
+        return self.exporter_otlp_traces_endpoint or with_traces_path(self.exporter_otlp_endpoint)
+
+    @property
+    def reads_traceparent(self) -> bool:
+        """Whether the trace of a caller is gone on with."""
+        return "tracecontext" in {name.strip() for name in self.propagators.split(",")}
+
+
+def with_traces_path(base: str) -> str | None:
+    """Return where a receiver at *base* takes spans; None where there is none."""
+    base = base.rstrip("/")
+    return base if base.endswith(TRACES_PATH) else base + TRACES_PATH if base else None
+
+
 class Settings(BrokerSettings):
     """Settings of every service. Ports are TCP; 0 means any free one."""
 
@@ -86,6 +123,7 @@ class Settings(BrokerSettings):
     instance: str = ""
     embedded: bool = False
     otlp_endpoint: str | None = None
+    otel: OtelSettings = Field(default_factory=OtelSettings)
     stop_grace_s: float = 10.0
     max_handling_deaths: int = Field(default=3, ge=1)
     """Deaths of a process that handled one message alone, after which the message is set aside. It is handled alone
@@ -109,6 +147,12 @@ class Settings(BrokerSettings):
         if loaded.instance:
             return loaded
         return loaded.model_copy(update={"instance": f"{socket.gethostname()}-{os.getpid()}"})
+
+    @property
+    def traces_url(self) -> str | None:
+        """Where spans of runs go; None where nobody records them."""
+        own = None if self.otel.disabled else with_traces_path(self.otlp_endpoint or "")
+        return own or self.otel.traces_url
 
     def dsn(self) -> str:
         """Return the database URL; raises ValueError where a service needs one and none is set."""

@@ -12,6 +12,7 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
+from towpath_contracts.trace_context import RemoteSpan
 from towpath_readings.execution_log import (
     DETAILS_CHARS,
     REASONING_CHARS,
@@ -46,6 +47,7 @@ class _OpenSpan:
     end_ns: int
     parent: str | None = RUN
     parent_run: UUID | None = None
+    caller: RemoteSpan | None = None
     attributes: dict[str, Attribute | None] = field(default_factory=dict)
     events: list[SpanEvent] = field(default_factory=list)
     error: str | None = None
@@ -101,6 +103,7 @@ class _SpanProjection:
                 error=span.error,
                 trace=self._trace,
                 parent_run=span.parent_run,
+                caller=span.caller,
             )
             for key, span in self._spans.items()
         )
@@ -124,13 +127,14 @@ class _SpanProjection:
 
     def _created(self, event: "ev.RunCreated") -> None:
         above = event.parent
-        self._trace = None if above is None else above.root_id
+        self._trace = event.trace_id or (None if above is None else above.root_id)
         self._spans[RUN] = _OpenSpan(
             name=f"invoke_workflow {event.network}",
             start_ns=self._now,
             end_ns=self._now,
             parent=None if above is None else child_key(self._run_id),
             parent_run=None if above is None else above.run_id,
+            caller=event.caller_span if above is None else None,
             attributes={
                 "gen_ai.operation.name": "invoke_workflow",
                 "gen_ai.workflow.name": event.network,

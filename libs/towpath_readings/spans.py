@@ -1,10 +1,10 @@
 """The spans of a run: their names, their attributes, and their places in the one tree of the run.
 
-The trace is the run that a caller submitted, with every run below it, and a span's id follows from its run and
-key; so processes that never talk to each other about tracing record one tree. Prompts and payloads never
-become attributes: digests do, and the previews that the execution log shows become events. `gen_ai.*` follows
-OpenTelemetry's conventions for generative AI, which are still in development; what they have no name for is `towpath.*`
-.
+The trace is that of the caller, whose span the root then stands below; of a caller without one it is the run that was
+submitted, with every run below it. A span's id follows from its run and key; so processes that never talk to each other
+about tracing record one tree. Prompts and payloads never become attributes: digests do, and the previews that the
+execution log shows become events. `gen_ai.*` follows OpenTelemetry's conventions for generative AI, which are still in
+development; what they have no name for is `towpath.*`.
 
     run ── submit (gateway)
      └── step ─┬─ chat (decider)
@@ -24,6 +24,7 @@ from uuid import UUID
 from towpath_contracts import ids
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.tools.calls import ToolInvocation, ToolOutcome, ToolRequest
+from towpath_contracts.trace_context import RemoteSpan
 
 Attribute = str | int | float | bool
 Attributes = Mapping[str, Attribute | None]
@@ -45,19 +46,11 @@ class SpanEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpanLink:
-    """A span of another trace that this one has to do with."""
-
-    trace_id: int
-    span_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """A finished span; *parent* is the key of another span of the same run, or of *parent_run*.
 
-    *trace* is the run that a caller submitted, where the span is of a run below it. Attributes that are None are left
-    out.
+    *trace* is the caller's trace, or else the run that a caller submitted where the span is of a run below it; *caller*
+    is the parent in the caller's trace. Attributes that are None are left out.
     """
 
     key: str
@@ -68,10 +61,11 @@ class Span:
     kind: Literal["internal", "server", "client"] = "internal"
     attributes: Attributes = field(default_factory=dict)
     events: tuple[SpanEvent, ...] = ()
-    links: tuple[SpanLink, ...] = ()
+    links: tuple[RemoteSpan, ...] = ()
     error: str | None = None
     trace: UUID | None = None
     parent_run: UUID | None = None
+    caller: RemoteSpan | None = None
 
 
 def step_key(step: int) -> str:
@@ -94,14 +88,32 @@ def child_key(child_id: UUID) -> str:
     return f"child:{child_id}"
 
 
+def decision_key(request: DecisionRequest) -> str:
+    """Return the key of one attempt at a decision."""
+    return f"decision:{request.request_id}:{request.attempt}"
+
+
+def tool_key(invocation: ToolInvocation) -> str:
+    """Return the key of one attempt at a call, in its worker."""
+    return f"tool:{invocation.execution_id}:{invocation.attempt}"
+
+
 def nanoseconds(at: datetime) -> int:
     """Return *at* as OpenTelemetry counts: nanoseconds since 1970, exact to the microsecond."""
     seconds = int(at.timestamp())
     return (seconds * 1_000_000 + at.microsecond) * 1_000
 
 
-def submit_span(*, network: str, start_ns: int, end_ns: int, caller: str, links: Iterable[SpanLink] = ()) -> Span:
-    """The gateway took a task in; *links* lead to the client's own trace."""
+def submit_span(
+    *,
+    network: str,
+    start_ns: int,
+    end_ns: int,
+    caller: str,
+    trace: UUID | None = None,
+    links: Iterable[RemoteSpan] = (),
+) -> Span:
+    """The gateway took a task in. *trace* is that of the run; *links* lead to the caller's, where that is another."""
     return Span(
         key="submit",
         name=f"submit {network}",
@@ -110,6 +122,7 @@ def submit_span(*, network: str, start_ns: int, end_ns: int, caller: str, links:
         kind="server",
         attributes={"towpath.caller": caller},
         links=tuple(links),
+        trace=trace,
     )
 
 
@@ -127,7 +140,7 @@ def decision_span(
     """The decider answered a request, with all its attempts at the model; *error* is a stable code."""
     provider, _, model = request.model.partition(":")
     return Span(
-        key=f"decision:{request.request_id}:{request.attempt}",
+        key=decision_key(request),
         name=f"chat {model}",
         parent=step_key(request.step),
         start_ns=start_ns,
@@ -148,7 +161,7 @@ def decision_span(
             "error.type": error,
         },
         error=error,
-        trace=request.root_run_id,
+        trace=request.trace_id or request.root_run_id,
     )
 
 
@@ -184,7 +197,7 @@ def authorization_span(
             "towpath.violation": violation or None,
             "towpath.fence": request.fence,
         },
-        trace=request.root_run_id,
+        trace=request.trace_id or request.root_run_id,
     )
 
 
@@ -192,7 +205,7 @@ def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int
     """A worker ran a call; the result is named by digest and size only."""
     failure = outcome.failure.code if outcome.failure is not None else None
     return Span(
-        key=f"tool:{invocation.execution_id}:{invocation.attempt}",
+        key=tool_key(invocation),
         name=f"execute_tool {invocation.tool}",
         parent=call_key(invocation.execution_id),
         start_ns=start_ns,
@@ -211,7 +224,7 @@ def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int
             "error.type": failure,
         },
         error=failure,
-        trace=invocation.root_run_id,
+        trace=invocation.trace_id or invocation.root_run_id,
     )
 
 
@@ -223,20 +236,6 @@ def usage_attributes(usage: Usage, cost: Cost) -> dict[str, Attribute | None]:
         "towpath.model_calls": usage.model_calls,
         "towpath.cost.usd": cost.usd,
     }
-
-
-def parse_traceparent(header: str | None) -> SpanLink | None:
-    """Return the span that a W3C `traceparent` names, or None for one that is missing or malformed."""
-    parts = (header or "").strip().split("-")
-    if len(parts) < 4 or (parts[0] == "00" and len(parts) != 4):
-        return None
-    version, trace, span, flags = parts[:4]
-    if [len(part) for part in (version, trace, span, flags)] != [2, 32, 16, 2] or version == "ff":
-        return None
-    if not set(version + trace + span + flags) <= set("0123456789abcdef"):
-        return None
-    link = SpanLink(trace_id=int(trace, 16), span_id=int(span, 16))
-    return link if link.trace_id and link.span_id else None
 
 
 def span_id(run_id: UUID, key: str) -> int:

@@ -43,7 +43,10 @@ def build_service(settings: GatewaySettings) -> Service:
         service.log.warning(
             "nobody is asked for a key or a token: every process of this machine may do everything here"
         )
-    app = Admission(create_app(dependencies), dependencies, public_paths())
+    api = create_app(dependencies)
+    if service.telemetry.requests is not None:
+        service.telemetry.requests.instrument_app(api)
+    app = Admission(api, dependencies, public_paths())
     service.serve_app(RequestLog(app, dependencies), settings.gateway_host, settings.gateway_port)
     return service
 

@@ -23,6 +23,18 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LOCAL = DIALECTS["local"]
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TREE = {
+    "invoke_workflow marks": "POST /run",
+    "submit marks": "invoke_workflow marks",
+    "step a": "invoke_workflow marks",
+    "chat qwen3": "step a",
+    "tool_call mark.pure": "step a",
+    "authorize mark.pure": "tool_call mark.pure",
+    "execute_tool mark.pure": "tool_call mark.pure",
+}
+"""The spans of a run with one call, and below what they stand."""
+
 SECRET = "the customer's secret words"
 SCRIPT = [
     {
@@ -34,9 +46,9 @@ SCRIPT = [
 ]
 
 
-async def run(client: httpx2.AsyncClient, **more: Any) -> dict[str, Any]:
+async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
     body = {"network": NETWORK["name"], "user_message": SECRET, "script": SCRIPT, **more}
-    answer = await client.post("/run", json=body)
+    answer = await client.post("/run", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -56,11 +68,17 @@ class Watched:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def watched() -> AsyncIterator[Watched]:
     with temporary_folder() as folder, otlp_receiver() as receiver, gemini(LOCAL.says("")) as server:
-        addresses = {"TOWPATH_OTLP_ENDPOINT": receiver.url, "TOWPATH_LOCAL_URL": f"{server.url}/v1"}
+        addresses = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "TOWPATH_LOCAL_URL": f"{server.url}/v1"}
         platform = platform_of(folder / "platform", 1, 1, environment=addresses, durable=False)
         async with platform:
             await publish(platform)
             yield Watched(platform, receiver, server)
+
+
+def roots(spans: list[Any]) -> list[Any]:
+    """Return the spans whose parent has not come."""
+    known = {span.span_id for span in spans}
+    return [span for span in spans if span.parent_id not in known]
 
 
 async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
@@ -69,7 +87,6 @@ async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_ra
         assert plain["final"] == {"message": "done"}
         assert [entry["type"] for entry in plain["execution_log"]] == ["agent", "tool", "agent"]
         assert len(plain["tool_refs"]) == 1 and len(plain["instructions"]) == 2
-        assert plain["trace_id"] == plain["run_id"].replace("-", "")
         assert SECRET not in json.dumps({k: v for k, v in plain.items() if k != "execution_log"})
         debugged = await run(client, debug=True, max_steps=5)
         texts = json.dumps(debugged)
@@ -83,38 +100,39 @@ async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_ra
 
 
 async def test_a14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) -> None:
+    """Row A14: from the caller's span over HTTP, NATS, SQL and the model's server to the worker and back, one trace."""
+    watched.server.play(*says(SCRIPT[0], answers(message="done")))
     async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
-        answer = await run(client)
-    await eventually(lambda: len(watched.spans(answer["trace_id"])) >= 9, within_s=60)  # each service sends its own
-    spans = watched.spans(answer["trace_id"])
+        asked = {"script": None, "model": "local:qwen3", "headers": {"traceparent": f"00-{TRACE}-{CALLER}-01"}}
+        answer = await run(client, **asked)
+        assert (answer["trace_id"], answer["final"]) == (TRACE, {"message": "done"})
+    await eventually(lambda: TREE.keys() <= {span.name for span in watched.spans(TRACE)}, within_s=60)
+    await eventually(lambda: len(roots(watched.spans(TRACE))) == 1, within_s=10)  # each service sends its own
+    spans = watched.spans(TRACE)
     by_id = {span.span_id: span for span in spans}
-    names = sorted(span.name for span in spans)
-    assert names == sorted(
-        [
-            "invoke_workflow marks",
-            "submit marks",
-            "step a",
-            "step a",
-            "chat task",
-            "chat task",
-            "tool_call mark.pure",
-            "authorize mark.pure",
-            "execute_tool mark.pure",
-        ]
-    ), names
-    roots = [span for span in spans if span.parent_id not in by_id]
-    assert [root.name for root in roots] == ["invoke_workflow marks"]
-    parents = {span.name: by_id[span.parent_id].name for span in spans if span.parent_id in by_id}
-    assert parents["authorize mark.pure"] == parents["execute_tool mark.pure"] == "tool_call mark.pure"
-    assert parents["tool_call mark.pure"] == "step a"
+    (root,) = roots(spans)
+    assert (root.name, root.parent_id) == ("POST /run", CALLER), "the caller's span is the parent of the whole tree"
+    for name, above in TREE.items():
+        assert {by_id[span.parent_id].name for span in spans if span.name == name and span is not root} <= {above}, name
+    run_ids = {span.attributes.get("gen_ai.conversation.id") for span in spans if span.name == "invoke_workflow marks"}
+    assert run_ids == {answer["run_id"]}
+    (submit,) = (span for span in spans if span.name.startswith("task.submit."))
+    below = [span for span in spans if span.parent_id == submit.span_id]
+    assert {span.attributes["db.system"] for span in below} == {"postgresql"}, "statements of a request are its parts"
+    (sent, *_) = (span for span in spans if span.name == "POST" and by_id[span.parent_id].name == "chat qwen3")
+    assert (sent.service, sent.attributes["http.status_code"]) == ("towpath-decider", 200)
+    assert watched.server.seen[0].headers["traceparent"] == f"00-{TRACE}-{sent.span_id}-01", "and it goes on from there"
+    events = {name: attributes for span in spans for name, attributes in span.events}
+    assert events["towpath.decision"]["towpath.action"] in {"USE_TOOL", "RESPOND"}
+    assert events["towpath.tool.request"] == {"towpath.preview": '{"n":1}'}
+    assert "towpath.tool.response" in events
     assert {span.service for span in spans} >= {
         "towpath-orchestrator",
         "towpath-tas",
         "towpath-decider",
         "towpath-worker",
     }, {span.service for span in spans}
-    assert SECRET not in repr([(span.attributes, span.events) for span in spans])
-    assert any(span.events for span in spans if span.name == "step a")
+    assert SECRET not in repr(spans)
 
 
 async def events_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ A refusal is a TowpathError with a stable code and a remedy; how a run ended is 
 
 import asyncio
 import importlib
+import sys
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -19,6 +20,7 @@ from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
+from towpath_contracts.trace_context import RemoteSpan
 from towpath_fabric.clock import monotonic
 
 if TYPE_CHECKING:
@@ -358,11 +360,22 @@ def _task(network: str, message: str, options: dict[str, Any]) -> "SubmitTask":
         written["mounts"] = [one.to_json() if isinstance(one, HostMount) else one for one in written["mounts"]]
     if written.get("idempotency_key") is None:
         written["idempotency_key"] = f"client-{uuid4().hex}"
+    if written.get("traceparent") is None and (span := _current_span()) is not None:
+        written["traceparent"] = span.traceparent
     try:
         return SubmitTask.model_validate(written)
     except ValidationError as error:
         details = details_of(error)
         raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+
+
+def _current_span() -> RemoteSpan | None:
+    """Return the span that the caller's code runs in, where its program uses OpenTelemetry."""
+    api = sys.modules.get("opentelemetry.trace")
+    context = None if api is None else api.get_current_span().get_span_context()
+    if context is None or not context.is_valid:
+        return None
+    return RemoteSpan(trace_id=context.trace_id, span_id=context.span_id, sampled=context.trace_flags.sampled)
 
 
 def _uuid(run_id: UUID | str) -> UUID:

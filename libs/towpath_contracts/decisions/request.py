@@ -145,6 +145,7 @@ class DecisionRequest(Message):
     `max_calls` is set where the run has a budget: no more model calls may be paid for this attempt, and what is
     delivered twice is given back (`call_lost`), since the first delivery may have been paid. 0: the decider's own rule.
     `root_run_id` is that of the run which a caller submitted, in a run that is below it: its trace is theirs.
+    `trace_id` is the caller's trace, where the run belongs to one.
     `caller` is whose turn it takes where a provider's limit lets only some in. `settings` are what somebody chose for
     the model; of its limit for output `max_output_tokens` is what counts.
     """
@@ -169,6 +170,7 @@ class DecisionRequest(Message):
     max_calls: int = Field(default=0, ge=0, exclude_if=lambda calls: calls == 0)
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
     settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
+    trace_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class Usage(MessagePart):

@@ -189,7 +189,7 @@ class ToolRequest(Message):
     the call through. `grant` is the task's own alone, as messages of before have it; a reader obeys both.
     `root_run_id` is that of the run which a caller submitted, in a run that is below it: limits of a run count for it
     and all below it together. `spent_usd` is what the run and its ended children have cost, with what runs above it had
-    when it was born.
+    when it was born. `trace_id` is the caller's trace, where the run belongs to one.
     """
 
     execution_id: UUID
@@ -215,6 +215,7 @@ class ToolRequest(Message):
     spent_usd: float | None = None
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
+    trace_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class ToolInvocation(Message):
@@ -222,7 +223,7 @@ class ToolInvocation(Message):
 
     `workspace` is the digest of the list of files that the tool works with, for one that asks for them; the worker gets
     them by its ticket. `root_run_id` is that of the run which a caller submitted, in a run that is below it: what is
-    traced belongs to its trace.
+    traced belongs to its trace, or to the caller's, `trace_id`, where there is one.
     """
 
     execution_id: UUID
@@ -237,6 +238,7 @@ class ToolInvocation(Message):
     ticket: str
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
+    trace_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class TicketClaims(MessagePart):

@@ -189,6 +189,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         max_calls=0 if budget is None else 1 if lean else CALLS,
         root_run_id=None if task.parent is None else task.parent.root_id,
         settings=settings,
+        trace_id=task.trace_id,
     )
 
 
@@ -223,4 +224,5 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         spent_usd=cost.usd if cost.price_known else None,
         workspace=opened.workspace,
         root_run_id=None if task.parent is None else task.parent.root_id,
+        trace_id=task.trace_id,
     )

@@ -7,6 +7,7 @@ effects, unconfirmed outcomes), or for what may be lost.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -38,12 +39,14 @@ from towpath_fabric.nats.replies import (
     json_decoder,
     read_request,
     request_type,
+    with_caller_span,
 )
 from towpath_fabric.nats.request_sender import RequestSender
 from towpath_fabric.nats.tolerant_nats_client import make_tolerant
 from towpath_fabric.ports import Handler
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import get_logger
+from towpath_fabric.telemetry.recorder import RequestTracing
 from towpath_fabric.turns.fair_request_queue import FairQueueLimits, FairRequestQueue
 
 R = TypeVar("R", bound=Message)
@@ -68,7 +71,9 @@ MAX_LOGGED_PREFIXES = 100
 """First tokens of invalid subjects that are logged, each once: the same message may be sent again and again."""
 
 
-def make_broker(role: str, settings: Settings, replies: ReplyBuilder) -> OwnerCheckedBroker:
+def make_broker(
+    role: str, settings: Settings, replies: ReplyBuilder, tracing: RequestTracing | None = None
+) -> OwnerCheckedBroker:
     """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected.
 
     Raises LoginFileError for files of its login that can't be used.
@@ -83,7 +88,7 @@ def make_broker(role: str, settings: Settings, replies: ReplyBuilder) -> OwnerCh
         inbox_prefix=f"_INBOX_{role}.{uuid4().hex[:12]}",
         graceful_timeout=settings.stop_grace_s,
         logger=None,
-        middlewares=(partial(ReplyMiddleware, replies=replies),),
+        middlewares=(*(() if tracing is None else (tracing.middleware,)), partial(ReplyMiddleware, replies=replies)),
         security=security(settings),
         error_cb=OwnerComplaints(role),
         **_RECONNECT,
@@ -126,11 +131,13 @@ class CoreSubscription:
 class Bus:
     """The NATS side of a service. `nc` is usable after `connect`."""
 
-    def __init__(self, role: str, settings: Settings) -> None:
+    def __init__(self, role: str, settings: Settings, tracing: RequestTracing | None = None) -> None:
         self.role = role
+        self._tracing = tracing
+        self._reads_traceparent = settings.otel.reads_traceparent
         self.stop_grace_s = settings.stop_grace_s
         self.replies = ReplyBuilder(role)
-        self.broker = make_broker(role, settings, self.replies)
+        self.broker = make_broker(role, settings, self.replies, tracing)
         self._nc: Client | None = None
         self._requests: RequestSender | None = None
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
@@ -237,7 +244,10 @@ class Bus:
         body = request.model_dump_json().encode()
         held_s = getattr(request, "wait_ms", 0) / 1_000
         try:
-            reply = await self._requests.request(subject, body, limit_s=timeout_s, repeat=repeatable, held_s=held_s)
+            headers = None if self._tracing is None else self._tracing.headers()
+            reply = await self._requests.request(
+                subject, body, limit_s=timeout_s, repeat=repeatable, held_s=held_s, headers=headers
+            )
         except nats_errors.MaxPayloadError as error:
             raise ProblemError(problem("request_too_large", f"no message to {subject} can hold this")) from error
         except (TimeoutError, nats_errors.Error) as error:
@@ -293,7 +303,11 @@ class Bus:
             subject = message.subject
             try:
                 read_bounded(message.data)
-                reply: Message = await handler(read_request(request, message.data), limits.caller(message))
+                asked = read_request(request, message.data)
+                if self._reads_traceparent:
+                    asked = with_caller_span(asked, message)
+                with self._answering(message):
+                    reply: Message = await handler(asked, limits.caller(message))
             except NotStrictJsonError as error:
                 reply = problem("request_malformed", f"{subject}: {error}")
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer
@@ -321,6 +335,11 @@ class Bus:
             await queue.stop()
 
         return stop
+
+    def _answering(self, message: Msg) -> AbstractContextManager[None]:
+        if self._tracing is None:
+            return nullcontext()
+        return self._tracing.answering(message.subject, message.headers)
 
     async def _reply(self, message: Msg, reply: Message, times: int) -> None:
         body, headers = encode_reply(message.subject, reply, self.nc.max_payload)

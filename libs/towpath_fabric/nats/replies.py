@@ -20,6 +20,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.input_faults import MAX_BUILT, faults_of_sample, list_faults
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER
+from towpath_contracts.trace_context import HEADER, parse_traceparent
 from towpath_fabric.telemetry.logs import get_logger
 
 HEADERS_ROOM = 1_024
@@ -52,6 +53,14 @@ def read_request(kind: type[RequestT], data: bytes) -> RequestT:
     except ValidationError as error:
         again = faults_of_sample(kind, json.loads(data)) if error.error_count() > MAX_BUILT else None
         raise ProblemError(problem_from_validation(error, error.title, again)) from error
+
+
+def with_caller_span(request: RequestT, message: Msg) -> RequestT:
+    """Return *request* with the span that the header of *message* names, where it can have one and names none."""
+    named = (message.headers or {}).get(HEADER)
+    if named is None or getattr(request, HEADER, "") is not None or parse_traceparent(named) is None:
+        return request
+    return request.model_copy(update={HEADER: named})
 
 
 def request_type(handler: Callable[..., Any]) -> type[BaseModel]:

@@ -34,7 +34,8 @@ NO_RESPONDERS = "503"
 class _Exchange:
     """The tries of one request, and what came back."""
 
-    def __init__(self) -> None:
+    def __init__(self, headers: dict[str, str] | None) -> None:
+        self.headers = headers
         self.arrived: asyncio.Queue[Msg] = asyncio.Queue()
         self.tries = 0
         self.unanswered = 0
@@ -75,10 +76,20 @@ class RequestSender:
         self._sent = 0
         self._open: dict[str, _Exchange] = {}
 
-    async def request(self, subject: str, body: bytes, *, limit_s: float, repeat: bool, held_s: float = 0.0) -> Msg:
+    async def request(
+        self,
+        subject: str,
+        body: bytes,
+        *,
+        limit_s: float,
+        repeat: bool,
+        held_s: float = 0.0,
+        headers: dict[str, str] | None = None,
+    ) -> Msg:
         """Return the answer, possibly a problem. With *repeat*, the request may be handled more than once.
 
-        *held_s* is how long the service may hold the request by itself: such a silence says nothing. Raises
+        *held_s* is how long the service may hold the request by itself: such a silence says nothing. *headers* go with
+        every try. Raises
         TimeoutError where no answer came within *limit_s*, NoRespondersError where nobody received any try for
         `UNRECEIVED_S`, and what `publish` raises for a request that no message can be.
         """
@@ -86,7 +97,7 @@ class RequestSender:
             await self._subscribe()
         self._sent += 1
         reply = f"{self._inbox}.{self._sent}"
-        exchange = self._open[reply] = _Exchange()
+        exchange = self._open[reply] = _Exchange(headers)
         try:
             return await self._exchange(exchange, subject, body, reply, limit_s, MAX_REPEATS if repeat else 0, held_s)
         finally:
@@ -129,7 +140,9 @@ class RequestSender:
     async def _try(self, exchange: _Exchange, subject: str, body: bytes, reply: str) -> None:
         exchange.unreceived = False
         exchange.tries += 1
-        headers = {REPEAT_HEADER: str(exchange.tries)} if exchange.tries > 1 else None
+        headers = exchange.headers
+        if exchange.tries > 1:
+            headers = {**(headers or {}), REPEAT_HEADER: str(exchange.tries)}
         try:
             await self._nc.publish(subject, body, reply=reply, headers=headers)
         except nats_errors.OutboundBufferLimitError:  # no connection, and nothing is kept for the next one

@@ -5,9 +5,10 @@ never reach the caller.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -16,7 +17,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, use_span
 from prometheus_client import Counter
 
 from towpath_contracts import ids
@@ -31,10 +32,9 @@ DELAY_MS = 1_000
 EXPORT_S = 3.0
 """How long one batch may take, retries included."""
 
-TRACES_PATH = "/v1/traces"
-
 _KINDS = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("towpath")
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 _log = logging.getLogger("towpath.telemetry")
 
@@ -64,23 +64,18 @@ class OtlpSpanSink:
     """Sends spans to `settings.otlp_endpoint`, the base address of a receiver."""
 
     def __init__(self, role: str, settings: Settings, counter: Counter) -> None:
-        assert settings.otlp_endpoint is not None
+        assert settings.traces_url is not None
         for noisy in ("opentelemetry.exporter", "opentelemetry.sdk"):
             logging.getLogger(noisy).setLevel(logging.CRITICAL)  # each lost batch would be a line, or a traceback
-        base = settings.otlp_endpoint.rstrip("/")
-        self._exporter = OTLPSpanExporter(
-            endpoint=base if base.endswith(TRACES_PATH) else base + TRACES_PATH,
-            timeout=EXPORT_S,
-            compression=Compression.Gzip,
-        )
-        self._processor = BatchSpanProcessor(
+        self._exporter = OTLPSpanExporter(endpoint=settings.traces_url, timeout=EXPORT_S, compression=Compression.Gzip)
+        self.processor = BatchSpanProcessor(
             _CountingExporter(self._exporter, counter),
             max_queue_size=QUEUE_SPANS,
             schedule_delay_millis=DELAY_MS,
             max_export_batch_size=BATCH_SPANS,
         )
         self._counter = counter
-        self._resource = Resource(
+        self.resource = Resource.create(  # with what OTEL_RESOURCE_ATTRIBUTES adds
             {
                 "service.name": f"towpath-{role.replace('_', '-')}",
                 "service.namespace": "towpath",
@@ -93,12 +88,14 @@ class OtlpSpanSink:
         self._counter.labels("recorded").inc()
         trace = ids.trace_id(span.trace or run_id)
         above = None if span.parent is None else _context(trace, span_id(span.parent_run or run_id, span.parent))
-        self._processor.on_end(
+        if span.caller is not None:
+            above = _context(trace, span.caller.span_id)
+        self.processor.on_end(
             ReadableSpan(
                 name=span.name,
                 context=_context(trace, span_id(run_id, span.key)),
                 parent=above,
-                resource=self._resource,
+                resource=self.resource,
                 attributes=_attributes(span.attributes),
                 events=[Event(event.name, _attributes(event.attributes), event.at_ns) for event in span.events],
                 links=[Link(_context(link.trace_id, link.span_id)) for link in span.links],
@@ -110,12 +107,21 @@ class OtlpSpanSink:
             )
         )
 
+    @contextlib.contextmanager
+    def inside(self, run_id: UUID, key: str, trace: UUID | None) -> Iterator[None]:
+        """Let what is traced in this block stand below the span with *key*, which is recorded at its end."""
+        context = SpanContext(
+            ids.trace_id(trace or run_id), span_id(run_id, key), is_remote=False, trace_flags=_SAMPLED
+        )
+        with use_span(NonRecordingSpan(context), record_exception=False, set_status_on_exception=False):
+            yield
+
     def close(self, done: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
         """Flush on a daemon thread, so that a receiver that hangs can't delay the end of the process."""
 
         def flush() -> None:
-            self._processor.force_flush()
-            self._processor.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
+            self.processor.force_flush()
+            self.processor.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
             if not loop.is_closed():
                 loop.call_soon_threadsafe(done.set)
 
@@ -127,7 +133,7 @@ class OtlpSpanSink:
 
 
 def _context(trace: int, span: int) -> SpanContext:
-    return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return SpanContext(trace, span, is_remote=False, trace_flags=_SAMPLED)
 
 
 def _attributes(attributes: Attributes) -> dict[str, Attribute]:

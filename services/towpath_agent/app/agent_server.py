@@ -40,7 +40,7 @@ from towpath_fabric.request_loop import (
 )
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
-from towpath_readings.spans import decision_span
+from towpath_readings.spans import decision_key, decision_span
 
 DEFAULT_CONCURRENCY = 16
 
@@ -157,7 +157,11 @@ class AgentServer:
         agent_request = AgentRequest(
             request, deadline_s=deadline_s, hooks=self._hook_notifier.hooks, usage_counter=usage_counter
         )
-        return await request_answer(self._agent, agent_request, self._log)
+        if self._telemetry is None:
+            return await request_answer(self._agent, agent_request, self._log)
+        trace = request.trace_id or request.root_run_id
+        with self._telemetry.inside(request.run_id, decision_key(request), trace):
+            return await request_answer(self._agent, agent_request, self._log)
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure of what is around the agent; its log line has the rest."""

@@ -27,7 +27,7 @@ from towpath_fabric.redaction import redact
 from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, DecisionRequestLoop
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
-from towpath_readings.spans import decision_span
+from towpath_readings.spans import decision_key, decision_span
 
 LOG_BYTES = 900_000
 """A log message may be as large as the broker carries; above this its bodies are left out."""
@@ -103,7 +103,12 @@ class Decider:
         """Ask a model; count, trace and log the call once its fact is stored."""
         start_ns = wall_ns()
         crash_point("decider.before_model")
-        outcome = await self._service.answer(request)
+        if self._telemetry is None:
+            outcome = await self._service.answer(request)
+        else:
+            trace = request.trace_id or request.root_run_id
+            with self._telemetry.inside(request.run_id, decision_key(request), trace):
+                outcome = await self._service.answer(request)
         crash_point("decider.answered")
 
         async def report(job: DecisionJob, stored: bool) -> None:

@@ -18,13 +18,14 @@ from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
+from towpath_contracts.trace_context import RemoteSpan
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.nats.bus import REQUEST_TIMEOUT_S, Bus
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_gateway.adapters.event_feed import RunEventFeed
 from towpath_gateway.core.run_answers import requests_with_text
 from towpath_readings.effects import TELLS_EFFECTS
-from towpath_readings.spans import SpanLink, submit_span
+from towpath_readings.spans import submit_span
 
 CHECK_S = 2.0
 """How often a reader asks for the truth while it waits."""
@@ -50,12 +51,16 @@ class PlatformClient:
         self.stopping = stopping
         self.telemetry = telemetry
 
+    def current_span(self) -> RemoteSpan | None:
+        """Return the span of the request that is answered, where requests are traced."""
+        return None if self.telemetry.requests is None else self.telemetry.requests.current_span()
+
     async def request(self, method: rpc.RpcMethod, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Ask *method*; raises ProblemError."""
         return await self.bus.request(method, request, timeout_s)
 
-    async def submit(self, caller: str, task: SubmitTask, link: SpanLink | None = None) -> RunAccepted:
-        """Submit *task* as *caller*; returns once the run is committed. *link* is the client's own span.
+    async def submit(self, caller: str, task: SubmitTask, span: RemoteSpan | None = None) -> RunAccepted:
+        """Submit *task* as *caller*; returns once the run is committed, below *span* where that is recorded.
 
         A task without an idempotency key gets one for its tries: they are one run. Raises ProblemError; after
         `unavailable` the run may exist all the same, and only an idempotency key tells.
@@ -64,15 +69,25 @@ class PlatformClient:
         keyed = task.idempotency_key is not None
         if not keyed:
             task = task.model_copy(update={"idempotency_key": f"gateway-{uuid4().hex}"})
+        if span is not None and task.traceparent is None:
+            task = task.model_copy(update={"traceparent": span.traceparent})
         accepted = await self.bus.request_subject(
             subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S, repeatable=True
         )
         if accepted.duplicate and not keyed:  # an answer was lost, and the client has asked only once
             accepted = accepted.model_copy(update={"duplicate": False})
         if self.telemetry.enabled and not accepted.duplicate:
-            links = () if link is None else (link,)
-            span = submit_span(network=task.network, start_ns=started_ns, end_ns=wall_ns(), caller=caller, links=links)
-            self.telemetry.record(accepted.run_id, span)
+            trace = UUID(hex=accepted.trace_id) if accepted.trace_id else accepted.run_id
+            apart = span is not None and span.trace != trace
+            submitted = submit_span(
+                network=task.network,
+                start_ns=started_ns,
+                end_ns=wall_ns(),
+                caller=caller,
+                trace=trace,
+                links=(span,) if span is not None and apart else (),
+            )
+            self.telemetry.record(accepted.run_id, submitted)
         return accepted
 
     async def run(self, project: str, run_id: UUID, *, effects: bool = False) -> RunView:

@@ -8,6 +8,7 @@ from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
+from towpath_contracts.trace_context import HEADER, RemoteSpan, parse_traceparent
 from towpath_fabric.telemetry.logs import Logger
 from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
@@ -19,7 +20,6 @@ from towpath_gateway.core.headers import refused_origin
 from towpath_gateway.core.shares import Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
-from towpath_readings.spans import SpanLink, parse_traceparent
 
 LOCAL_REMEDY = (
     "Send the header in the file authorization of the data folder, which `towpath up` names: "
@@ -108,12 +108,15 @@ def require_scope(principal: Principal, scope: str) -> None:
         raise ProblemError(problem("forbidden", f"this needs the scope {scope}"))
 
 
-def client_span(request: Request) -> SpanLink | None:
-    """Return the client's own span, which becomes a link of the run's trace: the run's id is its trace."""
-    return parse_traceparent(request.headers.get("traceparent"))
+def client_span(request: Request) -> RemoteSpan | None:
+    """Return what the run stands below: the span of this request where requests are traced, else the client's own."""
+    dependencies = dependencies_of(request)
+    if not dependencies.settings.otel.reads_traceparent:
+        return dependencies.platform.current_span()
+    return dependencies.platform.current_span() or parse_traceparent(request.headers.get(HEADER))
 
 
-ClientSpan = Annotated[SpanLink | None, Depends(client_span)]
+ClientSpan = Annotated[RemoteSpan | None, Depends(client_span)]
 Dependencies = Annotated[GatewayDependencies, Depends(dependencies_of)]
 RunsReader = Annotated[Principal, Depends(Requires("runs:read"))]
 RunsWriter = Annotated[Principal, Depends(Requires("runs:write"))]

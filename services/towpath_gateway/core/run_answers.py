@@ -78,7 +78,7 @@ def run_answer(view: RunView, entries: Iterable[LogEntry], debug: DebugModelCall
     took = (view.ended_at - started).total_seconds() if view.ended_at is not None else 0.0
     return RunAnswer(
         run_id=view.run_id,
-        trace_id=trace_id_of(view.run_id),
+        trace_id=view.trace_id or view.run_id.hex,
         network=view.network,
         version=view.version,
         status=view.status,
@@ -118,8 +118,3 @@ def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> DebugModel
 def requests_with_text(calls: Iterable[JsonObject]) -> frozenset[str]:
     """Return the decision requests whose prompt has arrived; history lists a call from its event before its texts."""
     return frozenset(str(call.get("request_id")) for call in calls if call.get("prompt") is not None)
-
-
-def trace_id_of(run_id: UUID) -> str:
-    """Return the trace id of a run as W3C trace context writes it."""
-    return f"{run_id.int:032x}"

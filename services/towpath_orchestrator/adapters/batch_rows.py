@@ -159,4 +159,5 @@ def _child_row(child: Transition) -> dict[str, Any]:
         "parent_run_id": str(parent.run_id),
         "root_run_id": str(parent.root_id),
         "depth": parent.depth,
+        "trace_id": None if task.trace_id is None else str(task.trace_id),
     }

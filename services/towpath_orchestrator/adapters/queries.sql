@@ -111,14 +111,14 @@ WITH wanted AS (
 ), children AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
-                        parent_run_id, root_run_id, depth)
+                        parent_run_id, root_run_id, depth, trace_id)
   SELECT c.run_id, c.project, c.kind, c.network, c.version, c.snapshot_digest, c.status, c.seq, c.wake_at, c.caller,
          c.priority, c.agent_key, c.step, c.max_steps, c.user_message, c.labels, c.debug, $14, c.started_at, $14,
-         c.parent_run_id, c.root_run_id, c.depth
+         c.parent_run_id, c.root_run_id, c.depth, c.trace_id
   FROM json_to_recordset($26::json) AS c (run_id uuid, project text, kind text, network text, version int,
     snapshot_digest text, status text, seq bigint, wake_at timestamptz, caller text, priority int, agent_key text,
     step int, max_steps int, user_message text, labels jsonb, debug bool, started_at timestamptz, parent_run_id uuid,
-    root_run_id uuid, depth int)
+    root_run_id uuid, depth int, trace_id uuid)
   JOIN moved ON moved.run_id = c.parent_run_id
   ON CONFLICT (run_id) DO NOTHING
   RETURNING run_id
@@ -206,9 +206,10 @@ WITH asked AS (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
                        $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
                        $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[], $29::text[],
-                       $31::uuid[])
+                       $31::uuid[], $33::uuid[])
     AS w (run_id, project, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key, step,
-          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest, kind, forked_from)
+          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest, kind, forked_from,
+          trace_id)
 ), parents AS MATERIALIZED (
   SELECT run_id FROM runs.run WHERE run_id = ANY ($31::uuid[]) AND erased_at IS NULL ORDER BY run_id FOR KEY SHARE
 ), wanted AS (
@@ -221,10 +222,10 @@ WITH asked AS (
 ), made AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
-                        queue_at)
+                        queue_at, trace_id)
   SELECT run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key,
          step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20,
-         $20::timestamptz - make_interval(secs => priority * $30::float8)
+         $20::timestamptz - make_interval(secs => priority * $30::float8), trace_id
   FROM wanted WHERE idempotency_key IS NULL OR run_id IN (SELECT run_id FROM keyed)
   RETURNING run_id
 ), new_events AS (
@@ -253,7 +254,7 @@ SELECT statement_timestamp()
 SELECT statement_timestamp() AS now, version AS budgets FROM runs.budget_version
 
 -- name: idempotent_run
-SELECT i.run_id, i.request_digest, r.project, r.network, r.version, r.status, r.created_at,
+SELECT i.run_id, i.request_digest, r.trace_id, r.project, r.network, r.version, r.status, r.created_at,
        (SELECT (e.event ->> 'timeout_ms')::bigint FROM runs.run_event e WHERE e.run_id = r.run_id AND e.seq = 1) AS timeout_ms
 FROM runs.idempotency i JOIN runs.run r USING (run_id)
 WHERE i.project = $1 AND i.caller = $2 AND i.key = $3

@@ -20,6 +20,7 @@ from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
+from towpath_contracts.trace_context import parse_traceparent
 from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes, times_of
 from towpath_orchestrator.core.task_kinds import (
     goal_problems,
@@ -170,8 +171,15 @@ def created_event(
         priority=task.priority,
         budget=task.budget,
         model_settings=task.model_settings,
+        traceparent=_recorded(task.traceparent),
         planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
     )
+
+
+def _recorded(traceparent: str | None) -> str | None:
+    """Return what names the caller's span, where that is recorded: below another one a run would have no parent."""
+    span = parse_traceparent(traceparent)
+    return span.traceparent if span is not None and span.sampled else None
 
 
 def _may_plan(task: SubmitTask, snapshot: NetworkSnapshot) -> bool:

@@ -40,6 +40,7 @@ CREATE TABLE runs.run (
   root_run_id     uuid,
   depth           smallint NOT NULL DEFAULT 0,
   queue_at        timestamptz,                   -- NULL for children
+  trace_id        uuid,                          -- of the caller; NULL where the run on top of the tree is the trace
   erased_at       timestamptz,                   -- since then only ids, times, numbers, kind, status and caller are left
   inactive_wake_at timestamptz GENERATED ALWAYS AS (
     CASE WHEN status NOT IN ('running', 'cancelling') THEN wake_at END) STORED,

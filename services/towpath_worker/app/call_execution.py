@@ -23,7 +23,7 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
-from towpath_readings.spans import tool_span
+from towpath_readings.spans import tool_key, tool_span
 from towpath_worker.adapters.blobs import put_blob
 from towpath_worker.adapters.call_folders import CallFolders
 from towpath_worker.adapters.run_files import FileChangesLostError, RunFiles
@@ -86,10 +86,15 @@ class CallExecutor:
             write_log=self._tool_log.for_call(call.invocation),
         )
         start_ns = wall_ns()
-        outcome = await self._with_files(call, tool, context, timeout_s)
-        if self._telemetry is not None and self._telemetry.enabled:
-            span = tool_span(call.invocation, outcome, start_ns=start_ns, end_ns=wall_ns())
-            self._telemetry.record(call.invocation.run_id, span)
+        if self._telemetry is None or not self._telemetry.enabled:
+            outcome = await self._with_files(call, tool, context, timeout_s)
+        else:
+            invocation = call.invocation
+            trace = invocation.trace_id or invocation.root_run_id
+            with self._telemetry.inside(invocation.run_id, tool_key(invocation), trace):
+                outcome = await self._with_files(call, tool, context, timeout_s)
+            span = tool_span(invocation, outcome, start_ns=start_ns, end_ns=wall_ns())
+            self._telemetry.record(invocation.run_id, span)
         self._metrics.outcomes.labels(tool.name, outcome.status).inc()
         self._metrics.seconds.labels(tool.name).observe(outcome.duration_ms / 1000)
         return outcome

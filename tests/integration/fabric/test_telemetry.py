@@ -1,19 +1,24 @@
 """Spans sent to a receiver that answers, refuses, hangs, or is unreachable."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 import uuid
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.support.places import ROOT
 from tests.support.platform.otlp_receiver import otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath_contracts import ids
+from towpath_contracts.trace_context import RemoteSpan
 from towpath_embedded.processes.ports import free_port
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import SpanRecorder
-from towpath_readings.spans import RUN, Span, SpanEvent, SpanLink, step_key
+from towpath_readings.spans import RUN, Span, SpanEvent, step_key
 
 RUN_ID = uuid.UUID("01936b0e-8f5a-7c3d-9b2a-1f4e6d8c0a12")
 
@@ -49,7 +54,7 @@ async def test_attributes_events_and_links_arrive() -> None:
             span(
                 attributes={"s": "ü\ud800", "i": 1, "f": 0.5, "b": True, "none": None},
                 events=(SpanEvent(name="e", at_ns=1_500, attributes={"x": "y"}),),
-                links=(SpanLink(trace_id=0xAB, span_id=0xCD),),
+                links=(RemoteSpan(trace_id=0xAB, span_id=0xCD),),
             ),
         )
         await recorder.flush()
@@ -109,3 +114,81 @@ async def test_a_receiver_that_comes_back_is_used_again() -> None:
         await eventually(lambda: bool(receiver.spans))
         assert registry.get_sample_value("towpath_spans_total", {"outcome": "recorded"}) == 2
         await recorder.flush()
+
+
+@pytest.mark.parametrize(
+    ("environment", "runs", "requests"),
+    [
+        ({}, None, None),
+        ({"TOWPATH_OTLP_ENDPOINT": "http://a"}, "http://a/v1/traces", None),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://b/"}, "http://b/v1/traces", "http://b/v1/traces"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c/spans"}, "http://c/spans", "http://c/spans"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://b", "OTEL_TRACES_EXPORTER": "none"}, None, None),
+        ({"TOWPATH_OTLP_ENDPOINT": "http://a", "OTEL_SDK_DISABLED": "True"}, None, None),
+    ],
+)
+def test_the_usual_variables_say_where_spans_go_and_whether_libraries_are_recorded(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], runs: str | None, requests: str | None
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.load()
+    assert (settings.traces_url, settings.otel.traces_url) == (runs, requests)
+    assert settings.otel.reads_traceparent
+
+
+def test_callers_traces_are_left_alone_where_no_propagator_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    assert not Settings.load().otel.reads_traceparent
+
+
+LIBRARIES = """
+import asyncio, sys
+import httpx2
+from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry.recorder import SpanRecorder
+import uuid
+
+async def main():
+    recorder = SpanRecorder("worker", Settings.load(instance="test-1"))
+    run = uuid.UUID(int=7)
+    async with httpx2.AsyncClient(base_url=sys.argv[1]) as client:
+        await client.get("/outside?token=SECRET")
+        with recorder.inside(run, "tool:1:1", uuid.UUID(int=9)):
+            await client.get("/inside?token=SECRET")
+    with recorder.requests.answering("task.submit.ann", {"traceparent": f"00-{5:032x}-{6:016x}-01"}):
+        sent = recorder.requests.headers()
+    try:
+        with recorder.requests.answering("task.submit.bob", {"traceparent": f"00-{5:032x}-{6:016x}-01"}):
+            raise ValueError("SECRET")
+    except ValueError:
+        pass
+    await recorder.flush()
+    print(sent["traceparent"])
+
+asyncio.run(main())
+"""
+
+
+def test_libraries_are_recorded_within_traces_and_without_queries_and_texts_of_errors() -> None:
+    """In a process of its own: libraries are instrumented for good."""
+    with otlp_receiver() as receiver:
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "PYTHONPATH": "libs"}
+        ran = subprocess.run(
+            [sys.executable, "-c", LIBRARIES, receiver.url],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        sent = receiver.named("GET")
+        assert (sent.trace_id, sent.parent_id) == (f"{9:032x}", f"{ids.span_id(uuid.UUID(int=7), 'tool:1:1'):016x}")
+        assert sent.attributes["http.url"] == f"{receiver.url}/inside", "what stands in no trace begins none"
+        answered = receiver.named("task.submit.ann process")
+        assert (answered.trace_id, answered.parent_id) == (f"{5:032x}", f"{6:016x}")
+        assert ran.stdout.strip() == f"00-{5:032x}-{answered.span_id}-01", "further requests stand below it"
+        failed = receiver.named("task.submit.bob process")
+        assert (failed.error, failed.events) == ("", [("exception", {"exception.type": "ValueError"})])
+        assert "SECRET" not in repr(receiver.spans)

@@ -303,7 +303,7 @@ async def test_a_run_is_stopped_in_the_name_of_the_caller(client: httpx2.AsyncCl
     assert (missing.status_code, missing.json()["code"]) == (404, "run_not_found")
 
 
-async def test_a_submit_is_a_span_of_the_run_linked_to_the_client(
+async def test_a_submit_is_a_span_of_the_run_in_the_trace_of_the_client(
     nats_url: str, tmp_path: Path, peer: PlatformPeer
 ) -> None:
     client_trace, client_span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -313,15 +313,19 @@ async def test_a_submit_is_a_span_of_the_run_linked_to_the_client(
     ):
         await gateway.wait_ready()
         async with gateway.client() as client:
-            headers = {"traceparent": f"00-{client_trace}-{client_span}-01"}
-            answer = await client.post("/v1/runs", json=TASK, headers=headers)
-            run_id = uuid.UUID(answer.json()["run_id"])
-            await client.post("/v1/runs", json=TASK, headers={"traceparent": "nonsense"})
+            headers = [f"00-{client_trace}-{client_span}-{flags}" for flags in ("01", "00")]
+            answer, apart, _ = [
+                await client.post("/v1/runs", json=TASK, headers={"traceparent": header})
+                for header in (*headers, "nonsense")
+            ]
+            run_id, apart_id = (uuid.UUID(one.json()["run_id"]) for one in (answer, apart))
         gateway.terminate()  # its last spans are sent on the way out
         await eventually(lambda: gateway.process.poll() is not None)
-        received = next(span for span in receiver.spans if span.trace_id == run_id.hex)
+        received, unrecorded, alone = receiver.spans
         assert (received.name, received.service) == ("submit support", "towpath-gateway")
-        assert received.links == [(client_trace, client_span)]
-        assert f"{run_id.hex}-{received.parent_id}" in answer.headers["traceresponse"]
-        assert [span.links for span in receiver.spans if span is not received] == [[]]
+        assert (received.trace_id, received.links) == (client_trace, [])
+        assert f"{client_trace}-{received.parent_id}" in answer.headers["traceresponse"]
+        assert peer.runs[run_id].task.traceparent == headers[0]
+        assert (unrecorded.trace_id, unrecorded.links) == (apart_id.hex, [(client_trace, client_span)])
+        assert (alone.trace_id != client_trace, alone.links) == (True, [])
         assert "Refund order" not in repr(receiver.spans)

@@ -110,6 +110,7 @@ class RunRows(RunRecordRows):
         for name, row in born.items():
             times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
             ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
+            ids |= {"trace_id": None if row["trace_id"] is None else UUID(row["trace_id"])}
             ends = {**_UNMOVED, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
             self.database.seen.note("child_born")
@@ -168,7 +169,7 @@ class RunRows(RunRecordRows):
         names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
         at = v[19]
         made: set[UUID] = set()
-        for row in zip(*v[:19], v[28], v[30], strict=True):
+        for row in zip(*v[:19], v[28], v[30], v[32], strict=True):
             values = dict(zip(names, row[:17], strict=True))
             key, digest = row[17], row[18]
             if row[20] is not None and self.runs[row[20]].get("erased_at") is not None:
@@ -180,7 +181,7 @@ class RunRows(RunRecordRows):
                 self.keys[full] = {"run_id": values["run_id"], "request_digest": digest, "created_at": at}
             ends = {**_UNMOVED, "created_at": at, "updated_at": at}
             values["kind"] = row[19]
-            values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
+            values |= {"parent_run_id": None, "root_run_id": None, "depth": 0, "trace_id": row[21]}
             self.runs[values["run_id"]] = {**values, **ends}
             made.add(values["run_id"])
         self._add_events([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
@@ -194,7 +195,7 @@ class RunRows(RunRecordRows):
         if found is None:
             return []
         run = self.runs[found["run_id"]]
-        fields = ("run_id", "project", "network", "version", "status", "created_at")
+        fields = ("run_id", "trace_id", "project", "network", "version", "status", "created_at")
         created = json.loads(self.events[found["run_id"]][1]["event"])
         told = {"request_digest": found["request_digest"], "timeout_ms": created["timeout_ms"]}
         return [{**told, **{name: run[name] for name in fields}}]

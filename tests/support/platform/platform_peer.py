@@ -33,6 +33,7 @@ from towpath_contracts.runs.views import (
     RunView,
 )
 from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.trace_context import parse_traceparent
 
 DIGEST = "sha256:" + "0" * 64
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -190,6 +191,7 @@ class PlatformPeer:
             status=run.status,
             created_at=BEGIN,
             duplicate=duplicate,
+            trace_id=(_sampled_trace(run.task) or run.run_id).hex,
         )
 
     def _answer(self, subject: str, data: bytes) -> Any:
@@ -223,6 +225,11 @@ class PlatformPeer:
         if run is None or run.project != project:
             return problem("run_not_found", f"there is no run {run_id}")
         return run
+
+
+def _sampled_trace(task: SubmitTask) -> uuid.UUID | None:
+    span = parse_traceparent(task.traceparent)
+    return span.trace if span is not None and span.sampled else None
 
 
 def _created(run: PeerRun) -> RunCreated:

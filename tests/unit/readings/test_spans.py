@@ -4,7 +4,6 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +31,6 @@ from towpath_readings.spans import (
     authorization_span,
     decision_span,
     nanoseconds,
-    parse_traceparent,
     span_id,
     tool_span,
 )
@@ -272,33 +270,3 @@ def test_every_process_names_the_same_parents() -> None:
     assert chat.attributes["towpath.cost.usd"] is None  # an unknown price is not 0
     assert executed.name == "execute_tool orders.find"
     assert span_id(RUN_ID, "step:1") == ids.span_id(RUN_ID, "step:1")
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        None,
-        "",
-        "garbage",
-        "00-" + "0" * 32 + "-" + "1" * 16 + "-01",
-        "00-" + "1" * 32 + "-" + "0" * 16 + "-01",
-        "ff-" + "1" * 32 + "-" + "1" * 16 + "-01",
-        "00-" + "1" * 31 + "-" + "1" * 16 + "-01",
-        "00-" + "A" * 32 + "-" + "1" * 16 + "-01",
-        "00-" + "1" * 32 + "-" + "1" * 16 + "-01-more",
-    ],
-)
-def test_a_malformed_traceparent_is_nothing(header: str | None) -> None:
-    assert parse_traceparent(header) is None
-
-
-def test_a_traceparent_of_this_or_a_later_version_is_read() -> None:
-    for header in (f"00-{'1' * 32}-{'2' * 16}-01", f"01-{'1' * 32}-{'2' * 16}-00-more"):
-        link = parse_traceparent(header)
-        assert link is not None
-        assert (f"{link.trace_id:032x}", f"{link.span_id:016x}") == ("1" * 32, "2" * 16)
-
-
-@given(st.text(max_size=80))
-def test_any_header_is_read_without_harm(text: str) -> None:
-    parse_traceparent(text)

@@ -10,12 +10,15 @@ from tests.support.engine.team_machine import TeamLeadRun, asks
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.ids import span_id, traceparent
+from towpath_contracts.trace_context import RemoteSpan
 from towpath_engine.advance import advance
 from towpath_engine.handlers.children import new_child_run
 from towpath_engine.replay import create
 from towpath_readings.run_spans import run_spans
 from towpath_readings.spans import RUN as ROOT
 from towpath_readings.spans import Span, child_key, decision_span, plan_step_key
+
+CALLER = RemoteSpan(trace_id=int("4bf92f3577b34da6a3ce929d0e0e4736", 16), span_id=int("00f067aa0ba902b7", 16))
 
 
 def by_key(spans: tuple[Span, ...]) -> dict[str, Span]:
@@ -68,6 +71,16 @@ def test_e10_a_child_stands_below_its_parents_step_in_the_trace_of_its_root() ->
     asked = decision_span(request, start_ns=1, end_ns=2, usage=Usage(), cost=Cost(), prompt_digest="", raw_digest="")
     assert (asked.trace, asked.parent) == (RUN, "step:1")
     assert traceparent(child_id, ROOT, trace=RUN) == f"00-{RUN.int:032x}-{span_id(child_id, ROOT):016x}-01"
+
+
+def test_a14_a_run_and_its_children_stand_below_the_span_of_the_caller() -> None:
+    """Row A14: the trace of a caller that names its span has the whole tree, and that span is its root's parent."""
+    run = PlanRun(step("ann", id="first"), traceparent=f"00-{CALLER.trace_id:032x}-{CALLER.span_id:016x}-01")
+    child_id, _state, first = born(run)
+    spans, below = (by_key(run_spans(*log)) for log in ((RUN, run.entries), (child_id, [first])))
+    assert {span.trace for span in (*spans.values(), *below.values())} == {CALLER.trace}
+    assert (spans[ROOT].caller, spans[ROOT].parent) == (CALLER, None)
+    assert below[ROOT].caller is None and below[ROOT].parent in spans, "a child stands below its parent"
 
 
 def test_e10_a_run_without_a_parent_says_nothing_of_a_trace() -> None:

@@ -51,7 +51,7 @@ _AGAIN = "Send the same request with the same idempotency_key: it waits for the 
     summary="Let a model propose a grant",
 )
 async def propose_grant(
-    question: GrantQuestion, dependencies: Dependencies, principal: RunsWriter, link: ClientSpan
+    question: GrantQuestion, dependencies: Dependencies, principal: RunsWriter, span: ClientSpan
 ) -> Response:
     """Ask a model which tools a task needs; the answer is a grant to look at and to submit the task with.
 
@@ -64,7 +64,7 @@ async def propose_grant(
     if version.snapshot is None:
         raise ProblemError(problem("version_not_found", f"the snapshot of {question.network} is gone"))
     task = question_task(question, version.snapshot)
-    accepted = await platform.submit(principal.caller, task, link)
+    accepted = await platform.submit(principal.caller, task, span)
     run = await platform.wait_for_end(principal.project, accepted.run_id, ANSWER_WAIT_S)
     answered = _ended(run, str(accepted.run_id))
     model = task.model or "scripted:task"

@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Response
 from pydantic import Field
 
-from towpath_contracts import ids, rpc
+from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.events.log import LogEntry, ToolCallFinished
@@ -19,6 +19,7 @@ from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.text import as_text, stored_text
+from towpath_contracts.trace_context import RemoteSpan
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
     ClientSpan,
@@ -32,13 +33,12 @@ from towpath_gateway.app.dependencies import (
     long_json_answer,
 )
 from towpath_gateway.app.log_readings import LogReadings, json_parts
-from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
+from towpath_gateway.app.routes.runs import IdempotencyKey, trace_header, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import byte_range, preferred_wait
 from towpath_gateway.core.run_answers import DebugModelCallList, RunAnswer, answered_requests, run_answer, run_debug
 from towpath_readings.execution_log import project_execution_log
-from towpath_readings.spans import SpanLink
 
 
 async def run_to_end(
@@ -46,17 +46,18 @@ async def run_to_end(
     principal: Principal,
     task: SubmitTask,
     seconds: float,
-    link: SpanLink | None = None,
+    span: RemoteSpan | None = None,
 ) -> RunAnswer:
     """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*.
 
     Whatever is raised once there is a run names it: who repeated the request would have it a second time.
     """
-    accepted = await dependencies.platform.submit(principal.caller, task, link)
+    accepted = await dependencies.platform.submit(principal.caller, task, span)
+    named = {"run_id": str(accepted.run_id), "trace_id": accepted.trace_id or None}
     try:
         return await _answer_of(dependencies, principal.project, accepted, task, seconds)
     except ProblemError as error:
-        raise ProblemError(error.problem.model_copy(update={"run_id": str(accepted.run_id)})) from error
+        raise ProblemError(error.problem.model_copy(update=named)) from error
 
 
 async def _answer_of(
@@ -151,13 +152,13 @@ async def run_once(
     task: SubmitTask,
     dependencies: Dependencies,
     principal: RunsWriter,
-    link: ClientSpan,
+    span: ClientSpan,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
     """Run and wait. `debug` adds raw prompts and model texts; a failed run is an answer too, with its transcript."""
-    answer = await run_to_end(dependencies, principal, with_key(task, key), _limit(dependencies, prefer), link)
-    return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
+    answer = await run_to_end(dependencies, principal, with_key(task, key), _limit(dependencies, prefer), span)
+    return json_answer(answer, headers=trace_header(answer.run_id, answer.trace_id))
 
 
 @router.post(
@@ -171,7 +172,7 @@ async def invoke(
     one: ExecuteDecisionBody,
     dependencies: Dependencies,
     principal: RunsWriter,
-    link: ClientSpan,
+    span: ClientSpan,
     prefer: Prefer = None,
 ) -> Response:
     """Carry out one decision as a run of a single instruction: validated, permitted and recorded like any other."""
@@ -185,8 +186,8 @@ async def invoke(
         model=SCRIPTED_MODEL,
         single_instruction=True,
     )
-    answer = await run_to_end(dependencies, principal, task, _limit(dependencies, prefer), link)
-    return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
+    answer = await run_to_end(dependencies, principal, task, _limit(dependencies, prefer), span)
+    return json_answer(answer, headers=trace_header(answer.run_id, answer.trace_id))
 
 
 @router.post(

@@ -97,4 +97,4 @@ async def fork_run(
         options=options.model_copy(update={"idempotency_key": chosen}),
     )
     accepted: RunAccepted = await dependencies.platform.request(rpc.FORK_RUN, request, timeout_s=15.0)
-    return json_answer(accepted, status=202, headers=run_headers(accepted.run_id))
+    return json_answer(accepted, status=202, headers=run_headers(accepted.run_id, accepted.trace_id))

@@ -75,9 +75,15 @@ def with_key(task: SubmitTask, header: str | None) -> SubmitTask:
     return task if key == task.idempotency_key else task.model_copy(update={"idempotency_key": key})
 
 
-def run_headers(run_id: UUID) -> dict[str, str]:
-    """Return where the run is, and its trace (W3C Trace Context level 2, `traceresponse`)."""
-    return {"Location": f"/v1/runs/{run_id}", "traceresponse": ids.traceparent(run_id, "run")}
+def run_headers(run_id: UUID, trace_id: str) -> dict[str, str]:
+    """Return where the run is, and its trace."""
+    return {"Location": f"/v1/runs/{run_id}", **trace_header(run_id, trace_id)}
+
+
+def trace_header(run_id: UUID, trace_id: str) -> dict[str, str]:
+    """Return where the run is in which trace (W3C Trace Context level 2, `traceresponse`)."""
+    trace = UUID(hex=trace_id) if trace_id else None
+    return {"traceresponse": ids.traceparent(run_id, "run", trace=trace)}
 
 
 @router.post(
@@ -94,13 +100,13 @@ async def submit_run(
     task: SubmitTask,
     dependencies: Dependencies,
     principal: RunsWriter,
-    link: ClientSpan,
+    span: ClientSpan,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
     """Accept a task. The run is safe once this answers; the answer says where it is."""
-    accepted = await dependencies.platform.submit(principal.caller, with_key(task, key), link)
-    headers = run_headers(accepted.run_id)
+    accepted = await dependencies.platform.submit(principal.caller, with_key(task, key), span)
+    headers = run_headers(accepted.run_id, accepted.trace_id)
     wait_s = preferred_wait(prefer)
     if wait_s:
         headers["Preference-Applied"] = f"wait={wait_s:.0f}"
@@ -152,8 +158,7 @@ async def get_run(run_id: UUID, dependencies: Dependencies, principal: RunsReade
     view = await dependencies.platform.wait_for_end(principal.project, run_id, wait_s) if wait_s else None
     if view is None or view.status in TELLS_EFFECTS:
         view = await dependencies.platform.run(principal.project, run_id, effects=True)
-    above = view.root_run_id or run_id
-    return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run", trace=above)})
+    return json_answer(view, headers=trace_header(run_id, view.trace_id))
 
 
 @router.get(

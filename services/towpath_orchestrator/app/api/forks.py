@@ -121,6 +121,7 @@ class RunForks:
             "parent": None,  # nobody waits for a fork, whatever waits for the run that it is of
             "carve_outs": (),
             "spent": None,
+            "traceparent": None,
         }
         if options.script is not None:
             script = list(options.script)

@@ -21,6 +21,7 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
 from towpath_fabric.nats.pull_consumer import ack
+from towpath_fabric.nats.replies import with_caller_span
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
@@ -156,7 +157,7 @@ class TaskQueueConsumer:
         caller = caller_of(message.subject)
         try:
             read_bounded(message.data)
-            task = SubmitTask.model_validate_json(message.data)
+            task = with_caller_span(SubmitTask.model_validate_json(message.data), message)
             key = task.idempotency_key or _delivery_key(message)
             await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
         except NotStrictJsonError as error:

@@ -120,7 +120,7 @@ def view(row: Any) -> RunView:
         last_output=outcome.get("last_output"),
         usage=Usage.model_validate(outcome.get("usage", {})) if outcome else None,
         cost=Cost.model_validate(outcome.get("cost", {})) if outcome else None,
-        trace_id=(row["root_run_id"] or row["run_id"]).hex,
+        trace_id=(row["trace_id"] or row["root_run_id"] or row["run_id"]).hex,
         debug=row["debug"],
         parent_run_id=row["parent_run_id"],
         root_run_id=row["root_run_id"],

@@ -222,6 +222,7 @@ class TaskIntake:
                     status=str(state.status),
                     created_at=now,
                     timeout_ms=task.timeout_ms,
+                    trace_id=(task.trace_id or submission.run_id).hex,
                 )
             )
         self._cache.put(state)
@@ -266,7 +267,8 @@ def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> Ru
         detail = f"key {key!r} belongs to run {row['run_id']} with another request"
         raise ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
     fields = ("run_id", "project", "network", "version", "status", "created_at", "timeout_ms")
-    return RunAccepted(**{name: row[name] for name in fields}, duplicate=True)
+    trace_id = (row["trace_id"] or row["run_id"]).hex
+    return RunAccepted(**{name: row[name] for name in fields}, trace_id=trace_id, duplicate=True)
 
 
 def _folded(submission: Submission, state: RunState, fact: RunForkedFact | RunAdmittedFact, now: datetime) -> RunState:
@@ -318,4 +320,12 @@ def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[An
     columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
     forked = [s.task.forked_from and s.task.forked_from.run_id for s, _ in pairs]
     gates = opened_gates([_first_transition(s, state) for s, state in pairs if s.forked is not None])
-    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs], ageing_s, forked, gates]
+    return [
+        *columns,
+        ENGINE_VERSION,
+        [s.task.kind for s, _ in pairs],
+        ageing_s,
+        forked,
+        gates,
+        [s.task.trace_id for s, _ in pairs],
+    ]

@@ -126,7 +126,7 @@ class TaskChecker:
             task=created,
             snapshot=snapshot,
             idempotency_key=task.idempotency_key,
-            request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
+            request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key", "traceparent"})),
             answer=asyncio.get_running_loop().create_future(),
         )
 

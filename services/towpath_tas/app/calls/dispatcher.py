@@ -89,14 +89,14 @@ class LedgerEffectPublisher:
         self._tickets = tickets
         self._metrics = metrics
 
-    async def send(self, change: LedgerChange, root: UUID | None = None) -> None:
-        """Publish all effects of *change*; *root* is the root run of the call, whose trace it belongs to."""
+    async def send(self, change: LedgerChange, root: UUID | None = None, trace: UUID | None = None) -> None:
+        """Publish all effects of *change*; *root* is the root run of the call, *trace* the caller's trace, if any."""
         for effect in change.effects:
             match effect:
                 case DispatchCall() if is_internal(effect.call):
                     await self._send_fact(effect.call.run_id, permission_fact(effect.call))
                 case DispatchCall():
-                    await self._dispatch(effect.call, root)
+                    await self._dispatch(effect.call, root, trace)
                 case SendFact():
                     await self._send_fact(effect.run_id, effect.fact)
                 case StopCall():
@@ -111,10 +111,10 @@ class LedgerEffectPublisher:
         await self._bus.publish(subjects.run_inbox("tas", run_id), fact.encode())
         await crash_point_after_flush("tas.told")
 
-    async def _dispatch(self, call: LedgerCall, root: UUID | None) -> None:
+    async def _dispatch(self, call: LedgerCall, root: UUID | None, trace: UUID | None) -> None:
         crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
-        body = invocation_body(call, self._tickets.issue(call), root)
+        body = invocation_body(call, self._tickets.issue(call), root, trace)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.publish(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_after_flush("tas.dispatched")
@@ -134,13 +134,14 @@ class LedgerEffectPublisher:
                     continue
 
 
-def invocation_body(call: LedgerCall, ticket: str, root: UUID | None = None) -> bytes:
+def invocation_body(call: LedgerCall, ticket: str, root: UUID | None = None, trace: UUID | None = None) -> bytes:
     """Return the ToolInvocation of *call* as JSON. The arguments are JSON already and are not parsed again."""
     files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
     above = f',"root_run_id":"{root}"' if root is not None else ""
+    traced = f',"trace_id":"{trace}"' if trace is not None else ""
     return (
         f'{{"schema_version":1,"execution_id":"{call.execution_id}","attempt":{call.attempt},"run_id":"{call.run_id}",'
         f'"project":{json.dumps(call.project)},"toolset":{json.dumps(call.toolset)},"tool":{json.dumps(call.tool)},'
         f'"args":{call.args},"effect_class":"{call.effect_class}","timeout_ms":{call.timeout_ms},"ticket":"{ticket}"'
-        f"{files}{above}}}"
+        f"{files}{above}{traced}}}"
     ).encode()
