@@ -1,4 +1,4 @@
-"""The rows of the feature list (`rows.yaml`), their tests, and one mutation each that those tests have to notice.
+"""The rows of the feature list (`rows.yaml`), their tests, and mutations that those tests have to notice.
 
     python -m tests.rows show [ROW…]      which tests a row has
     python -m tests.rows check            what the suite checks too, and which rows are still missing
@@ -6,8 +6,8 @@
                                           --trusting: without first running them on the code as it is
 
 A test belongs to a row by its name: `test_c4_…`, or `test_b2_b4_…` for two. `tests/rows.yaml` has what a name can't
-say: whether the row is a pure rule, which its tests may hold without a server, and the mutation, which names a symbol
-and code in it (tests/mutation).
+say: whether the row is a pure rule, which its tests may hold without a server, and the mutations, which name a symbol
+and code in it (tests/mutation): one of the row, and `further` ones that its tests once did not notice.
 """
 
 import argparse
@@ -64,6 +64,12 @@ class Row(BaseModel):
     what: Annotated[str, Field(min_length=1)]
     pure: bool = False
     mutation: RowMutation
+    further: tuple[RowMutation, ...] = ()
+
+    @property
+    def mutations(self) -> tuple[RowMutation, ...]:
+        """All of them, the row's own first."""
+        return (self.mutation, *self.further)
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ def faults(rows: Mapping[str, Row]) -> list[str]:
             found.append(f"{name} has no test named for it")
         elif not row.pure and not any(test.crosses for test in held):
             found.append(f"{name} is no pure rule, and none of its tests runs a process")
-        found += [f"{name}: {fault}" for fault in _mutation_faults(row.mutation, held)]
+        found += [f"{name}: {fault}" for one in row.mutations for fault in _mutation_faults(one, held)]
     return found
 
 
@@ -150,11 +156,11 @@ def mutate(rows: Mapping[str, Row], *, trusting: bool = False) -> int:
         copy = Path(folder) / "checkout"
         _copy(copy)
         missed = 0
-        for name, row in rows.items():
-            result = _tried(copy, name, row.mutation, trusting=trusting)
+        for name, one in ((name, one) for name, row in rows.items() for one in row.mutations):
+            result = _tried(copy, name, one, trusting=trusting)
             missed += result.verdict != "caught"
             why = f": {result.detail}" if result.verdict == "broken" else ""
-            say(f"{name:4} {result.verdict:8} {row.mutation.symbol}{why}", flush=True)
+            say(f"{name:4} {result.verdict:8} {one.symbol}{why}", flush=True)
     return missed
 
 
@@ -205,7 +211,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     missing = [f"{row} is not in the table; it has {len(tests_of(row))} tests" for row in ROWS if row not in known]
     found = [*faults(known), *missing]
-    say("\n".join(found) or f"{len(known)} rows, each with its tests and a mutation")
+    say("\n".join(found) or f"{len(known)} rows, each with its tests and its mutations")
     return min(len(found), 1)
 
 

@@ -16,7 +16,7 @@ from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
-from towpath_contracts.trace_context import parse_traceparent
+from towpath_contracts.runs.trace_context import parse_traceparent
 
 GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
 """What a pattern of names is made of, as in the matrix."""

@@ -11,8 +11,8 @@ from uuid import UUID
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.trace_context import RemoteSpan, parse_traceparent
 from towpath_contracts.text import as_text, truncate
-from towpath_contracts.trace_context import RemoteSpan
 from towpath_readings.execution_log import (
     DETAILS_CHARS,
     REASONING_CHARS,
@@ -127,14 +127,16 @@ class _SpanProjection:
 
     def _created(self, event: "ev.RunCreated") -> None:
         above = event.parent
-        self._trace = event.trace_id or (None if above is None else above.root_id)
+        caller = parse_traceparent(event.traceparent)
+        root = None if above is None else above.root_id
+        self._trace = root if caller is None else caller.trace
         self._spans[RUN] = _OpenSpan(
             name=f"invoke_workflow {event.network}",
             start_ns=self._now,
             end_ns=self._now,
             parent=None if above is None else child_key(self._run_id),
             parent_run=None if above is None else above.run_id,
-            caller=event.caller_span if above is None else None,
+            caller=caller if above is None else None,
             attributes={
                 "gen_ai.operation.name": "invoke_workflow",
                 "gen_ai.workflow.name": event.network,

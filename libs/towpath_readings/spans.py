@@ -23,8 +23,8 @@ from uuid import UUID
 
 from towpath_contracts import ids
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.tools.calls import ToolInvocation, ToolOutcome, ToolRequest
-from towpath_contracts.trace_context import RemoteSpan
 
 Attribute = str | int | float | bool
 Attributes = Mapping[str, Attribute | None]

@@ -3,15 +3,16 @@
 from typing import Any
 
 import pytest
-from tests.support.engine.machine import Machine, agent, respond, route, snapshot, tool, types, use, use_all
+from tests.support.engine.machine import RUN, Machine, agent, respond, route, snapshot, tool, types, use, use_all
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.decisions.decision import decision_adapter, decision_schema
-from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.decisions.request import DecisionRequest, FullToolOutput
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.tools.calls import ToolRequest
+from towpath_decider.core.prompt import render
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.requests.network_context import agent_parameters, build_context
 from towpath_engine.rules.decisions import merge_arguments
@@ -105,6 +106,15 @@ def test_a4_the_prompt_is_made_of_base_constraints_and_context() -> None:
     assert [offered.name for offered in context.tools] == ["echo", "lookup", "poll", "pay"]
     assert [offered.agent_key for offered in context.routes] == ["expert", "clerk"]
     assert (context.user_message, context.allow_respond, context.steps_left) == ("What is new?", True, 10)
+    prompt = render(context).text
+    parts = ("You are triage.", '"tool_name"', "# Context", "What is new?", "Steps left, this one included: 10")
+    places = [prompt.index(part) for part in parts]
+    assert places == sorted(places), "base prompt, constraints, context"
+    bound = compile_prompt("{agent_key}/{tools}/{routes}/{tool_history}.")
+    output = FullToolOutput(execution_id=RUN, tool="echo", step=1, status="succeeded", text='"news"')
+    filled = render(context.model_copy(update={"base_prompt": bound, "outputs": (output,)})).text
+    key, tools, routes, history = filled.partition("\n\n# ")[0].split("/", 3)
+    assert key == "triage" and "lookup" in tools and "expert" in routes and '"news"' in history
 
 
 def test_a5_a_decision_is_read_strictly() -> None:

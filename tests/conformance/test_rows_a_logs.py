@@ -1,11 +1,15 @@
 """Features A9-A12 and the pure part of A15, row by row: the logs, the context, the guards, the dry invoke."""
 
-import pytest
-from tests.support.engine.machine import RUN, Machine, respond, route, snapshot, use, use_all
+from dataclasses import replace
 
+import pytest
+from tests.support.engine.machine import Machine, respond, route, snapshot, use, use_all
+
+from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import DEFAULT_CONTEXT_LIMIT, NetworkSpec
 from towpath_contracts.text import truncate
+from towpath_decider.core.prompt import render
 from towpath_engine.requests.network_context import build_context
 
 
@@ -231,6 +235,10 @@ def test_a15_one_instruction_runs_alone() -> None:
 
 
 def test_a15_the_prompt_that_an_agent_would_get_can_be_shown() -> None:
-    machine = Machine(start=False, agent_key="expert")
-    assert build_context(machine.state).agent_key == "expert"
-    assert machine.state.run_id == RUN and machine.state.step == 0
+    """Row A15: what is shown is what is sent, to the last line (over HTTP: tests/e2e/test_gateway_platform.py)."""
+    waiting = Machine(start=False)
+    shown = render(build_context(replace(waiting.state, step=1))).text
+    (request,) = Machine().requests
+    assert isinstance(request, DecisionRequest)
+    assert shown == render(request.context).text
+    assert shown.startswith("You are triage.") and shown.endswith("Steps left, this one included: 10")

@@ -1,6 +1,7 @@
 """Features F2, F7 and F8: what the card names, and where it is."""
 
 import ast
+import importlib
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,19 +51,30 @@ def test_f2_instruction_decision_and_tool_request_are_contracts() -> None:
 
 
 def test_f7_the_libraries_of_the_card_are_used_for_what_they_are() -> None:
-    """Row F7: google-genai, opentelemetry, prometheus-client, pytest, testcontainers, each where it belongs."""
+    """Row F7: each is listed, imported where it belongs, and loads; what it then does, tests of its own show.
+
+    Those are test_a14_…, test_b2_…, tests/unit/repository/test_containers.py, and every scrape of /metrics.
+    """
     project = PROJECT
     listed = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
     listed += [one for extra in project["project"]["optional-dependencies"].values() for one in extra]
     names = {one.split(">")[0].split("[")[0].strip() for one in listed if isinstance(one, str)}
+    instrumentation = {f"opentelemetry-instrumentation-{library}" for library in ("asyncpg", "fastapi", "httpx")}
     assert {"google-genai", "opentelemetry-sdk", "prometheus-client", "pytest", "testcontainers"} <= names
+    assert instrumentation <= names
     for place, library in (
         ("services/towpath_decider", "google.genai"),
         ("libs/towpath_fabric", "opentelemetry.exporter.otlp.proto.http.trace_exporter"),
+        ("libs/towpath_fabric", "opentelemetry.instrumentation.asyncpg"),
+        ("libs/towpath_fabric", "opentelemetry.instrumentation.fastapi"),
+        ("libs/towpath_fabric", "opentelemetry.instrumentation.httpx"),
+        ("libs/towpath_fabric", "faststream.nats.opentelemetry"),
         ("libs/towpath_fabric", "prometheus_client"),
-        ("tests/conftest.py", "testcontainers.postgres"),
+        ("tests/support/platform/containers.py", "testcontainers.community.postgres"),
+        ("tests/support/platform/containers.py", "testcontainers.core.container"),
     ):
         assert library in imported(ROOT / place), place
+        assert importlib.import_module(library).__name__ == library, "without a warning, which would be an error here"
 
 
 def imported(place: Path) -> set[str]:
@@ -75,7 +87,10 @@ def imported(place: Path) -> set[str]:
                     names.update(alias.name for alias in node.names)
                 case ast.ImportFrom(module=str(module)):
                     names.add(module)
-                case ast.Call(func=ast.Name(id="import_module"), args=[ast.Constant(value=str(module))]):
+                case ast.Call(
+                    func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+                    args=[ast.Constant(value=str(module))],
+                ):
                     names.add(module)
     return names
 

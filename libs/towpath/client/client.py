@@ -18,9 +18,9 @@ from towpath.errors import RefusedError, RunTimeoutError
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
-from towpath_contracts.trace_context import RemoteSpan
 from towpath_fabric.clock import monotonic
 
 if TYPE_CHECKING:

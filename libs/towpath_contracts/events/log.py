@@ -62,7 +62,6 @@ from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.idle_runs import FindingName
 from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.workspace import FileEntry
-from towpath_contracts.trace_context import RemoteSpan, parse_traceparent
 
 __all__ = [
     "BackedOff",
@@ -113,7 +112,7 @@ class RunCreated(MessagePart):
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow.
     `planner_model` writes plans, in place of the agent's model.
     `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
-    was born. `traceparent` names the span of whoever submitted it, or the run at the top of its tree.
+    was born. `traceparent` names the span of whoever submitted the run at the top of the tree.
     """
 
     type: Literal["run_created"] = "run_created"
@@ -156,17 +155,6 @@ class RunCreated(MessagePart):
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
     traceparent: str | None = Field(default=None, exclude_if=is_unset)
-
-    @property
-    def caller_span(self) -> RemoteSpan | None:
-        """The span of whoever submitted the run, or the run at the top of its tree; all of that is in one trace."""
-        return parse_traceparent(self.traceparent)
-
-    @property
-    def trace_id(self) -> UUID | None:
-        """The trace of the caller; None where the run at the top of the tree is one of its own."""
-        span = self.caller_span
-        return None if span is None else span.trace
 
     @property
     def goal_settings(self) -> GoalSettings:

@@ -12,6 +12,7 @@ from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, S
 from towpath_contracts.ids import effect_id
 from towpath_contracts.networks.model_settings import ModelSettings, merge_model_settings
 from towpath_contracts.runs.children import AskChildStatus
+from towpath_contracts.runs.trace_context import trace_of
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
@@ -189,7 +190,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         max_calls=0 if budget is None else 1 if lean else CALLS,
         root_run_id=None if task.parent is None else task.parent.root_id,
         settings=settings,
-        trace_id=task.trace_id,
+        trace_id=trace_of(task.traceparent),
     )
 
 
@@ -224,5 +225,5 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         spent_usd=cost.usd if cost.price_known else None,
         workspace=opened.workspace,
         root_run_id=None if task.parent is None else task.parent.root_id,
-        trace_id=task.trace_id,
+        trace_id=trace_of(task.traceparent),
     )

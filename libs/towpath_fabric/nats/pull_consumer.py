@@ -123,8 +123,13 @@ class PullConsumer:
         return batch
 
     def _request_if_low(self) -> None:
-        if self._requested < self._window // 2 and not self.paused:
+        if self._is_low and not self.paused:
             asyncio.get_running_loop().call_soon(self._request_soon)
+
+    @property
+    def _is_low(self) -> bool:
+        """Whether it is time to request more; with a window of one as soon as nothing is requested."""
+        return self._requested < max(1, self._window // 2)
 
     def hold(self, count: int) -> None:
         """Count *count* taken messages against the window while they are handled; a negative count releases them.
@@ -132,7 +137,7 @@ class PullConsumer:
         For handlers that work long on many messages: no message is fetched that could not start at once.
         """
         self._held += count
-        if count < 0 and self._requested < self._window // 2 and not self.paused:
+        if count < 0 and self._is_low and not self.paused:
             self._request_soon()
 
     @property

@@ -20,7 +20,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.input_faults import MAX_BUILT, faults_of_sample, list_faults
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER
-from towpath_contracts.trace_context import HEADER, parse_traceparent
+from towpath_contracts.runs.trace_context import HEADER, parse_traceparent
 from towpath_fabric.telemetry.logs import get_logger
 
 HEADERS_ROOM = 1_024

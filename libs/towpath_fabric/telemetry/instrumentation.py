@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, Status
 from opentelemetry.util.types import AttributeValue
 
-from towpath_contracts.trace_context import RemoteSpan
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_fabric.telemetry.otlp import OtlpSpanSink
 
 ADDRESSES = ("http.url", "url.full", "http.target")

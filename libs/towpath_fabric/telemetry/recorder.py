@@ -14,7 +14,7 @@ from uuid import UUID
 
 from prometheus_client import CollectorRegistry, Counter
 
-from towpath_contracts.trace_context import RemoteSpan
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_fabric.settings import Settings
 from towpath_readings.spans import Span
 

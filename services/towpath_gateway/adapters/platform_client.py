@@ -15,10 +15,10 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
-from towpath_contracts.trace_context import RemoteSpan
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.nats.bus import REQUEST_TIMEOUT_S, Bus
 from towpath_fabric.telemetry.recorder import SpanRecorder

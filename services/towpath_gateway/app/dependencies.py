@@ -8,7 +8,7 @@ from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
-from towpath_contracts.trace_context import HEADER, RemoteSpan, parse_traceparent
+from towpath_contracts.runs.trace_context import HEADER, RemoteSpan, parse_traceparent
 from towpath_fabric.telemetry.logs import Logger
 from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken

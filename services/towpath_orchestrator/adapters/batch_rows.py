@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.trace_context import trace_of
 from towpath_engine.advance import wake_at
 from towpath_engine.handlers.children import cost_of_children
 from towpath_engine.state.run import RunState
@@ -133,7 +134,7 @@ def child_columns(born: list[Transition]) -> tuple[str, str, str]:
 
 def _child_row(child: Transition) -> dict[str, Any]:
     state, task = child.state, child.state.created
-    parent, wake = task.parent, wake_at(child.state)
+    parent, wake, trace = task.parent, wake_at(child.state), trace_of(task.traceparent)
     if parent is None:
         msg = f"{state.run_id} is nobody's child"
         raise ValueError(msg)
@@ -159,5 +160,5 @@ def _child_row(child: Transition) -> dict[str, Any]:
         "parent_run_id": str(parent.run_id),
         "root_run_id": str(parent.root_id),
         "depth": parent.depth,
-        "trace_id": None if task.trace_id is None else str(task.trace_id),
+        "trace_id": None if trace is None else str(trace),
     }

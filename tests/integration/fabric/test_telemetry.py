@@ -14,7 +14,7 @@ from tests.support.platform.otlp_receiver import otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath_contracts import ids
-from towpath_contracts.trace_context import RemoteSpan
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_embedded.processes.ports import free_port
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import SpanRecorder

@@ -44,6 +44,8 @@ async def test_f3_a_run_that_was_reported_is_in_history_with_every_step(place: P
     assert history.history["state_snapshot"]["final"] == {"message": "hello"}
     assert [step["success"] for step in history.steps] == [True] * 5
     assert [step["attempt_number"] for step in history.steps] == [1] * 5
+    assert [step["reasoning"] for step in history.steps] == ["I must know who this is."] * 4 + ["Done."]
+    assert history.steps[0]["action"]["action_details"]["tool_params"] == {"customer": "ada"}
     assert history.steps[0]["result"]["0"]["result"] == {"customer": "ada-1"}
     assert history.steps[0]["duration_ms"] == 20
     assert [call["status"] for call in history.tool_executions] == ["succeeded"] * 4

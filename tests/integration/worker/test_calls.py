@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 
 import pytest
 from tests.support.tas.tas_peer import TasPeer
@@ -214,6 +215,22 @@ async def test_f5_a_full_worker_leaves_the_rest_to_others(nats_server: Nats) -> 
         for call in calls:
             assert (await tas.outcome(call)).worker == "worker-1"
         assert full.count("towpath_worker_outcomes_total", tool="crowd", status="succeeded") == 2
+
+
+async def test_f5_workers_that_are_started_while_it_runs_share_the_calls(nats_server: Nats) -> None:
+    """Row F5: a toolset is scaled by starting workers, and by nothing else."""
+    url = nats_server.url()
+
+    async def shares(calls: int) -> Counter[str]:
+        sent = [await tas.dispatch(tas.invocation("crowd", {"seconds": 0.3})) for _ in range(calls)]
+        return Counter([(await tas.outcome(call)).worker for call in sent])
+
+    async with TasPeer(url) as tas, serving(url, concurrency=1):
+        assert await shares(3) == {"worker-1": 3}
+        async with serving(url, name="worker-2", concurrency=1), serving(url, name="worker-3", concurrency=1):
+            together = await shares(9)
+        assert together.keys() == {"worker-1", "worker-2", "worker-3"}
+        assert max(together.values()) <= 5, "nobody took what another could have begun"
 
 
 async def test_a_cancelled_async_call_stops_and_says_so(nats_server: Nats) -> None:

@@ -22,6 +22,7 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry, RunCreated, RunFinished, RunStarted, TransitionEvents
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.trace_context import parse_traceparent
 from towpath_contracts.runs.views import (
     ActionDone,
     CancelRun,
@@ -33,7 +34,6 @@ from towpath_contracts.runs.views import (
     RunView,
 )
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.trace_context import parse_traceparent
 
 DIGEST = "sha256:" + "0" * 64
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -32,6 +32,13 @@ def test_b5_faults_are_reported_with_their_places() -> None:
     assert len(schema_faults(many, list(range(50)))) == MAX_FAULTS
 
 
+def test_b5_a_fault_inside_a_choice_is_reported_at_its_place() -> None:
+    """Row B5: a model can mend what it is told of; that nothing of a choice fits tells it nothing."""
+    assert schema_faults({"anyOf": [VERDICT, {"type": "null"}]}, {"score": "7"}) == (
+        "$.score: '7' is not of type 'integer'",
+    )
+
+
 @pytest.mark.parametrize(
     ("schema", "fault"),
     [

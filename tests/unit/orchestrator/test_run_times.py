@@ -35,7 +35,8 @@ def task(**given: Any) -> SubmitTask:
         ({"background": {"objective": "review"}}, MAX_TIMEOUT_MS / MINUTE_MS),
     ],
 )
-def test_a_run_has_the_time_that_is_usual_for_its_kind(given: dict[str, Any], minutes: float) -> None:
+def test_c3_a_run_has_the_time_that_is_usual_for_its_kind(given: dict[str, Any], minutes: float) -> None:
+    """Row C3: a run ends at its deadline, also where nobody has set one."""
     assert USUAL_TIMES.of(task(**given), network()) == minutes * MINUTE_MS
 
 

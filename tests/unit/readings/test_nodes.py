@@ -147,6 +147,12 @@ def test_b4_messages_are_system_history_user() -> None:
     assert build_messages("Be kind.", (), "go")[-1].content == "go"
 
 
+def test_b4_usage_is_summed_over_the_attempts_that_failed_too() -> None:
+    """Row B4: usage merged; what a provider took for an answer that never came was paid as well."""
+    log = [created(), ev.RunStarted(), asked(RUN, 1), missed(1, "model_unavailable"), decided(RUN, 1, RESPOND)]
+    assert talk(*log).usage == merge_usage([USAGE, USAGE])
+
+
 def test_b4_dangling_calls_are_found_and_the_last_calls_extracted() -> None:
     """Row B4: dangling tool calls detected; last assistant tool calls extracted, up to a user message."""
     assert dangling_calls([SAID]) == ("1",)

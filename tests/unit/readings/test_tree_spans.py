@@ -10,7 +10,7 @@ from tests.support.engine.team_machine import TeamLeadRun, asks
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.ids import span_id, traceparent
-from towpath_contracts.trace_context import RemoteSpan
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_engine.advance import advance
 from towpath_engine.handlers.children import new_child_run
 from towpath_engine.replay import create

@@ -16,10 +16,10 @@ from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPrompt
 from towpath_contracts.events.log import LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.text import as_text, stored_text
-from towpath_contracts.trace_context import RemoteSpan
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.dependencies import (
     ClientSpan,

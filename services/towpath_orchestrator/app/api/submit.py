@@ -16,6 +16,7 @@ import asyncpg
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.facts import RunAdmittedFact, RunForkedFact
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.trace_context import trace_of
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance, wake_at
@@ -222,7 +223,7 @@ class TaskIntake:
                     status=str(state.status),
                     created_at=now,
                     timeout_ms=task.timeout_ms,
-                    trace_id=(task.trace_id or submission.run_id).hex,
+                    trace_id=(trace_of(task.traceparent) or submission.run_id).hex,
                 )
             )
         self._cache.put(state)
@@ -327,5 +328,5 @@ def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[An
         ageing_s,
         forked,
         gates,
-        [s.task.trace_id for s, _ in pairs],
+        [trace_of(s.task.traceparent) for s, _ in pairs],
     ]

@@ -68,6 +68,11 @@ def test_b11_a_nested_team_is_a_delegate_too() -> None:
     (child,) = run.children
     assert child.task.swarm is not None and child.task.swarm.swarm == INNER and child.task.swarm.path == ("inner",)
     assert child.task.agent_key == "gus"
+    below = TeamLeadRun(swarm={"name": "outer", "path": ["outer"], "swarm": TEAM})
+    below.decide(asks("inner"))
+    below.permit()
+    assert below.children[0].task.swarm is not None
+    assert below.children[0].task.swarm.path == ("outer", "inner"), "as deep as it stands"
 
 
 def test_e7_no_more_delegates_than_may_run_at_once_are_asked_for() -> None:

@@ -46,3 +46,9 @@ def parse_traceparent(header: str | None) -> RemoteSpan | None:
         return None
     found = RemoteSpan(trace_id=int(trace, 16), span_id=int(span, 16), sampled=bool(int(flags, 16) & SAMPLED))
     return found if found.trace_id and found.span_id else None
+
+
+def trace_of(traceparent: str | None) -> UUID | None:
+    """Return the trace of the span that *traceparent* names."""
+    span = parse_traceparent(traceparent)
+    return None if span is None else span.trace

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from towpath_contracts.runs.trace_context import RemoteSpan, parse_traceparent
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.trace_context import RemoteSpan, parse_traceparent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
