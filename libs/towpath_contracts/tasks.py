@@ -14,7 +14,7 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
-from towpath_contracts.networks.plan import PlanTask
+from towpath_contracts.networks.plan import PlanTask, with_own_names
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.runs.trace_context import parse_traceparent
 
@@ -79,6 +79,13 @@ class SubmitTask(ClientMessage):
             msg = "use printable characters"
             raise ValueError(msg)
         return value
+
+    @field_validator("plan")
+    @classmethod
+    def _in_own_names(cls, value: PlanTask | None) -> PlanTask | None:
+        if value is None or value.plan is None:
+            return value
+        return value.model_copy(update={"plan": with_own_names(value.plan)})
 
     @field_validator("traceparent")
     @classmethod

@@ -4,8 +4,9 @@ An objective is short and ASCII; what a run reads and writes lives in its own wo
 """
 
 import unicodedata
+from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings
 
@@ -55,6 +56,14 @@ class BackgroundRunSettings(SparseSettings):
     enable_reflection: bool = True
     allow_plan_reset: bool = True
     summarize_model: str | None = Field(default=None, max_length=256)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_own_names(cls, given: Any) -> Any:
+        """Take `max_iterations`, the name of another design, for `max_steps` (docs/reference/sources.md)."""
+        if not isinstance(given, dict) or "max_iterations" not in given or "max_steps" in given:
+            return given
+        return {"max_steps" if name == "max_iterations" else name: value for name, value in given.items()}
 
 
 class BackgroundRunTask(ClientMessagePart):

@@ -3,7 +3,7 @@
 A goal is reached when its criteria are met by what happened, never because a model says so.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,12 @@ class Criterion(ClientMessagePart):
     name: str = Field(default="", max_length=128)
     when: str | None = Field(default=None, min_length=1, max_length=1_024)
     text: str | None = Field(default=None, min_length=1, max_length=1_024)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_text(cls, given: Any) -> Any:
+        """Take a plain text for one that a model judges."""
+        return {"text": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _one_form(self) -> "Criterion":

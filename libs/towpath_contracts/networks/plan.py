@@ -117,3 +117,38 @@ class PlanRunResult(MessagePart):
     steps: tuple[PlanStepResult, ...]
     bindings: JsonObject = Field(default_factory=dict)
     errors: tuple[JsonObject, ...] = ()
+
+
+def with_own_names(plan: JsonObject) -> JsonObject:
+    """Return *plan* with `agent_id` as `agent_key`, and with `action_id` as the first line of the prompt.
+
+    These are names of another design (docs/reference/sources.md). They are taken from callers alone: what models write
+    is held against the schema that they are shown. What else is wrong stays, for `check_plan` to find.
+    """
+    steps = plan.get("steps")
+    return plan if not isinstance(steps, list) else {**plan, "steps": [_step_with_own_names(step) for step in steps]}
+
+
+def _step_with_own_names(step: Any) -> Any:
+    if not isinstance(step, dict):
+        return step
+    named = dict(step)
+    if "agent" in named:
+        named["agent"] = _call_with_own_names(named["agent"])
+    block = named.get("parallel")
+    if isinstance(block, dict) and isinstance(block.get("steps"), list):
+        named["parallel"] = {**block, "steps": [_call_with_own_names(call) for call in block["steps"]]}
+    return named
+
+
+def _call_with_own_names(call: Any) -> Any:
+    if not isinstance(call, dict):
+        return call
+    named = dict(call)
+    if "agent_id" in named and "agent_key" not in named:
+        named["agent_key"] = named.pop("agent_id")
+    action, prompt = named.get("action_id"), named.get("prompt", "")
+    if isinstance(action, str) and action and isinstance(prompt, str):
+        del named["action_id"]
+        named["prompt"] = f"Action: {action}\n{prompt}".rstrip()
+    return named

@@ -60,12 +60,14 @@ async def check(
         network: The published network that is to carry it out; without it nobody is asked whether its agents exist.
         set: key=value, or key:=JSON: a value for {{ bindings.key }}; may be given more than once.
     """
+    from towpath_contracts.networks.plan import with_own_names
     from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 
     held = read_plan(file)
     written = held.task.get("plan")
     if written is None:
         raise ProblemError(problem(PLAN_INVALID, f"{file} holds no plan, but what a model is to make one for"))
+    written = with_own_names(written) if isinstance(written, dict) else written
     agents = _named_in(written) if network is None else await _members(network, common)
     bindings = {**held.task.get("bindings", {}), **read_values(set)}
     plan, faults = check_plan(written, agents=agents, bindings=bindings)
