@@ -14,7 +14,7 @@ from towpath_fabric.settings import Settings
 
 
 class DeciderSettings(Settings):
-    """`TOWPATH_DECIDER_*`, `TOWPATH_SCRIPT_DIR`, `TOWPATH_ALLOW_SCRIPTS`, and the providers' own variables."""
+    """`TOWPATH_DECIDER_*`, the variables of prices and scripts, and the providers' own."""
 
     decider_pool: str = Field(default=DEFAULT_POOL, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$")
     decider_concurrency: int = Field(default=64, ge=1, le=1_024)
@@ -28,6 +28,9 @@ class DeciderSettings(Settings):
 
     native_tools: dict[str, bool] = Field(default_factory=dict)
     """JSON by provider or `provider:model`: whether tools are offered natively (docs/models.md)."""
+
+    model_prices_file: Path | None = None
+    """YAML with the operator's own prices of models, the same file as the orchestrator's (docs/budgets.md)."""
 
     allow_scripts: bool = False
     script_dir: Path | None = None

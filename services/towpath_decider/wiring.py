@@ -12,6 +12,7 @@ from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.app.token_stream import TokenPublisher
 from towpath_decider.metrics import DeciderMetrics
 from towpath_decider.settings import DeciderSettings
+from towpath_fabric.model_price_list import ModelPriceList
 from towpath_fabric.nats.kv_register import SharedRegisters
 from towpath_fabric.service import Service
 
@@ -62,6 +63,7 @@ def build_service(settings: DeciderSettings) -> Service:
             },
             open_listener=token_publisher.open_listener if settings.decider_deltas else None,
             limiter=limiter,
+            prices=ModelPriceList(settings.model_prices_file),
         ),
         log,
         metrics,

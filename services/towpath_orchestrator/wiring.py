@@ -104,7 +104,8 @@ class OrchestratorWiring:
         self._bus, self._settings = bus, settings
         store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedDatabaseConnection(pool)
         local_facts = LocalFactQueue(ports.arrived)
-        limits = BudgetLimitCache(pool, ModelPrices(settings.model_prices_file).price_of)
+        prices = ModelPrices(settings.model_prices_file)
+        limits = BudgetLimitCache(pool, prices.price_of)
 
         publisher = RequestPublisher(bus, metrics, local_facts)
         self._windows = windows = WindowedDispatcher(publisher.publish, settings, metrics, ports.backlog)
@@ -123,7 +124,7 @@ class OrchestratorWiring:
         dead = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
         of_inbox = ports.inbox, local_facts, dead, metrics, cache.caller_of, guard(INBOX_CONSUMER, ports.inbox)
         commit_loop = CommitLoop(
-            inbox=Inbox(*of_inbox, batch_size=settings.batch_size),
+            inbox=Inbox(*of_inbox, batch_size=settings.batch_size, cost_of=prices.cost_of),
             local_facts=local_facts,
             reader=BatchRunReader(pool, lane, store, cache, accounting, metrics, log),
             store=store,

@@ -6,7 +6,7 @@ platform itself ends it without one. Nothing here touches the broker, so it runs
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from towpath_contracts.base import JsonObject
@@ -42,6 +42,7 @@ from towpath_decider.core.conversation import (
 from towpath_decider.core.prompt import Prompt, render
 from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.model_price_list import ModelPriceList
 from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
 from towpath_fabric.request_loop import PlatformUnavailableError
@@ -114,12 +115,17 @@ class DecisionMaker:
         sleep: Sleep = asyncio.sleep,
         open_listener: OpenTextListener | None = None,
         limiter: ProviderLimiter | None = None,
+        prices: ModelPriceList | None = None,
     ) -> None:
-        """*open_listener* is called before each call of a model, for who receives its text; *limiter* admits calls."""
+        """*open_listener* is called before each call of a model, for who receives its text; *limiter* admits calls.
+
+        *prices* are the operator's own, which come before those that a provider's adapter knows.
+        """
         self._providers = providers
         self._sleep = sleep
         self._open_listener = open_listener
         self._limiter = limiter
+        self._prices = prices
         self._prompts = PromptTemplateCache()
 
     async def answer(self, request: DecisionRequest) -> FinishedDecision:
@@ -209,10 +215,16 @@ class DecisionMaker:
                 listener.end()
             if self._limiter is not None and permit is not None:
                 self._limiter.release(permit, reply)
+        reply = self._priced(progress.request.model, reply)
         progress.calls.append(
             FinishedModelCall(question=question, reply=reply, started_at=started_at, duration_ms=_ms_since(started))
         )
         return reply
+
+    def _priced(self, model: str, reply: ModelReply | ModelCallFailure) -> ModelReply | ModelCallFailure:
+        """Return *reply* at the operator's price of *model*, where there is one."""
+        cost = self._prices.cost_of(model, reply.usage) if self._prices is not None else None
+        return reply if cost is None else replace(reply, cost=cost)
 
     async def close(self) -> None:
         """Close every provider."""

@@ -4,41 +4,19 @@ An upper bound, fixed in the run's log when its budget is applied; what a call r
 """
 
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from towpath_contracts.base import DEFERRED, ClientMessagePart
-from towpath_contracts.budgets import MICROS, ModelPrice
-from towpath_contracts.problems.input_faults import describe_validation_error
+from towpath_contracts.budgets import ModelPrice
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_fabric.model_price_list import MILLION, ModelPriceList, TokenPrice
 
 FREE = ModelPrice(input_micros=0, output_micros=0)
 PROVIDERS = {"gemini": "google", "openai": "openai", "anthropic": "anthropic"}
 """The names of providers in that list."""
 
-MILLION = 1_000_000
 THOUSAND = 1_000
-
-
-class TokenPrice(ClientMessagePart):
-    """Dollars for a million tokens."""
-
-    input_usd: Decimal
-    output_usd: Decimal
-
-    def micros(self) -> ModelPrice:
-        """Return it in millionths, rounded up."""
-        return ModelPrice(input_micros=_up(self.input_usd), output_micros=_up(self.output_usd))
-
-
-_adapter: TypeAdapter[dict[str, TokenPrice]] = TypeAdapter(dict[str, TokenPrice], config=DEFERRED)
-
-
-def _up(usd: Decimal) -> int:
-    return int(-(-usd * MICROS // 1))
 
 
 class ModelPrices:
@@ -46,25 +24,19 @@ class ModelPrices:
 
     def __init__(self, file: Path | None) -> None:
         """Read the operator's list, which maps models (globs, the first that fits) to prices; raises ValueError."""
-        self._own = {} if file is None else _read(file)
+        self._own = ModelPriceList(file)
         self._known: dict[str, ModelPrice | None] = {}
 
     def price_of(self, model: str) -> ModelPrice | None:
         """Return the most that *model* costs, None where nobody knows."""
         if model not in self._known:
-            own = next((price for pattern, price in self._own.items() if fnmatchcase(model, pattern)), None)
+            own = self._own.price_of(model)
             self._known[model] = own.micros() if own is not None else _listed(model)
         return self._known[model]
 
-
-def _read(file: Path) -> dict[str, TokenPrice]:
-    import yaml  # noqa: PLC0415 - only for operators who have such a file
-
-    try:
-        return _adapter.validate_python(yaml.safe_load(file.read_text("utf-8")) or {})
-    except ValidationError as error:
-        msg = f"{file}: {describe_validation_error(error)}"
-        raise ValueError(msg) from error
+    def cost_of(self, model: str, usage: Usage) -> Cost | None:
+        """Return what *usage* of *model* cost by the operator's list; None where that does not say."""
+        return self._own.cost_of(model, usage)
 
 
 def _listed(model: str) -> ModelPrice | None:

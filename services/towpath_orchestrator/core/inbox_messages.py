@@ -4,6 +4,7 @@ A source may send only its own fact types, and only about the run that its subje
 pool answers stands in the subject, which the broker checks against their credential, and never in what they send.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -33,6 +34,10 @@ MAX_FACT_BYTES = 512 * 1024
 """Larger than any fact that services send; large results travel as blobs."""
 
 
+CostOf = Callable[[str, Usage], Cost | None]
+"""Returns what a model's usage costs by the operator's own prices, None where they name none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedInboxMessage:
     """What a message holds: a fact and its JSON text, or in `reason` why it is none."""
@@ -42,8 +47,11 @@ class ParsedInboxMessage:
     reason: str = ""
 
 
-def read_inbox_message(subject: str, body: bytes) -> ParsedInboxMessage:
-    """Read a message: the fact must be of its source's types and of the run that the subject names."""
+def read_inbox_message(subject: str, body: bytes, cost_of: CostOf | None = None) -> ParsedInboxMessage:
+    """Read a message: the fact must be of its source's types and of the run that the subject names.
+
+    Where an agent does not know what its answer cost, the operator's prices say it (*cost_of*).
+    """
     source, pool, run = _source_pool_run(subject)
     try:
         fact = fact_adapter.validate_json(body)
@@ -55,7 +63,7 @@ def read_inbox_message(subject: str, body: bytes) -> ParsedInboxMessage:
         return ParsedInboxMessage(reason="the fact is of another run than its subject")
     fault = check_json(body, allow_nul=True)  # a tool's output may hold U+0000; json text can store it
     if isinstance(fact, DecisionMadeFact | DecisionFailedFact):
-        return _read_decision(fact, fault, source, pool, body)
+        return _read_decision(fact, fault, source, pool, body, cost_of)
     if fault is not None:
         return ParsedInboxMessage(reason=f"not JSON that can be stored: {fault}")
     if len(body) > MAX_FACT_BYTES:
@@ -75,7 +83,12 @@ def _source_pool_run(subject: str) -> tuple[str, str, str]:
 
 
 def _read_decision(
-    fact: DecisionMadeFact | DecisionFailedFact, fault: str | None, source: str, pool: str, body: bytes
+    fact: DecisionMadeFact | DecisionFailedFact,
+    fault: str | None,
+    source: str,
+    pool: str,
+    body: bytes,
+    cost_of: CostOf | None,
 ) -> ParsedInboxMessage:
     """Read an answer to a request for a decision, of deciders or of agents."""
     if fact.pool and not pool:
@@ -84,7 +97,7 @@ def _read_decision(
         agent = agent_of_pool(pool)
         if agent is None:
             return ParsedInboxMessage(reason=f"there can be no pool {pool[:MAX_SHOWN]}")
-        fact = _with_known_origin(fact, pool, agent[1])
+        fact = _with_known_origin(fact, pool, agent[1], cost_of)
     size = len(body)
     if isinstance(fact, DecisionMadeFact) and (fault is not None or size > MAX_DECISION_BYTES):
         refused = _invalid_output(fact, fault or f"it is larger than {MAX_DECISION_BYTES} bytes")
@@ -97,15 +110,18 @@ def _read_decision(
 
 
 def _with_known_origin(
-    fact: DecisionMadeFact | DecisionFailedFact, pool: str, name: str
+    fact: DecisionMadeFact | DecisionFailedFact, pool: str, name: str, cost_of: CostOf | None
 ) -> DecisionMadeFact | DecisionFailedFact:
     """Return the fact as one of this pool, with usage and texts cut to what is accepted from user code."""
+    usage, cost = _limited_usage(fact.usage), _limited_cost(fact.cost)
+    if cost.usd is None and cost_of is not None:
+        cost = cost_of(agent_model(name), usage) or cost
     known: JsonObject = {
         "pool": pool,
         "model": agent_model(name),
         "script": None,
-        "usage": _limited_usage(fact.usage),
-        "cost": _limited_cost(fact.cost),
+        "usage": usage,
+        "cost": cost,
         "duration_ms": _limited_count(fact.duration_ms),
         "called_in": _limited_count(fact.called_in),
         "uncounted": _limited_count(fact.uncounted),

@@ -87,9 +87,11 @@ async def test_a_lost_model_call_is_made_again_and_its_late_answer_changes_nothi
     folder: Path, model: GeminiServer
 ) -> None:
     environment = {"GEMINI_API_KEY": "k", "TOWPATH_GEMINI_BASE_URL": model.url}
+    (folder / "prices.yaml").write_text('"gemini:*": {input_usd: 1000, output_usd: 0}\n')
     platform = Platform(
         folder / "d",
         replicas={"decider": 2},
+        environment={"TOWPATH_MODEL_PRICES_FILE": str(folder / "prices.yaml")},
         role_environment={"decider": environment},
         workers=(),
         durable=False,
@@ -115,9 +117,14 @@ async def test_a_lost_model_call_is_made_again_and_its_late_answer_changes_nothi
         platform.signal(FIRST, signal.SIGCONT)
         await eventually_both(platform, frozen)
         rows = await calls_of(platform, frozen)
-        assert [row["input_tokens"] for row in rows] == [INPUT_TOKENS] * 2 and all(row["cost_usd"] > 0 for row in rows)
+        assert [row["input_tokens"] for row in rows] == [INPUT_TOKENS] * 2
+        price = INPUT_TOKENS / 1_000
+        assert [(float(row["cost_usd"]), row["price_source"]) for row in rows] == [(price, "price file")] * 2
+        assert runs[0]["cost"] == {"usd": price, "price_known": True, "price_source": "price file"}
         again = await ended(client, frozen)
         assert (again["final"], again["usage"]["model_calls"], again["seq"]) == (runs[0]["final"], 1, runs[0]["seq"])
+        statement = "SELECT total_cost_usd FROM history.agent_execution_history WHERE id = $1"
+        assert [float(row["total_cost_usd"]) for row in await query(platform.dsn(), statement, frozen)] == [price]
         decided = await query(
             platform.dsn(), "SELECT run_id::text FROM runs.run_event WHERE type = 'decision_received'"
         )

@@ -1,6 +1,7 @@
 """What the decider does where a run has a budget: no more calls than allowed, and no call that nobody counts."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ from tests.support.decider.decisions import RESPOND, as_text, check_decision, co
 
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
-from towpath_decider.app.decision_service import DecisionMaker
+from towpath_decider.app.decision_service import DecisionMaker, log_calls
 from towpath_decider.core.conversation import AskModel, GaveUp, ModelCallFailure, ModelQuestion, ModelReply, converse
 from towpath_decider.core.prompt import render
 from towpath_decider.core.usage import NOTHING
 from towpath_engine.requests.effects import CALLS
+from towpath_fabric.model_price_list import SOURCE, ModelPriceList
 
 ONE = Usage(input_tokens=3, output_tokens=2, total_tokens=5, model_calls=1)
 GOOD = ModelReply(text=as_text(RESPOND), usage=ONE, cost=NOTHING)
@@ -76,3 +78,18 @@ async def test_budget_calls_that_end_without_an_answer_are_reported() -> None:
     assert isinstance(fact, DecisionMadeFact)
     assert (fact.uncounted, fact.usage.model_calls, fact.usage.total_tokens) == (1, 2, 5)
     assert (await answered(0, LATER, GOOD)).uncounted == 0
+
+
+async def test_the_operators_price_of_a_model_stands_in_each_call_and_in_the_answer(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text('"scripted:*": {input_usd: 10, output_usd: 20}\n')
+    silent = ModelCallFailure(code="model_unavailable", message="503", retryable=True)
+    provider = FixedReplies(BAD, silent, GOOD)
+    service = DecisionMaker({"scripted": provider}, sleep=lambda _s: asyncio.sleep(0), prices=ModelPriceList(file))
+    outcome = await service.answer(request(model="scripted:task", timeout_ms=5_000))
+    one = (3 * 10 + 2 * 20) / 10**6
+    assert [call.cost.usd for call in log_calls(outcome)] == pytest.approx([one, 0.0, one]), (
+        "nothing came, none is paid"
+    )
+    assert outcome.fact.cost.usd == pytest.approx(2 * one)
+    assert (outcome.fact.cost.price_known, outcome.fact.cost.price_source) == (True, SOURCE)

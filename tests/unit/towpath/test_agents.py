@@ -91,6 +91,13 @@ def test_an_agent_says_decisions_alone_and_lowers_no_sum() -> None:
     fact = _fact_of(made(usage=usage, cost=cost, duration_ms=-3))
     assert (fact.usage, fact.cost.usd, fact.cost.price_known) == (Usage(output_tokens=7), None, False)
     assert fact.duration_ms == 0
+    priced = read_inbox_message(
+        subjects.agent_inbox(CRITIC, RUN),
+        json.dumps(made(usage=usage, cost=cost)).encode(),
+        lambda model, used: Cost(usd=float(used.output_tokens), price_known=True, price_source=model),
+    ).fact
+    assert isinstance(priced, DecisionMadeFact)
+    assert priced.cost == Cost(usd=7.0, price_known=True, price_source="agent:critic"), "what it does not know itself"
     fact = _fact_of(made(usage={"total_tokens": 10**30}, cost={"usd": 1e300, "price_known": True}))
     assert (fact.usage.total_tokens, fact.cost.usd) == (MAX_COUNT, None)
     failed = _fact_of({**made(), "type": "decision.failed", "code": "c" * 999, "message": "m" * 9_999})

@@ -39,7 +39,7 @@ from towpath_fabric.nats.pull_consumer import deliveries
 from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_orchestrator.app.local_facts import LocalFactQueue
-from towpath_orchestrator.core.inbox_messages import project_in_subject, read_inbox_message, run_in_subject
+from towpath_orchestrator.core.inbox_messages import CostOf, project_in_subject, read_inbox_message, run_in_subject
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 LATELY = 16
@@ -137,8 +137,12 @@ class Inbox:
         guard: PoisonGuard,
         *,
         batch_size: int,
+        cost_of: CostOf | None = None,
     ) -> None:
-        """*caller_of* returns whose run that is, as far as this process knows: all others share their turns."""
+        """*caller_of* returns whose run that is, as far as this process knows: all others share their turns.
+
+        *cost_of* prices what agents used and don't know the price of.
+        """
         self._feed = feed
         self._local_facts = local_facts
         self._dead_letters = dead_letters
@@ -146,6 +150,7 @@ class Inbox:
         self._batch_size = batch_size
         self._caller_of = caller_of
         self._guard = guard
+        self._cost_of = cost_of
         self._watched: deque[Msg] = deque()
         self._was_alone = False
         self._shares = RecentCallerShares()
@@ -186,7 +191,7 @@ class Inbox:
         facts, dead = [], []
         for message in messages:
             crash_point("orchestrator.pulled")
-            read = read_inbox_message(message.subject, message.data)
+            read = read_inbox_message(message.subject, message.data, self._cost_of)
             if read.fact is None:
                 dead.append(_dead(message, read.reason, MAX_REPORTED_BODY))
             else:
