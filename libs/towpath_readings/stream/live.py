@@ -172,6 +172,10 @@ class LiveStream:
         self._answer = ""
         self._is_handed_over = False
 
+    def wants(self, delta: "RunStreamDelta | RunStreamSuperseded") -> bool:
+        """Return whether a piece of a model's text belongs to this stream; what is to be forgotten always does."""
+        return isinstance(delta, RunStreamSuperseded) or delta.part in self._wanted
+
     def of(self, entry: ev.LogEntry) -> tuple[StreamEvent, ...]:
         """Return what *entry*, the next one of the log, adds to the stream."""
         made = (one.model_copy(update={"seq": entry.seq, "step": self._step}) for one in self._all(entry.event))

@@ -39,7 +39,7 @@ class StreamFraming(Protocol):
         """Yield frames for the next entry of a run; *superseded* is sent before it."""
 
     def delta_frame(self, run_id: UUID, delta: DeltaEvent) -> bytes:
-        """Return the frame of a piece of a model's text."""
+        """Return the frame of a piece of a model's text; empty where the client does not want it."""
 
     def remaining_frames(self, run_id: UUID) -> Iterator[bytes]:
         """Yield the frames that waited for a run that has no more events."""
@@ -200,7 +200,8 @@ class RunStream:
             if error.problem.code not in {"run_not_found", "run_erased"} or run_id == self._first.run_id:
                 raise
             return await self._end(reader)  # a child that is kept no longer
-        frames += [self._layout.delta_frame(run_id, one) for one in reader.new_deltas()]
+        deltas = (self._layout.delta_frame(run_id, one) for one in reader.new_deltas())
+        frames += [frame for frame in deltas if frame]
         return frames + await self._end(reader) if reader.has_ended else frames
 
     async def _end(self, reader: RunStreamReader) -> list[bytes]:

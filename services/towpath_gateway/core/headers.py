@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_readings.stream.live import EVENT_TYPES
 from towpath_readings.stream.tree import read_cursor
 
 MAX_WAIT_S = 30.0
@@ -54,6 +55,41 @@ def last_tree_event_id(header: str | None) -> dict[UUID, int]:
         raise ProblemError(
             problem("request_invalid", "Last-Event-ID is not the id of an event of this stream")
         ) from error
+
+
+def last_typed_id(header: str | None, after: int) -> tuple[int, int]:
+    """Return the seq after which a typed stream resumes, and how many items of the next event were sent already.
+
+    The id of an item is the seq of its event, where it is the last one of it; else the seq, a dot and its number.
+    """
+    seq, dot, sent = (header or "").partition(".")
+    if not dot:
+        return last_event_id(header, after), 0
+    return max(0, last_event_id(seq or "-", 0) - 1), last_event_id(sent or "-", 0)
+
+
+def last_typed_tree_id(header: str | None) -> tuple[dict[UUID, int], dict[UUID, int]]:
+    """Return how far each run of a tree was sent, and of which run items of its next event were sent already."""
+    cursor, mark, place = (header or "").partition("!")
+    sent = last_tree_event_id(cursor)
+    if not mark:
+        return sent, {}
+    run, _, items = place.rpartition(".")
+    begun = last_tree_event_id(run or "-")
+    number = last_event_id(items or "-", 0)
+    return {**sent, **{run_id: max(0, seq - 1) for run_id, seq in begun.items()}}, dict.fromkeys(begun, number)
+
+
+def chosen_types(text: str | None) -> frozenset[str] | None:
+    """Return the types of typed events that `event_types` names, commas between; raises ProblemError for others."""
+    if text is None:
+        return None
+    wanted = frozenset(part.strip() for part in text.split(",") if part.strip())
+    unknown = ", ".join(sorted(wanted - EVENT_TYPES))
+    if unknown:
+        known = ", ".join(sorted(EVENT_TYPES))
+        raise ProblemError(problem("request_invalid", f"a stream has no {unknown}; it has {known}"))
+    return wanted
 
 
 def idempotency_key(header: str | None, in_body: str | None) -> str | None:

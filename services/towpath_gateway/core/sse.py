@@ -10,6 +10,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import LogEntry
 from towpath_readings.stream.deltas import DeltaEvent
+from towpath_readings.stream.live import StreamEvent
 
 RETRY_MS = 2_000
 """How long a client waits before it reconnects after a drop."""
@@ -25,6 +26,11 @@ BYE = f"event: bye\nretry: {BYE_RETRY_MS}\ndata: {{}}\n\n".encode()
 def entry_frame(entry: LogEntry, name: str) -> bytes:
     """Return the frame of one event under its id; JSON text holds no raw line break, so one data line is enough."""
     return f"id: {name}\nevent: {entry.event.type}\ndata: {entry.model_dump_json()}\n\n".encode()
+
+
+def typed_frame(item: StreamEvent, name: str) -> bytes:
+    """Return the frame of one typed event under its id."""
+    return f"id: {name}\nevent: {item.type}\ndata: {item.model_dump_json()}\n\n".encode()
 
 
 def delta_frame(piece: DeltaEvent) -> bytes:

@@ -1,5 +1,7 @@
 """Runs: submit, list, look at, follow, stop."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -29,15 +31,20 @@ from towpath_gateway.app.dependencies import (
 from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming, StreamFraming
 from towpath_gateway.app.stream_pace import PageTurns
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_gateway.app.typed_framing import TypedRunFraming, TypedTreeFraming
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import (
+    chosen_types,
     idempotency_key,
     last_event_id,
     last_tree_event_id,
+    last_typed_id,
+    last_typed_tree_id,
     preferred_wait,
     wants_stream,
 )
 from towpath_readings.effects import TELLS_EFFECTS
+from towpath_readings.stream.live import LiveStream
 
 router = APIRouter(route_class=BoundedJsonRoute, tags=["runs"])
 
@@ -61,6 +68,10 @@ Prefer = Annotated[str | None, Header(description="`wait=N` waits up to N second
 
 
 RunKind = Literal["network", "swarm", "goal", "background", "plan"]
+
+
+_DETAILED = "Stream typed events (text, tool_call, tool_result, step, …); false: text and tool_call alone"
+_EVENT_TYPES = "Which types of typed events, commas between; the error that ends a run is always sent"
 
 
 class CancelRunBody(ClientMessage):
@@ -177,26 +188,51 @@ async def get_events(
     wait: Annotated[int, Query(ge=0, le=30, description="Seconds to wait for the first event of a page")] = 0,
     children: Annotated[bool, Query(description="Stream the runs below this one too")] = False,
     deltas: Annotated[bool, Query(description="Stream what a model is writing too, before it counts")] = False,
+    detailed: Annotated[bool | None, Query(description=_DETAILED)] = None,
+    event_types: Annotated[str | None, Query(max_length=256, description=_EVENT_TYPES)] = None,
     last_event: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID.
 
     With `children`, which streams only, each event says whose it is (`run_id`, `path`). With `deltas` there are
-    events `delta` and `superseded` between the others, without ids: they are sent once, and may be lost.
+    events `delta` and `superseded` between the others, without ids: they are sent once, and may be lost. With
+    `detailed`, true or false, a stream has typed events in the place of the log's: those of the Python client's stream.
     """
+    typed = detailed is not None or event_types is not None
     if not wants_stream(request.headers.get("accept")):
-        if children or deltas:
-            raise ProblemError(problem("request_invalid", "children and deltas are for streams: text/event-stream"))
+        if children or deltas or typed:
+            named = "children, deltas, detailed and event_types"
+            raise ProblemError(problem("request_invalid", f"{named} are for streams: text/event-stream"))
         return json_answer(await dependencies.readings.page(principal.project, run_id, after, limit, wait * 1_000))
-    if children:
-        if after:
-            raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
-        sent = last_tree_event_id(last_event)
-        start, framing = sent.get(run_id, 0), RunTreeFraming(run_id, sent)
+    if children and after:
+        raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
+    if typed:
+        types = chosen_types(event_types)
+        start, framing = _typed(run_id, last_event, after, children, partial(_live, detailed is not False, types))
         return _EventStream(dependencies, principal, run_id, framing, start, read_from=0, deltas=deltas)
+    if children:
+        sent = last_tree_event_id(last_event)
+        start = sent.get(run_id, 0)
+        tree = RunTreeFraming(run_id, sent)
+        return _EventStream(dependencies, principal, run_id, tree, start, read_from=0, deltas=deltas)
     start = last_event_id(last_event, after)
     single = SingleRunFraming(run_id)
     return _EventStream(dependencies, principal, run_id, single, start, read_from=start, deltas=deltas)
+
+
+def _live(detailed: bool, types: frozenset[str] | None) -> LiveStream:
+    return LiveStream(detailed=detailed, event_types=types)
+
+
+def _typed(
+    run_id: UUID, last_event: str | None, after: int, children: bool, new_stream: Callable[[], LiveStream]
+) -> tuple[int, StreamFraming]:
+    """Return how many events of the run a client has, and how its typed stream goes on."""
+    if children:
+        sent, items = last_typed_tree_id(last_event)
+        return sent.get(run_id, 0), TypedTreeFraming(run_id, new_stream, sent, items)
+    start, done = last_typed_id(last_event, after)
+    return start, TypedRunFraming(run_id, new_stream, start, done)
 
 
 @router.post(
@@ -244,14 +280,21 @@ async def get_history(
     after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
 ) -> Response:
     """Return the history as recorded so far; `seq` says how far it has read the log."""
-    await dependencies.platform.run(principal.project, run_id)
+    run = await dependencies.platform.run(principal.project, run_id)
     request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
     try:
-        return json_answer(await dependencies.platform.request(rpc.GET_HISTORY, request))
+        return json_answer(_standing(await dependencies.platform.request(rpc.GET_HISTORY, request), run.status))
     except ProblemError as error:
         if error.problem.code != "run_not_found":
             raise
     return json_answer(ExecutionHistory(seq=0, history=None, steps=()))  # the run is there, its history is not yet
+
+
+def _standing(found: ExecutionHistory, status: str) -> ExecutionHistory:
+    """Return the history with the run's own status while it goes on: what it waits for stands in no table of events."""
+    if found.history is None or found.history.get("completed_at") is not None or status in FINAL_STATUSES:
+        return found
+    return found.model_copy(update={"history": {**found.history, "status": status}})
 
 
 class _EventStream(Response):
