@@ -252,11 +252,15 @@ class TimerFiredFact(FactBase):
 
 
 class CancelRequestedFact(FactBase):
-    """Somebody wants the run to stop."""
+    """Somebody wants the run to stop. With `in_answer` the reason stands in the run's answer too.
+
+    Whoever asks sets it; facts that were stored before there was such a choice do not have it.
+    """
 
     type: Literal["cancel.requested"] = "cancel.requested"
     by: str
     reason: str = ""
+    in_answer: bool = False
 
 
 class ChildReportedFact(FactBase):

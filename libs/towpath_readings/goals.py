@@ -69,7 +69,7 @@ class GoalStep(MessagePart):
     success: bool | None = None
     error_if_failed: str | None = None
     tokens_used: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
     duration_ms: int = 0
 
 
@@ -78,7 +78,7 @@ class GoalView(Message):
 
     How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read.
 
-    `last_confidence_score` is None where it was not asked for, or not judged.
+    `last_confidence_score` is None where it was not asked for, or not judged; costs are None where a price is unknown.
     """
 
     task_id: UUID
@@ -106,7 +106,7 @@ class GoalView(Message):
     token_usage: list[int] = Field(default_factory=list)
     llm_calls: list[GoalModelCall] = Field(default_factory=list)
     tool_executions: list[GoalToolCall] = Field(default_factory=list)
-    total_cost_usd: float = 0.0
+    total_cost_usd: float | None = 0.0
     decision_reasoning: list[str] = Field(default_factory=list)
     escalation_triggered: bool = False
     escalation_reason: str | None = None
@@ -171,7 +171,7 @@ class GoalViewBuilder:
             tool_executions=[GoalToolCall(**call) for call in self._calls.values()],
             llm_calls=self._models,
             token_usage=[call.tokens for call in self._models],
-            total_cost_usd=round(sum(call.cost_usd or 0.0 for call in self._models), 9),
+            total_cost_usd=_sum_of(call.cost_usd for call in self._models),
             decision_reasoning=self._reasoning,
             last_errors=self._errors[-LAST_ERRORS:],
             artifacts=self._artifacts,
@@ -235,7 +235,7 @@ class GoalViewBuilder:
         self._models.append(GoalModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))
         step = self._steps[-1]
         step["tokens_used"] = step.get("tokens_used", 0) + tokens
-        step["cost_usd"] = step.get("cost_usd", 0.0) + (usd or 0.0)
+        step["cost_usd"] = _sum_of((step.get("cost_usd", 0.0), usd))
         if self._kind in ACTIONS and isinstance(event, ev.DecisionReceived):
             step["reasoning"] = str(event.decision.get("action_reasoning", ""))
             self._reasoning.append(step["reasoning"])
@@ -292,6 +292,12 @@ class GoalViewBuilder:
         self._now["resource_limit_hit"] = event.reason.startswith(("budget", "price_unknown"))
         if event.status == "escalated":
             self._now |= {"escalation_triggered": True, "escalation_reason": str(event.final.get("message", ""))}
+
+
+def _sum_of(costs: Iterable[float | None]) -> float | None:
+    """Add up *costs*: one that is unknown makes the sum unknown, and never less."""
+    known = list(costs)
+    return None if None in known else round(sum(cost for cost in known if cost is not None), 9)
 
 
 def _visible_arguments(action: JsonObject) -> JsonObject:

@@ -262,6 +262,30 @@ async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_
     assert (measured["trigger"], measured["score"]) == ("requested", 0.9)
 
 
+async def test_c1_a_judge_of_its_own_is_believed_by_what_it_names_in_the_record(client: httpx2.AsyncClient) -> None:
+    """Row C1: never single-shot, and judged by another model than the one that acts."""
+    look = {"action": "USE_TOOL", "action_details": {"tool_name": "sample.look", "tool_params": {"where": "here"}}}
+    again = {**look, "action_details": {"tool_name": "sample.look", "tool_params": {"where": "there"}}}
+    goal = {
+        "goal": "look twice",
+        "acceptance_criteria": [{"text": "somebody looked twice"}],
+        "settings": {"judge_model": "agent:sampler"},
+    }
+    run_id = await submit(client, "samples", "", goal=goal, model="scripted:task", script=[look, again])
+    run = await reached(client, run_id, FINAL)
+    assert (run["status"], run["reason"], run["step"]) == ("completed", "criteria_met", 2), run
+    asked = [(one["kind"], one["model"]) for one in await events(client, run_id, "decision_requested")]
+    assert [one for one in asked if one[0] in {"decide", "validate"}] == [
+        ("decide", "scripted:task"),
+        ("validate", "agent:sampler"),
+    ] * 2
+    calls = [one["execution_id"] for one in await events(client, run_id, "tool_call_finished")]
+    judged = [
+        one["decision"] for one in await events(client, run_id, "decision_received") if one.get("kind") == "validate"
+    ]
+    assert calls[-1] in judged[-1]["criteria"][0]["evidence"], "the log says which call it named"
+
+
 async def test_d2_an_agent_makes_the_deliverable_of_a_run_that_others_decide(client: httpx2.AsyncClient) -> None:
     """D2: deliverable factory (in the SDK, run once; failure = failed run)."""
     done = {"action": "RESPOND", "action_details": {"payload": {"report": "fine"}}}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.gateway.sse import Frame, frames
 from tests.support.platform.goal_platform import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
 
 from towpath import Client, Goal, RefusedError
@@ -52,6 +53,21 @@ async def test_c1_a_model_that_says_done_too_early_is_not_believed(place: Place)
     refused = await place.events(run_id, "decision_refused")
     assert [one["code"] for one in refused] == ["goal_not_reached", "goal_not_reached"]
     assert "tests.failed == 0" in refused[0]["feedback"]
+
+
+async def test_c1_a_judgement_without_evidence_of_the_run_reaches_nothing(place: Place) -> None:
+    """Row C1: met by what happened; words of a model, whichever it is, are not."""
+    judged = {"kind": "validate", "valid": True}
+    words = {**judged, "criteria": [{"criterion": 0, "met": True, "evidence": "I read it, and it is clear."}]}
+    named = {**judged, "criteria": [{"criterion": 0, "met": True, "evidence": "read: report.md"}]}
+    script = [use("lab.build", names=["report.md"]), respond("done"), words, respond("really done"), named]
+    run_id = await place.pursue(script, {"text": "The report is clear."})
+    view = await place.until(run_id)
+    assert (view["status"], view["reason"], view["step"]) == ("completed", "criteria_met", 3), view
+    validated = await place.events(run_id, "step_validated")
+    assert [(one["success"], one["criteria"]) for one in validated] == [(True, []), (False, []), (True, [0])]
+    (created,) = await place.events(run_id, "run_created")
+    assert created["goal"]["settings"]["require_evidence"] is True, "on the record: older logs go on as they did"
 
 
 async def test_c1_a_goal_is_refused_with_everything_that_is_wrong_with_it(place: Place) -> None:
@@ -311,6 +327,10 @@ async def test_children_have_ended_before_a_cancelled_run_says_so(place: Place) 
     assert datetime.fromisoformat(view["ended_at"]) <= datetime.fromisoformat(over["at"])
     (cancel,) = await place.events(child["run_id"], "cancel_accepted")
     assert cancel["by"] == f"run {run_id}"
+    assert over["final"]["message"] == "cancelled by local: enough"
+    listed = {str(one.run_id): one.message for one in (await place.sdk.runs(status="cancelled")).runs}
+    assert listed[run_id] == "cancelled by local: enough"
+    assert listed[child["run_id"]] == f"cancelled by run {run_id}: its parent is cancelling"
     assert [one["result"] for one in await place.events(child["run_id"], "tool_call_finished")] == [{"published": 3}]
 
 
@@ -367,6 +387,26 @@ def pieces_of(events: list[Any]) -> list[str]:
     return [one.text for one in events if one.type == "delta" and one.part == "text"]
 
 
+async def typed_over_http(place: Place, run_id: str, wanted: list[Any]) -> None:
+    """Hold the typed stream over HTTP against the SDK's, and what comes after each of its ids against the rest."""
+    headers = {"Accept": "text/event-stream"}
+    query = {"detailed": "true", "children": "true"}
+
+    async def read(**more: str) -> list[Frame]:
+        address = f"/v1/runs/{run_id}/events"
+        async with place.client.stream("GET", address, params=query, headers={**headers, **more}) as answer:
+            assert answer.status_code == 200
+            return [one async for one in frames(answer) if one.data]
+
+    found = await read()
+    assert found[-1].event == "end"
+    assert [json.loads(one.data) for one in found[:-1]] == [json.loads(one.model_dump_json()) for one in wanted]
+    for number in range(0, len(wanted), 5):
+        assert await read(**{"Last-Event-ID": str(found[number].id)}) == found[number + 1 :]
+    unknown = await place.client.get(f"/v1/runs/{run_id}/events", params={"event_types": "texts"}, headers=headers)
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "request_invalid")
+
+
 async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_write(place: Place) -> None:
     """Row B12 across children: event order of each run, paths, deltas assembled, the repaired answer alone."""
     said = "Number three is published, as you asked for; nothing else was touched."
@@ -387,6 +427,7 @@ async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_
     assert [one.type for one in child].index("delta") < [one.type for one in child].index("text")
     log = [one.seq for one in child if one.seq]
     assert log == sorted(log) and events[-1].path == () and events[-1].type == "status"
+    await typed_over_http(place, run_id, [one for one in events if one.type not in {"delta", "superseded"}])
     server = place.sdk.server
     async with Client(server) as again:
         brief = [one async for one in again.stream(run_id, detailed=False, children=True)]

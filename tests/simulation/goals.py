@@ -22,7 +22,8 @@ def goal(number: int) -> GoalTask:
 def goal_decision(request: DecisionRequest, chance: random.Random) -> dict[str, Any]:
     """The answers of a model that pursues a goal: decisions, and assessments where it is asked for one."""
     if request.kind is DecisionKind.VALIDATE:
-        found = [{"criterion": 1, "met": chance.random() < 0.6}]
+        listed = (request.context.assessment or {}).get("evidence") or [{"name": ""}]
+        found = [{"criterion": 1, "met": chance.random() < 0.6, "evidence": listed[-1]["name"]}]
         return {"valid": chance.random() < 0.8, "criteria": found, "uncertain": chance.random() < 0.1}
     if request.kind is DecisionKind.CONFIDENCE:
         return {"confidence": chance.choice((0.1, 0.6, 0.9, "none"))}

@@ -18,7 +18,10 @@ MAX_SUMMARY = 20_000
 
 
 class CriterionJudgement(ClientMessagePart):
-    """A model's judgement of one acceptance criterion; `criterion` is its number, counted from 0."""
+    """A model's judgement of one acceptance criterion; `criterion` is its number, counted from 0.
+
+    `evidence` names what shows that it is met: the execution id of a call, an artifact or a file of the run.
+    """
 
     criterion: int = Field(ge=0)
     met: bool
@@ -42,10 +45,14 @@ class ConfidenceAnswer(ClientMessagePart):
 
 
 class ProgressAnswer(ClientMessagePart):
-    """A model's answer to `progress`: how much of the goal is reached, 0 to 1; None where it is not known."""
+    """A model's answer to `progress`: how much of the goal is reached, 0 to 1; None where it is not known.
+
+    `evidence` names what shows that it is reached: a call, an artifact or a file of the run.
+    """
 
     progress: float | None = None
     reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+    evidence: str = Field(default="", max_length=MAX_ANSWER_TEXT)
 
 
 class ReflectionAnswer(ClientMessagePart):

@@ -275,11 +275,12 @@ class EffectResent(MessagePart):
 
 
 class CancelAccepted(MessagePart):
-    """The run is `cancelling`; the fence is up."""
+    """The run is `cancelling`; the fence is up. With `in_answer` the reason will stand in the run's answer."""
 
     type: Literal["cancel_accepted"] = "cancel_accepted"
     by: str
     reason: str = ""
+    in_answer: bool = Field(default=False, exclude_if=lambda told: not told)
     fence: int
 
 

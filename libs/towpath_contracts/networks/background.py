@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings
+from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings, is_unset
 
 BACKGROUND_MAX_STEPS = 24
 MAX_FAILURES = 8
@@ -47,7 +47,9 @@ class WorkspaceMount(ClientMessagePart):
 class BackgroundRunSettings(SparseSettings):
     """How an objective is pursued; a task may set any of it, a network gives the defaults of its tasks.
 
-    `iteration_timeout_ms` bounds one iteration: past it the run reflects, past twice of it the run fails.
+    `iteration_timeout_ms` bounds one iteration: past it the run reflects, past twice of it the run fails. With
+    `plan_needs_steps` a plan without any step is none: a run begins with it set, the logs of earlier ones do not have
+    it, and go on as they did.
     """
 
     max_steps: int | None = Field(default=None, ge=1, le=1_000)
@@ -56,6 +58,7 @@ class BackgroundRunSettings(SparseSettings):
     enable_reflection: bool = True
     allow_plan_reset: bool = True
     summarize_model: str | None = Field(default=None, max_length=256)
+    plan_needs_steps: bool | None = Field(default=None, exclude_if=is_unset)
 
     @model_validator(mode="before")
     @classmethod

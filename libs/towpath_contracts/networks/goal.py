@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings
+from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings, is_unset
 
 GOAL_MAX_STEPS = 20
 CONFIDENCE_EVERY = 5
@@ -53,8 +53,11 @@ class Criterion(ClientMessagePart):
 class GoalSettings(SparseSettings):
     """How a goal is pursued; a task may set any of it, a network gives the defaults of its tasks.
 
-    Without `allow_words` a run in which no call succeeded reaches nothing that a model judges: words show no deed. A
-    run begins with it set; the logs of earlier ones do not have it, and go on as they did.
+    Without `allow_words` a run in which no call succeeded reaches nothing that a model judges: words show no deed. With
+    `require_evidence` what a model finds met counts only where its evidence names a call, an artifact or a file of this
+    run; where words are allowed it is not required, unless it is set. A run begins with both set; the logs of earlier
+    ones do not have them, and go on as they did. `judge_model` judges steps and progress, in place of the model that
+    acts.
     """
 
     max_steps: int | None = Field(default=None, ge=1, le=1_000)
@@ -66,6 +69,8 @@ class GoalSettings(SparseSettings):
     specialists: tuple[str, ...] = Field(default=(), max_length=16)
     on_timeout: Literal["stop", "gate"] = "stop"
     allow_words: bool | None = None
+    require_evidence: bool | None = Field(default=None, exclude_if=is_unset)
+    judge_model: str | None = Field(default=None, max_length=256, exclude_if=is_unset)
 
 
 class GoalTask(ClientMessagePart):

@@ -158,6 +158,11 @@ class NetworkSnapshot(MessagePart):
         """The pinned tools, with those that every agent has without being equipped."""
         return {**OUTPUT_TOOLS, **self.tools}
 
+    @cached_property
+    def plan_members(self) -> frozenset[str]:
+        """The names that the steps of a plan may ask, whatever run of the network wants it carried out."""
+        return frozenset((*self.agents, *(self.swarm.swarms if self.swarm is not None else ())))
+
 
 class PublishNetwork(Message):
     """Gateway to orchestrator: validate, and unless `dry_run` make a new version."""

@@ -86,8 +86,9 @@ class RunView(Message):
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
     log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first, then the
     model whose provider has asked for time, and until when; then those of the runs below it. `usage` and `cost` are
-    known once the run has ended, and null before: its log has what each request used so far. Of a run that was erased
-    lists show what is left, with `erased_at`.
+    known once the run has ended, and null before: its log has what each request used so far. `message` says in words
+    why a run ended that did not complete: of one that was cancelled by whom, and the reason that was given. Of a run
+    that was erased lists show what is left, with `erased_at`.
     """
 
     run_id: UUID
@@ -98,6 +99,7 @@ class RunView(Message):
     snapshot_digest: str
     status: str
     reason: str = ""
+    message: str = ""
     caller: str
     agent_key: str = ""
     user_message: str = ""

@@ -28,7 +28,8 @@ def on_cancel_requested(run: TransitionBuilder, fact: facts.CancelRequestedFact)
     if run.state.status is Status.CANCELLING:
         return
     close_all_gates(run, "the run is cancelled")
-    run.emit(ev.CancelAccepted(by=fact.by, reason=fact.reason, fence=run.state.fence + 1))
+    fence_after = run.state.fence + 1
+    run.emit(ev.CancelAccepted(by=fact.by, reason=fact.reason, in_answer=fact.in_answer, fence=fence_after))
     fence = _pending_fence(run)
     for child in pending_children(run.state):
         run.send_effect(child.effect_id)
@@ -88,7 +89,8 @@ def _list_as_unknown(run: TransitionBuilder, execution_id: UUID) -> None:
 def finish_if_quiet(run: TransitionBuilder) -> None:
     """End a cancelling run once no call and no child of it is pending."""
     if not _pending_calls(run) and not pending_children(run.state):
-        finish(run, Status.CANCELLED, "cancelled", f"cancelled by {run.state.cancelled_by}")
+        why = f": {run.state.cancel_reason}" if run.state.cancel_reason else ""
+        finish(run, Status.CANCELLED, "cancelled", f"cancelled by {run.state.cancelled_by}{why}")
 
 
 def on_fence_raised_after_end(run: TransitionBuilder, fact: facts.FenceRaisedFact) -> None:

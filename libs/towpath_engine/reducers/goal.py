@@ -14,7 +14,7 @@ from towpath_contracts.text import truncate
 from towpath_contracts.tools.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
 from towpath_engine.expressions.criterion import names_in
 from towpath_engine.reducers.loop_signatures import call_signature
-from towpath_engine.state.goal import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
+from towpath_engine.state.goal import DEEDS_KEPT, RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall, StepChild
 from towpath_readings.execution_log import REASONING_CHARS
@@ -125,6 +125,7 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
         results=results,
         misreported=_misreported(state),
         acted=goal.acted or any(_is_deed(state, call) for call in state.calls),
+        deeds=_with_deeds(goal, [_deed(state, call) for call in state.calls if _is_deed(state, call)]),
     )
 
 
@@ -132,6 +133,16 @@ def _is_deed(state: RunState, call: StepCall) -> bool:
     """Return whether *call* did something: what a run notes and plans for itself is only words."""
     spec = state.snapshot.all_tools[call.call.tool]
     return call.status == "succeeded" and (not spec.internal or starts_child(spec.name))
+
+
+def _deed(state: RunState, call: StepCall) -> JsonObject:
+    return {"name": str(call.call.execution_id), "what": f"call of {call.call.tool}, step {state.step}"}
+
+
+def _with_deeds(goal: GoalState, new: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
+    """Add what was done; a step whose calls are looked at once more adds nothing."""
+    by_name = {str(one["name"]): one for one in (*goal.deeds, *new)}
+    return tuple(by_name.values())[-DEEDS_KEPT:]
 
 
 def _misreported(state: RunState) -> str:
@@ -233,6 +244,14 @@ def _helped(state: RunState, goal: GoalState) -> GoalState:
         refused="" if again else goal.refused,
         refusal="" if again else goal.refusal,
         acted=goal.acted or again,
+        deeds=_with_deeds(
+            goal,
+            [
+                {"name": str(c.child_id), "what": f"run of {c.agent_key} that did {c.subject}"}
+                for c in asked
+                if c.did_subject
+            ],
+        ),
     )
 
 

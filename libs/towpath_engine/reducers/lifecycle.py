@@ -69,7 +69,15 @@ def apply_cancel_accepted(state: RunState, event: ev.CancelAccepted, at: datetim
     pending = tuple(resend_stop_soon(p, at) for p in kept)
     if pending:
         pending = (*pending, _fence_effect(state, at, event.fence))
-    return replace(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
+    return replace(
+        state,
+        status=Status.CANCELLING,
+        fence=event.fence,
+        pending=pending,
+        gates=(),
+        cancelled_by=event.by,
+        cancel_reason=event.reason if event.in_answer else "",
+    )
 
 
 def apply_run_quarantined(state: RunState, event: ev.RunQuarantined, at: datetime) -> RunState:

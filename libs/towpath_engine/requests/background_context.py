@@ -8,7 +8,7 @@ from towpath_contracts.base import JsonObject
 from towpath_engine.rules.background import SET_UP, reflection_reasons
 from towpath_engine.state.limits import json_bytes, take_while_fitting
 from towpath_engine.state.run import RunState
-from towpath_engine.state.workspace import WorkspacePlan, needs_plan
+from towpath_engine.state.workspace import WorkspacePlan
 
 MAX_LISTED = 200
 """Files that a prompt lists; the tools find the others."""
@@ -44,7 +44,7 @@ def _plan(state: RunState) -> JsonObject | str:
     if plan is not None:
         return shown_plan(plan)
     equipped = state.snapshot.agents[state.agent_key].equipped_tools
-    return f"none yet: set one up with {SET_UP}" if SET_UP in equipped and needs_plan(("",), state.desk) else ""
+    return f"none yet: set one up with {SET_UP}" if SET_UP in equipped else ""
 
 
 def shown_plan(plan: WorkspacePlan) -> JsonObject:

@@ -31,6 +31,9 @@ CALLS = 4
 """Model calls that one attempt may take where a run has a budget: two that fail before an answer, an unreadable answer,
 and one after repair."""
 
+JUDGED = (DecisionKind.VALIDATE, DecisionKind.PROGRESS)
+"""What the judge of a goal is asked. Confidence is the acting model's own: how sure *it* is."""
+
 OUTPUT_TOKENS = 8_192
 
 LEAN_OUTPUT_TOKENS = 1_024
@@ -76,7 +79,12 @@ def model_of(state: RunState) -> str:
 
 
 def model_for(state: RunState, kind: DecisionKind) -> str:
-    """Return the model that answers a request of *kind*; a background run may have its own for its summary."""
+    """Return the model that answers a request of *kind*.
+
+    A background run may have its own for its summary, a goal run for what is judged of its steps and progress.
+    """
+    if kind in JUDGED and state.created.goal is not None:
+        return state.created.goal_settings.judge_model or model_of(state)
     if kind is DecisionKind.SUMMARIZE and state.created.background is not None:
         return state.created.background_settings.summarize_model or model_of(state)
     if kind is DecisionKind.COMPILE_PLAN:

@@ -1,8 +1,10 @@
 """What the prompts of a goal run show: a pure function of the state, bounded like it."""
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.evidence import EVIDENCE, TEXT_CRITERIA
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_engine.rules.criteria import shown_criteria, successful_specialists
+from towpath_engine.rules.criteria import criteria_of, shown_criteria, successful_specialists
+from towpath_engine.rules.evidence import evidence_of, needs_evidence
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
 
@@ -29,9 +31,18 @@ def goal_assessment(state: RunState, goal: GoalState) -> JsonObject:
     """Return what the pending assessment is to judge, beside the calls of the step."""
     if state.asked == DecisionKind.CONFIDENCE:
         return confidence_payload(state)
+    evidence = _evidence(state, goal)
     if goal.claimed is not None:
-        return {"claimed": goal.claimed, "results": list(goal.results)}
-    return {"results": list(goal.results)} if successful_specialists(state) else {}
+        return {"claimed": goal.claimed, "results": list(goal.results), **evidence}
+    return {"results": list(goal.results), **evidence} if successful_specialists(state) else evidence
+
+
+def _evidence(state: RunState, goal: GoalState) -> JsonObject:
+    """Return what a judgement may name, and for which criteria it has to; nothing where it need not."""
+    if not needs_evidence(state):
+        return {}
+    texts = [n for n, one in enumerate(criteria_of(state)) if one.when is None]
+    return {EVIDENCE: evidence_of(state, goal), **({TEXT_CRITERIA: texts} if texts else {})}
 
 
 def confidence_payload(state: RunState) -> JsonObject:

@@ -23,7 +23,7 @@ def _refused_calls(state: RunState, calls: tuple[ToolCall, ...]) -> tuple[str, s
     if background is None:
         return None
     plans = SET_UP in state.snapshot.agents[state.agent_key].equipped_tools
-    if plans and needs_plan(tuple(call.tool for call in calls), state.desk):
+    if plans and needs_plan(tuple(call.tool for call in calls), state.desk, with_steps=plans_need_steps(state)):
         return "plan_required", _what_plan(state)
     repeated = [call.tool for call in calls if call_signature((call,)) in background.failed]
     if repeated and state.created.background_settings.enable_reflection and not background.retry_allowed:
@@ -32,8 +32,15 @@ def _refused_calls(state: RunState, calls: tuple[ToolCall, ...]) -> tuple[str, s
     return None
 
 
+def plans_need_steps(state: RunState) -> bool:
+    """Return whether a plan without steps is none; a run says so from its beginning, or never."""
+    return state.created.background_settings.plan_needs_steps is True
+
+
 def _what_plan(state: RunState) -> str:
     plan = state.desk.plan if state.desk is not None else None
+    if plan is not None and plan.status == "active":
+        return f"The plan has no step. Add one with plan_add_step, or set it up anew with {SET_UP}; then act."
     if plan is None or plan.status == "abandoned":
         return f"There is no active plan. Set one up first, with {SET_UP}; then act."
     return (

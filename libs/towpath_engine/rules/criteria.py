@@ -1,15 +1,17 @@
 """Acceptance criteria: their input, which of them are met, and whether the goal is reached.
 
 The platform looks at what happened. A model's answer counts for criteria that are plain text, and only where it was
-asked about them in this very step. Its own "done" counts for none.
+asked about them in this very step and names what shows it. Its own "done" counts for none.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.goal import Criterion
 from towpath_engine.expressions.criterion import compile_criterion
 from towpath_engine.rules.criteria_input import shorten
+from towpath_engine.rules.evidence import is_shown
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState, StepChild
 
@@ -57,7 +59,7 @@ def met_now(state: RunState, goal: GoalState, judged: JsonObject | None = None) 
     if not criteria:
         return ()
     scene = criteria_input(state, goal)
-    by_model = set(goal.met) if judged is None else _found(judged)
+    by_model = set(goal.met) if judged is None else _found(judged) - set(unshown(state, goal, judged))
     shown = may_be_judged(state, goal)
     return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, judged_met=shown and n in by_model))
 
@@ -80,10 +82,23 @@ def _found(judged: JsonObject) -> set[int]:
     return {one["criterion"] for one in found if one["met"]}
 
 
+def unshown(state: RunState, goal: GoalState, judged: JsonObject) -> tuple[int, ...]:
+    """Return the numbers of the texts that a judge finds met and names no evidence for."""
+    found, criteria = _found(judged), criteria_of(state)
+    said = {one["criterion"]: one["evidence"] for one in judged["criteria"] if one["met"]}
+    texts = (n for n, one in enumerate(criteria) if n in found and one.when is None)
+    return tuple(n for n in texts if not is_shown(state, goal, said[n]))
+
+
 def describe_unmet(state: RunState, met: tuple[int, ...]) -> str:
     """Name the criteria that are not met, by number and in words."""
-    open_ones = [(n, one) for n, one in enumerate(criteria_of(state)) if n not in met]
-    return "; ".join(f"{n} ({one.name or one.words()})" for n, one in open_ones)
+    return describe_criteria(state, [n for n in range(len(criteria_of(state))) if n not in met])
+
+
+def describe_criteria(state: RunState, numbers: Sequence[int]) -> str:
+    """Name these criteria, by number and in words."""
+    criteria = criteria_of(state)
+    return "; ".join(f"{n} ({criteria[n].name or criteria[n].words()})" for n in numbers)
 
 
 def reached(state: RunState) -> bool:

@@ -16,6 +16,9 @@ SIGNATURES_KEPT = 10
 RUNGS_KEPT = 32
 """Denied tools, with the help that was sought: a network has few."""
 
+DEEDS_KEPT = 64
+"""Last calls that did something: what a judgement may name as evidence."""
+
 RESULT_BYTES = 16_384
 """The largest result that criteria see; a larger one is null there."""
 
@@ -32,7 +35,8 @@ class GoalState:
     one before it; `fresh` means that there is a report which progress has not been measured by. `rungs` are
     `tool:rung`; `helped_by` is the help that was sought last, in `helped_step`. `doubt` is why a confidence check is
     wanted; `misreported` names the results of this step that are not of the shape that their tools declare. `acted`
-    says that something was done at some time: a call succeeded, other than to the run's own notes and plans.
+    says that something was done at some time: a call succeeded, other than to the run's own notes and plans; `deeds`
+    are such calls, and the runs of specialists that did what the agent may not, each with its id as `name`.
     """
 
     attempt: int = 1
@@ -66,3 +70,4 @@ class GoalState:
     helped_by: str = ""
     misreported: str = ""
     acted: bool = False
+    deeds: tuple[JsonObject, ...] = ()

@@ -267,6 +267,7 @@ class RunState:
     last_output: Any = None
     final: JsonObject | None = None
     cancelled_by: str = ""
+    cancel_reason: str = ""
     asked: str = "decide"
     assessed: tuple[str, ...] = ()
     unanswered: bool = False

@@ -74,10 +74,14 @@ class RunWorkspace:
 EMPTY_WORKSPACE = RunWorkspace()
 
 
-def needs_plan(tools: tuple[str, ...], desk: RunWorkspace | None) -> bool:
-    """Return whether *tools* may not be used yet: a background run plans before it acts."""
+def needs_plan(tools: tuple[str, ...], desk: RunWorkspace | None, *, with_steps: bool) -> bool:
+    """Return whether *tools* may not be used yet: a background run plans before it acts.
+
+    Where plans have to be *with_steps*, one without any is none.
+    """
     plan = desk.plan if desk is not None else None
-    return (plan is None or plan.status != "active") and not PLAN_TOOLS.issuperset(tools)
+    planned = plan is not None and plan.status == "active" and (bool(plan.steps) or not with_steps)
+    return not planned and not PLAN_TOOLS.issuperset(tools)
 
 
 def file_list_json(desk: RunWorkspace | None) -> str:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS, assessment_schema
 from towpath_contracts.decisions.decision import Respond, adapter_of
+from towpath_contracts.decisions.evidence import evidence_fault, listed_names
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.input_faults import entry_message
@@ -54,7 +55,14 @@ def check_for(request: DecisionRequest) -> Check | RefusedAnswer:
     schema = expected_schema(request)
     if schema is None:
         return RefusedAnswer(reason=f"a request of kind {request.kind} needs a response_schema")
-    return schema_check(schema)
+    check = schema_check(schema)
+    if isinstance(check, RefusedAnswer) or listed_names(request.context.assessment) is None:
+        return check
+
+    def with_evidence(value: JsonObject) -> str:
+        return check(value) or evidence_fault(request.kind, value, request.context.assessment)
+
+    return with_evidence
 
 
 def accept_any(_value: JsonObject) -> str:

@@ -34,6 +34,8 @@ _TITLES = {
     "conversation": "The conversation so far: what agents said and did before you took over",
     "calls": "The calls that are to be judged",
     "error": "What went wrong",
+    "evidence": "What can be named as evidence",
+    "text_criteria": "The numbers of the criteria that are texts",
     "agents": "Who can be asked",
     "bindings": "What is bound already: {{ bindings.NAME }}",
     "faults": "What was wrong with the last plan; mend all of it",
@@ -65,14 +67,16 @@ _TASKS = {
     DecisionKind.VALIDATE: """# Task: validate the last step
 Judge from the recorded results whether the last action did what it was for, and nothing else. Words are no evidence: \
 neither the reasoning behind the action nor a result that calls itself a success. For each acceptance criterion that \
-is a text, say by its number whether the record shows that it is met, and name what shows it; what the record does not \
-show is not met. Set uncertain where the record does not let you tell.""",
+is a text, say by its number whether the record shows that it is met; what the record does not show is not met. In \
+evidence name what shows it, as it is listed: the execution id of a call, an artifact or a file. Without that it does \
+not count as met. Set uncertain where the record does not let you tell.""",
     DecisionKind.CONFIDENCE: """# Task: say how sure you are
 From the last steps, say how probable it is that the goal is reached on this way: 0 is hopeless, 1 is certain. \
 Repeated failures, steps that change nothing, and guesses lower it. A person is asked when it is low.""",
     DecisionKind.PROGRESS: """# Task: measure progress
 Say how much of the goal is reached, from 0 to 1, by what the record shows and not by how much was tried. Answer null \
-where the record does not let you tell.""",
+where the record does not let you tell. Where you say 1, name in evidence what shows it, as it is listed: the \
+execution id of a call, an artifact or a file; without that it counts as less.""",
     DecisionKind.REFLECT: """# Task: reflect
 Look at what just happened and say how to go on. Be terse, write ASCII only.
 - continue: go on as planned

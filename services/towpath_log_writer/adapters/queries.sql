@@ -174,14 +174,15 @@ SELECT t.step_number, t.tool_execution::text AS tool_execution FROM (
   WHERE x.run_id = $1 AND x.step_number BETWEEN $2 AND $3) t
 ORDER BY t.step_number, t.call_index
 
--- What the events say of a decision stands for model calls whose logs were lost, or that were never sent (scripts).
+-- What the events say of a decision stands for model calls whose logs were lost, or that were never sent (scripts). An
+-- attempt that was put off has its number behind the id of the request.
 -- name: llm_calls
 SELECT call FROM (
   SELECT l.step_number, l.started_at AS at, l.attempt, l.call AS nth, row_to_json(l)::text AS call
   FROM history.llm_call l WHERE l.run_id = $1 AND l.project_id = $2
   UNION ALL
   SELECT s.step_number, (d.value ->> 'at')::timestamptz, 0, 0, json_build_object(
-    'run_id', s.execution_id, 'request_id', d.key, 'project_id', s.project_id, 'step_number', s.step_number,
+    'run_id', s.execution_id, 'request_id', split_part(d.key, ':', 1), 'project_id', s.project_id, 'step_number', s.step_number,
     'agent_id', s.agent_id, 'model', d.value -> 'model', 'duration_ms', d.value -> 'duration_ms',
     'input_tokens', d.value -> 'input_tokens', 'output_tokens', d.value -> 'output_tokens',
     'total_tokens', d.value -> 'total_tokens', 'cost_usd', d.value -> 'cost_usd',
@@ -189,7 +190,10 @@ SELECT call FROM (
     'raw_digest', d.value -> 'raw_digest', 'script', d.value -> 'script', 'error', d.value -> 'error')::text
   FROM history.agent_execution_steps s, jsonb_each(s.decisions) d
   WHERE s.execution_id = $1 AND s.project_id = $2 AND NOT EXISTS (
-    SELECT FROM history.llm_call l WHERE l.run_id = s.execution_id AND l.request_id = d.key::uuid)
+    SELECT FROM history.llm_call l
+    WHERE l.run_id = s.execution_id AND l.request_id = split_part(d.key, ':', 1)::uuid
+      AND CASE WHEN strpos(d.key, ':') > 0 THEN l.attempt = split_part(d.key, ':', 2)::integer
+        ELSE NOT s.decisions ? (l.request_id || ':' || l.attempt) END)
 ) calls
 ORDER BY step_number, at, attempt, nth
 OFFSET $3 LIMIT $4

@@ -136,7 +136,8 @@ def models_of(task: RunCreated, snapshot: NetworkSnapshot) -> set[str]:
     agents = snapshot.agents.values()
     models = {task.model} if task.model else {one for agent in agents for one in (agent.model, *agent.fallback_models)}
     summary_model = task.background_settings.summarize_model if task.background is not None else None
-    return {model for model in (*models, summary_model, task.planner_model) if model}
+    judge = task.goal_settings.judge_model
+    return {model for model in (*models, summary_model, judge, task.planner_model) if model}
 
 
 def _name_of(kind: str, task: RunCreated) -> str:

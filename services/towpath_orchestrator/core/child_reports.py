@@ -43,7 +43,7 @@ def answer_parent(
     facts: list[ChildReportedFact | CancelRequestedFact] = []
     if request.cancel and row["status"] not in FINAL_STATUSES and row["status"] != CANCELLING:
         by = f"run {request.run_id}"
-        facts.append(CancelRequestedFact(run_id=request.child_id, by=by, reason=request.reason))
+        facts.append(CancelRequestedFact(run_id=request.child_id, by=by, reason=request.reason, in_answer=True))
     stoppable = row["status"] == Status.QUARANTINED and row["reason"] != UNREADABLE
     if not (request.cancel and stoppable):  # else the report of its own end, which the cancel brings, is what counts
         facts.append(_report(request, row))

@@ -38,6 +38,9 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
         if fault:
             pointer = f"/goal/acceptance_criteria/{number}/when"
             yield ProblemDetail(pointer=pointer, code="criterion_invalid", detail=fault)
+    judge = goal.settings.judge_model if goal.settings is not None else None
+    if judge is not None and (fault := model_fault(judge)):
+        yield ProblemDetail(pointer="/goal/settings/judge_model", code="model_unknown", detail=fault)
     named = goal.settings.specialists if goal.settings is not None else ()
     for place, key in enumerate(named):
         if key not in snapshot.agents:

@@ -6,7 +6,7 @@ A task is refused whole, with every reason at once; what is accepted has every d
 import fnmatch
 from collections.abc import Sequence
 
-from towpath_contracts.base import with_defaults
+from towpath_contracts.base import JsonObject, with_defaults
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.events.log import RunCreated
@@ -205,8 +205,11 @@ def _goal(task: SubmitTask, snapshot: NetworkSnapshot) -> GoalTask | None:
     if task.goal is None:
         return None
     settings = with_defaults(GoalSettings, snapshot.goal, task.goal.settings)
-    settings = settings.model_copy(update={"allow_words": bool(settings.allow_words)})
-    return task.goal.model_copy(update={"settings": settings})
+    words, needed = bool(settings.allow_words), settings.require_evidence
+    known: JsonObject = {"allow_words": words, "require_evidence": not words if needed is None else needed}
+    if task.script is not None and (task.goal.settings is None or task.goal.settings.judge_model is None):
+        known["judge_model"] = None  # a script brings its judgements along, whatever the network's judge is
+    return task.goal.model_copy(update={"settings": settings.model_copy(update=known)})
 
 
 def _background(task: SubmitTask, snapshot: NetworkSnapshot) -> BackgroundRunTask | None:
@@ -214,6 +217,7 @@ def _background(task: SubmitTask, snapshot: NetworkSnapshot) -> BackgroundRunTas
     if task.background is None:
         return None
     settings = with_defaults(BackgroundRunSettings, snapshot.background, task.background.settings)
+    settings = settings.model_copy(update={"plan_needs_steps": settings.plan_needs_steps is not False})
     return task.background.model_copy(update={"settings": settings, "mounts": ()})
 
 

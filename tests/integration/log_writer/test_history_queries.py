@@ -89,7 +89,10 @@ async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_
     place: Place, writer: ServiceProcess
 ) -> None:
     run = new_run()
-    await place.log.tell(place.log.keep(run, h.whole_run(run, 3)))
+    transitions = h.whole_run(run, 3)
+    asked = next(n for n, made in enumerate(transitions) if any(one.type == "decision_requested" for one in made))
+    transitions.insert(asked + 1, [h.postponed(run, 1)])
+    await place.log.tell(place.log.keep(run, transitions))
     js = place.log.nc.jetstream()
     bodies = {"prompt": "What now?\x00", "raw_text": '{"action": "RESPOND"}'}
     for number in (1, 2):
@@ -121,15 +124,17 @@ async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_
         return answer
 
     async def all_told() -> bool:
-        return len((await calls()).calls) == 4
+        return len((await calls()).calls) == 5
 
     await wait_for(all_told)
     found = (await calls()).calls
-    assert [call["step_number"] for call in found] == [1, 2, 2, 3]
-    assert [call.get("prompt") for call in found] == [None, "What now?\ufffd", "What now?\ufffd", None]
-    assert found[0]["model"] == "scripted:task"
-    assert found[0]["total_tokens"] == 110
-    assert found[1]["raw_text"] == '{"action": "RESPOND"}'
+    assert [call["step_number"] for call in found] == [1, 1, 2, 2, 3]
+    assert [call.get("prompt") for call in found] == [None, None, "What now?\ufffd", "What now?\ufffd", None]
+    put_off, answered = sorted(found[:2], key=lambda call: call["error"] is None)
+    assert put_off["error"] == "model_rate_limited: later" and put_off["request_id"] == answered["request_id"]
+    assert answered["model"] == "scripted:task"
+    assert answered["total_tokens"] == 110
+    assert found[2]["raw_text"] == '{"action": "RESPOND"}'
 
 
 async def test_what_a_tool_wrote_is_kept_once(place: Place, writer: ServiceProcess) -> None:

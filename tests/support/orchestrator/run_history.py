@@ -69,6 +69,21 @@ def decided(run: UUID, step: int, decision: dict[str, Any], **changes: Any) -> e
     return ev.DecisionReceived(**values)
 
 
+def postponed(run: UUID, step: int) -> ev.DecisionPostponed:
+    """The first attempt at a step's request, whose provider asked for time."""
+    return ev.DecisionPostponed(
+        request_id=request_id(run, step, "decide", step - 1),
+        step=step,
+        agent_key="triage",
+        attempt=1,
+        until=BEGIN + timedelta(seconds=9),
+        code="model_rate_limited",
+        message="later",
+        model="scripted:task",
+        cost=Cost(usd=0.0, price_known=True),
+    )
+
+
 def calls(run: UUID, step: int, count: int = 1) -> ev.InstructionIssued:
     wanted = tuple(
         ToolCall(execution_id=execution_id(run, step, index), call_index=index, tool="crm.lookup", args={"n": index})

@@ -76,8 +76,9 @@ class Sampler(BaseAgent):
         return execute_tool("sample.look", where="there")
 
     async def validate(self, request: AgentRequest) -> ResultValidationAnswer:
+        shown = request.assessment["evidence"][-1]["name"]
         found = tuple(
-            CriterionJudgement(criterion=number, met=len(request.outputs) > 1, evidence="looked")
+            CriterionJudgement(criterion=number, met=len(request.outputs) > 1, evidence=f"it looked: {shown}")
             for number, _ in enumerate(request.run.get("acceptance_criteria", ()))
         )
         return ResultValidationAnswer(valid=True, criteria=found)

@@ -191,3 +191,15 @@ def test_b10_the_conversation_of_a_handoff_is_shown_in_order_between_fences() ->
 """
     assert re.search(r"<<<conversation (\w{16})>>>\n" + re.escape(wanted) + r"<<<end \1>>>", prompt.context)
     assert prompt.instructions == render(context()).instructions, "it decides like any agent of a network"
+
+
+def test_a_judge_is_asked_again_where_it_names_no_evidence() -> None:
+    listed = [{"name": "report.md", "what": "artifact"}]
+    asked: JsonObject = {"kind": "validate", "evidence": listed, "text_criteria": [0]}
+    shown = context(run_kind="goal", run={"goal": "x"}, assessment=asked)
+    met = {"valid": True, "criteria": [{"criterion": 0, "met": True, "evidence": "it is clear"}]}
+    assert faults(met, kind=DecisionKind.VALIDATE, context=shown).endswith("or say that it is not met")
+    met["criteria"][0]["evidence"] = "see report.md"  # type: ignore[index]
+    assert faults(met, kind=DecisionKind.VALIDATE, context=shown) == ""
+    rendered = render(shown, None, DecisionKind.VALIDATE).text
+    assert "## What can be named as evidence" in rendered and "report.md" in rendered

@@ -35,11 +35,13 @@ class GoalOptions:
     "key=value; may be given more than once."
     autonomy: Literal["low", "medium", "high"] | None = None
     "Who is asked when the run is in doubt: low always a person, high hardly ever."
+    judge_model: str | None = None
+    "The model that judges steps and progress; without it the one that acts does."
 
     def options(self) -> dict[str, Any]:
         """Return the goal as a field of SubmitTask; raises ProblemError where parts of a goal come without one."""
         if self.goal is None:
-            if self.criterion or self.criterion_text or self.constraint or self.autonomy:
+            if self._has_parts:
                 raise ProblemError(problem("request_invalid", "criteria and constraints belong to a --goal"))
             return {}
         return {"goal": self._file() if self.goal.startswith("@") else self._to_json()}
@@ -47,7 +49,14 @@ class GoalOptions:
     def _to_json(self) -> JsonObject:
         criteria = [*({"when": one} for one in self.criterion), *({"text": one} for one in self.criterion_text)]
         written: JsonObject = {"goal": self.goal, "acceptance_criteria": criteria, "constraints": self._constraints()}
-        return {**written, "settings": {"autonomy": self.autonomy}} if self.autonomy else written
+        chosen = {"autonomy": self.autonomy, "judge_model": self.judge_model}
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        return {**written, "settings": settings} if settings else written
+
+    @property
+    def _has_parts(self) -> bool:
+        given = (self.criterion, self.criterion_text, self.constraint, self.autonomy, self.judge_model)
+        return any(given)
 
     def _constraints(self) -> JsonObject:
         for pair in self.constraint:
@@ -56,7 +65,7 @@ class GoalOptions:
         return dict(pair.split("=", 1) for pair in self.constraint)
 
     def _file(self) -> JsonObject:
-        if self.criterion or self.criterion_text or self.constraint or self.autonomy:
+        if self._has_parts:
             raise ProblemError(problem("request_invalid", "a goal from a file brings everything along"))
         found = read_json(Path((self.goal or "")[1:]))
         if not isinstance(found, dict):
@@ -72,6 +81,11 @@ def _confidence(row: Any) -> str:
     return f"{row['last_confidence_score']:.2f} at step {row['last_confidence_check_step']}"
 
 
+def _cost(row: Any) -> str:
+    cost = row["total_cost_usd"]
+    return "not known: a price is missing" if cost is None else f"${cost:.4f}" if cost else ""
+
+
 _SHOW = (
     Column("run", "task_id"),
     Column("goal", "goal"),
@@ -83,7 +97,7 @@ _SHOW = (
     Column("failures", lambda row: f"{row['failure_count']}, {row['consecutive_failures']} in a row"),
     Column("escalated", "escalation_reason"),
     Column("tokens", lambda row: sum(row["token_usage"])),
-    Column("cost", lambda row: f"${row['total_cost_usd']:.4f}" if row["total_cost_usd"] else ""),
+    Column("cost", _cost),
 )
 
 

@@ -58,17 +58,24 @@ def run_status(row: Any) -> str:
     return f"{row['status']}, erased" if row.get("erased_at") else str(row["status"])
 
 
+def _why(row: Any) -> str:
+    """Return why a run did not complete, as short as a list needs it."""
+    return one_line(row.get("message", ""), 60)
+
+
 _LIST = (
     Column("run", "run_id", is_id=True),
     Column("status", run_status),
     Column("network", _network),
     Column("step", lambda row: f"{row['step']}/{row['max_steps']}"),
+    Column("why", _why),
     Column("created", lambda row: str(row["created_at"])[:19].replace("T", " ")),
     Column("message", lambda row: row["user_message"][:60]),
 )
 _SHOW = (
     Column("run", "run_id"),
     Column("status", lambda row: f"{run_status(row)} {row['reason']}".strip()),
+    Column("why", "message"),
     Column("waits", lambda row: "; ".join(row.get("waits", ()))),
     Column("kind", lambda row: "" if row["kind"] == "network" else row["kind"]),
     Column("network", _network),
@@ -246,7 +253,7 @@ async def cancel(
         await client.cancel(run_id, reason)
         view = await client.result(run_id) if wait else await client.get(run_id)
     out = common.out()
-    out.record(view.model_dump(mode="json"), _SHOW[:2])
+    out.record(view.model_dump(mode="json"), _SHOW[:3])
     if out.for_people:
         _show_effects(out, view)
     return OK

@@ -10,9 +10,13 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.tools.reports import ProgressMeasure, progress_by_artifacts, progress_by_tests
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.rules.criteria import criteria_of, reached
+from towpath_engine.rules.criteria import DONE, criteria_of, reached
+from towpath_engine.rules.evidence import is_shown
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
+
+UNSHOWN = 0.9
+"""The most that a model's word is worth which names no evidence: as of tests of which one fails."""
 
 
 def measure_progress(run: TransitionBuilder) -> bool:
@@ -37,6 +41,13 @@ def take_progress(run: TransitionBuilder, answer: JsonObject | None) -> None:
     measured = None if answer is None else answer["progress"]
     reason = "the answer could not be read" if answer is None else answer["reason"]
     score = goal.progress if measured is None else min(1.0, max(0.0, measured))
+    if (
+        answer is not None
+        and measured is not None
+        and score >= DONE
+        and not is_shown(run.state, goal, answer["evidence"])
+    ):
+        score, reason = UNSHOWN, f"{reason}; nothing of this run is named that shows it".removeprefix("; ")
     source = "none" if measured is None else "model"
     run.emit(ev.ProgressMeasured(step=run.state.step, source=source, score=score, reason=reason))
 

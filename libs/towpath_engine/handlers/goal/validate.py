@@ -13,12 +13,14 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_signatures import errors_of
 from towpath_engine.rules.criteria import (
     criteria_of,
+    describe_criteria,
     describe_unmet,
     has_texts,
     may_be_judged,
     met_now,
     reached,
     successful_specialists,
+    unshown,
 )
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
@@ -62,10 +64,16 @@ def take_validation(run: TransitionBuilder, answer: JsonObject | None) -> None:
         return
     judged = answer or {"valid": False, "reason": "the validation could not be read", "criteria": [], "uncertain": True}
     met = met_now(run.state, goal, judged)
+    without = unshown(run.state, goal, judged)
     unmet = describe_unmet(run.state, met) if goal.claimed is not None else ""
     success = judged["valid"] and not unmet
     reason = f"not done: {unmet}" if unmet else judged["reason"]
     signature = "" if success else f"validation:{NOT_REACHED if unmet else 'not_valid'}"
+    if without:
+        missing = f"nothing of this run is named that shows {describe_criteria(run.state, without)}"
+        reason = f"{reason}; {missing}" if reason else missing
+        if goal.claimed is not None:
+            run.emit(ev.NoteAdded(step=run.state.step, text=f"{missing[0].upper()}{missing[1:]}: do what shows it."))
     _emit(run, goal, "model", success, reason, met, signature, uncertain=judged["uncertain"])
 
 

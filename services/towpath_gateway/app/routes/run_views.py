@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Response
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GetRun
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer, long_json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
@@ -48,6 +49,9 @@ async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsRead
     """Return the task state with every step: what was planned, done and found, progress, confidence, cost."""
     async with dependencies.readings.log(principal.project, run_id) as entries:
         state = project_goal(run_id, entries)
+    if state is not None and state.status not in FINAL_STATUSES:  # what it waits for may stand below it
+        run = await dependencies.platform.request(rpc.GET_RUN, GetRun(project=principal.project, run_id=run_id))
+        state = state.model_copy(update={"status": run.status if run.status not in FINAL_STATUSES else state.status})
     if state is None:
         raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
     return json_answer(state)

@@ -62,7 +62,8 @@ class RunCommands:
             detail = f"the log of run {request.run_id} can't be read: it takes no step, and can't be stopped"
             raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
         if run.status != CANCELLING:
-            await self._store(CancelRequestedFact(run_id=request.run_id, by=request.actor, reason=request.reason))
+            by, reason = request.actor, request.reason
+            await self._store(CancelRequestedFact(run_id=request.run_id, by=by, reason=reason, in_answer=True))
             await self._cancelling(request, run.seq)
         return ActionDone(detail="the run is asked to stop")
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 from pydantic import ValidationError
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -35,6 +36,7 @@ from towpath_contracts.runs.views import (
     RunSeq,
     RunView,
 )
+from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
@@ -52,6 +54,9 @@ LOOK_S = 0.25
 
 PAGE_BYTES = 600_000
 """A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
+
+MESSAGE_CHARS = 500
+"""Of the words of a run's end, in lists too."""
 
 BRIEF_BYTES = 4_096
 """In lists, an answer longer than this is left out; the run itself has it."""
@@ -106,6 +111,7 @@ def view(row: Any) -> RunView:
         snapshot_digest=row["snapshot_digest"],
         status=row["status"],
         reason=row["reason"],
+        message=_message(outcome.get("final")),
         caller=row["caller"],
         agent_key=row["agent_key"],
         user_message=row["user_message"],
@@ -128,6 +134,13 @@ def view(row: Any) -> RunView:
         calls=CallCounts.model_validate_json(row["calls"]),
         erased_at=row["erased_at"],
     )
+
+
+def _message(final: JsonObject | None) -> str:
+    """Return why a run did not complete, in words; nothing of one that did, or goes on."""
+    if final is None or final.get("status") != "error":
+        return ""
+    return truncate(str(final.get("message", "")), MESSAGE_CHARS)
 
 
 def _whole(row: Any) -> RunView:

@@ -42,6 +42,17 @@ def test_a_queued_run_is_cancelled_at_once() -> None:
     assert machine.admit() == []
 
 
+def test_a_reason_stands_in_the_answer_where_whoever_asked_for_it_says_so() -> None:
+    """Facts that were stored before do not say so, and give the log that they gave."""
+    machine = with_calls()
+    machine.feed(facts.CancelRequestedFact(run_id=RUN, by="ann", reason="enough", in_answer=True))
+    machine.fenced(voided=[machine.call_id(0), machine.call_id(1)])
+    assert machine.finished.final["message"] == "cancelled by ann: enough"
+    silent = Machine(start=False)
+    silent.feed(facts.CancelRequestedFact(run_id=RUN, by="ann", in_answer=True))
+    assert silent.finished.final["message"] == "cancelled by ann"
+
+
 def test_a_run_that_waits_for_a_decision_is_cancelled_at_once_and_the_decision_comes_too_late() -> None:
     machine = Machine()
     request_id = machine.request_id

@@ -1,0 +1,34 @@
+"""What of a goal run can be named as evidence, and whether a judgement names any of it: without a model, by the log.
+
+Calls that did something, artifacts and files that the run wrote. What was mounted was there before, and shows nothing.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.evidence import names_any
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import RunState
+
+FILES_LISTED = 200
+"""Files of the workspace that can be named."""
+
+
+def needs_evidence(state: RunState) -> bool:
+    """Return whether a model's judgement counts only with evidence; a run says so from its beginning, or never."""
+    return state.created.goal_settings.require_evidence is True
+
+
+def evidence_of(state: RunState, goal: GoalState) -> list[JsonObject]:
+    """Return what can be named, each with what it is."""
+    desk = {} if state.desk is None else state.desk.files
+    files = [path for path, file in desk.items() if not file.read_only]
+    made = {str(one["name"]) for one in goal.artifacts}
+    return [
+        *goal.deeds,
+        *({"name": str(one["name"]), "what": "artifact"} for one in goal.artifacts),
+        *({"name": path, "what": "file"} for path in files[-FILES_LISTED:] if path not in made),
+    ]
+
+
+def is_shown(state: RunState, goal: GoalState, evidence: str) -> bool:
+    """Return whether *evidence* names something of this run, where it has to."""
+    return not needs_evidence(state) or names_any(evidence, (str(one["name"]) for one in evidence_of(state, goal)))
