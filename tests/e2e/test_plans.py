@@ -34,7 +34,8 @@ CLIENT_TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b
 SECRET = "the customer said something private"
 SERVICES = {f"towpath-{name}" for name in ("gateway", "orchestrator", "decider", "tas", "worker")}
 RULES = [
-    {"name": "plan", "tool": "agent_orchestrate", "effect": "allow"},
+    {"name": "plan", "who": {"network": "planning"}, "tool": "agent_orchestrate", "effect": "allow"},
+    {"name": "ask", "who": {"network": "asking"}, "tool": "agent_orchestrate", "effect": "require_approval"},
     {"name": "look-up", "who": {"network": "planning"}, "tool": "orders.find", "effect": "allow"},
 ]
 PLANNING = {
@@ -44,6 +45,9 @@ PLANNING = {
         {"key": "tech", "allow_respond": True, "equipped_tools": ["orders.find"]},
     ],
 }
+
+
+ASKING = {**PLANNING, "name": "asking"}
 
 
 def use(tool: str, **params: Any) -> dict[str, Any]:
@@ -104,7 +108,7 @@ async def place() -> AsyncIterator[Place]:
 async def published(client: Client) -> bool:
     """Publish the networks, as soon as the worker's tools are known."""
     try:
-        for spec in (SAMPLE / "network.yaml", PLANNING):
+        for spec in (SAMPLE / "network.yaml", PLANNING, ASKING):
             await client.networks.publish(spec)
     except RefusedError:
         return False
@@ -140,6 +144,23 @@ async def test_e8_every_way_in_runs_agents_the_same_way(place: Place) -> None:
         ]
     assert sdk.output is not None and sdk.output.bindings == {"found": {"message": "It is a lamp."}}
     assert sdk.output.steps[0].outputs == alone.final
+
+
+async def test_c11_a_plan_that_a_person_edits_is_refused_at_once_where_it_can_not_be_carried_out(place: Place) -> None:
+    """Row C11: an edit is checked like a new call: what would only fail later is refused whole, with its place."""
+    call = {**use("agent_orchestrate", plan=LOOK.to_json()["plan"], bindings={"order": "8812"}), "agent": "boss"}
+    accepted = await place.client.submit("asking", "Look.", script=[call, *LOOKS, says("A lamp.", agent="boss")])
+    (gate,) = await gates_below(place.client, accepted.run_id)
+    plan = {"steps": [{"type": "agent", "id": "look", "agent": {"agent_key": "ghost", "prompt": "Look."}}]}
+    edit = f"/v1/gates/{gate.gate_id}/edit"
+    refused = await place.http.post(edit, json={"args": {"plan": plan}})
+    assert (refused.status_code, refused.json()["code"]) == (422, "edit_refused"), refused.text
+    (fault,) = refused.json()["errors"]
+    assert fault["pointer"].startswith("/args/plan/steps/0") and "ghost" in fault["detail"]
+    plan["steps"][0]["agent"]["agent_key"] = "tech"
+    taken = await place.http.post(edit, json={"args": {"plan": plan}})
+    assert taken.json().get("code") == "requester_may_not_approve", "the plan is one: who asked may not approve it"
+    await place.client.cancel(accepted.run_id, "seen")
 
 
 async def test_e8_child_runs_are_found_by_their_family(place: Place) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
-from towpath.networks.network import Network
+from towpath.networks.network import Agent, Network, network_of
 from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
@@ -21,8 +21,8 @@ from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
 from towpath_contracts.tools.workspace import WorkspaceView
 
-Written = Network | NetworkSpec | JsonObject | str | Path
-"""A network as a person has it: built, parsed, plain JSON, or the path of a YAML file."""
+Written = Agent | Network | NetworkSpec | JsonObject | str | Path
+"""A network as a person has it: built, parsed, plain JSON, or the path of a YAML file; an agent is one alone."""
 
 
 def spec_json(written: Written) -> JsonObject:
@@ -31,6 +31,8 @@ def spec_json(written: Written) -> JsonObject:
         return written
     if isinstance(written, str | Path):
         written = load_network(written)
+    if isinstance(written, Agent):
+        written = network_of(written)
     spec = written.to_spec() if isinstance(written, Network) else written
     return spec.model_dump(mode="json", exclude_none=True)
 

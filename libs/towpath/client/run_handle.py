@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 from towpath.client.client import Client
 from towpath.client.streams import known_types
-from towpath.networks.network import Network
+from towpath.networks.network import Agent, Network
 from towpath.tasks.outputs import Output, TypedRun
 from towpath.tasks.plans import PlanDraft, PlanRun
 from towpath_contracts.base import JsonObject
@@ -18,8 +18,11 @@ from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.runs.views import RunView
 from towpath_readings.stream.live import StreamEvent
 
-AnyNetwork = str | Network | NetworkSpec
-"""The name of a published network, or one to publish first (the same one again makes no new version)."""
+AnyNetwork = str | Agent | Network | NetworkSpec
+"""The name of a published network, or one to publish first (the same one again makes no new version).
+
+An agent stands for the network of it alone, under its key.
+"""
 
 
 class Run:

@@ -3,13 +3,13 @@
 A builder only builds; whether a network makes sense is checked once, by the platform that publishes it.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from towpath.errors import RefusedError
+from towpath.errors import DeclarationError, RefusedError
 from towpath.networks.flows import FlowMember
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
@@ -24,12 +24,13 @@ class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
 
     `model` may be a list: the next one is asked where the one before is out of service, over its limit or refuses.
-    `output` is what its answer must look like: a pydantic model or a JSON Schema. `settings` say how its model
-    is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`.
+    `prompt` is its text, or a function without arguments that returns it: it is called each time the network is built,
+    so what it returns is what is published. `output` is what its answer must look like: a pydantic model or a JSON
+    Schema. `settings` say how its model is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`.
     """
 
     key: str
-    prompt: str = field(default="", kw_only=True)
+    prompt: str | Callable[[], str] = field(default="", kw_only=True)
     description: str = field(default="", kw_only=True)
     display_name: str = field(default="", kw_only=True)
     agent_type: str = field(default="", kw_only=True)
@@ -55,7 +56,7 @@ class Agent(FlowMember):
             "display_name": self.display_name,
             "description": self.description,
             "agent_type": self.agent_type,
-            "prompt_template": self.prompt,
+            "prompt_template": self._prompt(),
             "model": self.model if self.model is None or isinstance(self.model, str) else list(self.model),
             "equipped_tools": [one.name if isinstance(one, Tool) else one for one in self.tools],
             "allowed_routes": list(self.routes),
@@ -65,6 +66,16 @@ class Agent(FlowMember):
             "respond_guidance": self.guidance,
             **self._settings(),
         }
+
+    def _prompt(self) -> str:
+        """Return the text of the prompt; raises DeclarationError where a function returns none."""
+        if isinstance(self.prompt, str):
+            return self.prompt
+        text: object = self.prompt()
+        if not isinstance(text, str):
+            msg = f"the prompt of agent {self.key!r} has to be a text; its function returned {type(text).__name__}"
+            raise DeclarationError(msg)
+        return text
 
     def _settings(self) -> JsonObject:
         given = self.settings
@@ -96,6 +107,12 @@ class Network:
         """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem of form."""
         agents = [one.to_json() if isinstance(one, Agent) else one.model_dump(mode="json") for one in self.agents]
         return spec_from({"name": self.name, "model": self.model, "agents": agents, **self.limits})
+
+
+def network_of(agent: Agent) -> Network:
+    """Return the network of *agent* alone, under its key: it begins and answers, whatever it says of that."""
+    alone = replace(agent, default=True, can_respond=True)
+    return Network(agent.key, [alone]) if agent.model is None else Network(agent.key, [alone], model=agent.model)
 
 
 def spec_from(written: JsonObject) -> NetworkSpec:

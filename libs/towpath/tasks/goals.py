@@ -15,8 +15,9 @@ class Goal:
     """A goal for `run(network, goal=Goal("Make the tests pass.", criteria=["tests.failed == 0"]))`.
 
     `criteria` are CEL expressions over artifacts, tests, workspace, last_output, results and claimed; `texts` are
-    criteria in words that a model judges. `settings` are the fields of GoalSettings: `autonomy`, `step_attempts`,
-    `confidence_every`, `confidence_threshold`, `validate_steps`, `specialists`, `max_steps`.
+    criteria in words that a model judges, by evidence of the run. `settings` are the fields of GoalSettings:
+    `autonomy`, `step_attempts`, `confidence_every`, `confidence_threshold`, `validate_steps`, `specialists`,
+    `max_steps`, `allow_words`, `require_evidence`, `judge_model`.
     """
 
     goal: str

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import sub_schemas, unusable_schema
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSnapshot, NetworkSpec
 from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
@@ -83,9 +84,8 @@ def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: Netw
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
-                problems.append(
-                    _problem(pointer, "tool_unknown", f"{agent.key} is equipped with {name}, which nobody registered")
-                )
+                why = "is switched off on this platform" if name in BUILT_IN_TOOLS else "nobody registered"
+                problems.append(_problem(pointer, "tool_unknown", f"{agent.key} is equipped with {name}, which {why}"))
     return problems
 
 

@@ -1,6 +1,5 @@
 """Which names the steps of a plan or workflow may ask: agents of the network, and nested swarms."""
 
-from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_engine.state.run import RunState
 
@@ -14,8 +13,3 @@ def nested_swarms(state: RunState) -> dict[str, CompiledSwarm]:
 def members_of(state: RunState) -> set[str]:
     """Return the names that a step may ask: agents of the network, and nested swarms."""
     return {*state.snapshot.agents, *nested_swarms(state)}
-
-
-def members_of_plan(snapshot: NetworkSnapshot) -> set[str]:
-    """Return the names that the steps of a plan may ask, whatever run of the network wants it carried out."""
-    return {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}

@@ -29,6 +29,7 @@ from towpath import (
     UnavailableError,
     run,
 )
+from towpath.errors import DeclarationError
 from towpath_contracts import rpc
 from towpath_contracts.events.log import RunFinished
 from towpath_contracts.networks.spec import PublishNetwork
@@ -203,6 +204,20 @@ async def test_a_network_that_is_handed_over_is_published_and_run(platform: Plat
     assert (view.network, view.version, view.max_steps, view.status) == ("handed", 1, 7, "completed")
     again = await run(spec, "hello", server=platform.gateway.url)
     assert again.version == 1
+
+
+async def test_b1_an_agent_alone_is_run_with_instructions_that_a_function_writes(
+    platform: Platform, peers: Peers
+) -> None:
+    """Row B1: run() in the SDK, with an agent whose instructions are a callable."""
+    alone = Agent("lonely", prompt=lambda: "You are {agent_key}, and it is {today}.".replace("{today}", "Monday"))
+    view = await run(alone, "hello", server=platform.gateway.url)
+    assert (view.network, view.agent_key, view.version, view.status) == ("lonely", "lonely", 1, "completed")
+    async with Client(platform.gateway.url) as client:
+        snapshot = (await client.networks.show("lonely")).snapshot
+    assert snapshot is not None and snapshot.agents["lonely"].prompt == "You are {{ agent_key }}, and it is Monday."
+    with pytest.raises(DeclarationError, match="its function returned int"):
+        await run(Agent("wrong", prompt=lambda: 7), "hello", server=platform.gateway.url)  # type: ignore[arg-type, return-value]
 
 
 async def test_b12_a_run_is_streamed_in_the_words_of_a_conversation(platform: Platform, peers: Peers) -> None:

@@ -24,7 +24,6 @@ from towpath_engine.handlers.internal_outcomes import end_own_call
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import is_reference, size_of
-from towpath_engine.rules.members import members_of_plan
 from towpath_engine.rules.tool_result import InternalToolError
 from towpath_engine.state.run import RunState, Status, StepCall, StepChild
 
@@ -74,8 +73,8 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
     if (size := size_of(asked.bindings)) > PLAN_BYTES:
         raise InternalToolError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
     if asked.plan is not None:
-        members = members_of_plan(state.snapshot)
-        _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, self_contained=True)
+        agents = state.snapshot.plan_members
+        _plan, faults = check_plan(asked.plan, agents=agents, bindings=asked.bindings, self_contained=True)
         if faults:
             raise InternalToolError(PLAN_INVALID, "; ".join(one.detail for one in faults))
     return ChildTask(

@@ -12,8 +12,19 @@ from pydantic import Field
 
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject
+from towpath_contracts.networks.child_tools import ORCHESTRATE
+from towpath_contracts.networks.plan_checks import check_plan
+from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import ActionDone, GatePage, GateStatus, GateView, ListGates, ResolveGate
+from towpath_contracts.runs.views import (
+    ActionDone,
+    GatePage,
+    GateStatus,
+    GateView,
+    ListGates,
+    PreviewPrompt,
+    ResolveGate,
+)
 from towpath_gateway.app.dependencies import (
     Dependencies,
     GatesReader,
@@ -160,6 +171,20 @@ async def _gate(dependencies: GatewayDependencies, principal: Principal, gate_id
     return page.gates[0]
 
 
+async def _check_plan(dependencies: GatewayDependencies, gate: GateView, args: JsonObject) -> None:
+    """Raise ProblemError where a plan that a person writes could not be carried out: nobody would see it later."""
+    run = await dependencies.platform.run(gate.project, gate.run_id)
+    asked = PreviewPrompt(project=gate.project, network=run.network, version=run.version)
+    version: NetworkVersion = await dependencies.platform.request(rpc.GET_NETWORK, asked)
+    agents = frozenset[str]() if version.snapshot is None else version.snapshot.plan_members
+    bindings = args.get("bindings")
+    known = bindings if isinstance(bindings, dict) else {}
+    _plan, faults = check_plan(args["plan"], agents=agents, bindings=known, self_contained=True)
+    if faults:
+        placed = tuple(one.model_copy(update={"pointer": f"/args/plan{one.pointer}"}) for one in faults)
+        raise ProblemError(problem("edit_refused", "; ".join(one.detail for one in faults), errors=placed))
+
+
 async def _resolve(
     dependencies: GatewayDependencies,
     principal: Principal,
@@ -172,6 +197,8 @@ async def _resolve(
     if verdict == "denied" and not reason.strip():
         raise ProblemError(problem("reason_required", "a denial without a reason teaches the model nothing"))
     gate = await _gate(dependencies, principal, gate_id)
+    if gate.detail.get("tool") == ORCHESTRATE and isinstance((args or {}).get("plan"), dict):
+        await _check_plan(dependencies, gate, args or {})
     roles = principal.roles if gate.approval_id is not None else non_approval_roles(principal)
     vote = ResolveGate(
         project=principal.project,
