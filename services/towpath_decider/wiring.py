@@ -12,8 +12,8 @@ from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.app.token_stream import TokenPublisher
 from towpath_decider.metrics import DeciderMetrics
 from towpath_decider.settings import DeciderSettings
-from towpath_fabric.model_price_list import ModelPriceList
 from towpath_fabric.nats.kv_register import SharedRegisters
+from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.service import Service
 
 

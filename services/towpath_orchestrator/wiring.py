@@ -100,11 +100,10 @@ class OrchestratorWiring:
     def __init__(
         self, ports: OrchestratorPorts, settings: OrchestratorSettings, metrics: OrchestratorMetrics, log: Logger
     ) -> None:
-        pool, bus = ports.pool, ports.bus
+        pool, bus, prices = ports.pool, ports.bus, ModelPrices(settings.model_prices_file)
         self._bus, self._settings = bus, settings
         store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), PinnedDatabaseConnection(pool)
         local_facts = LocalFactQueue(ports.arrived)
-        prices = ModelPrices(settings.model_prices_file)
         limits = BudgetLimitCache(pool, prices.price_of)
 
         publisher = RequestPublisher(bus, metrics, local_facts)

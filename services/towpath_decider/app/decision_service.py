@@ -42,7 +42,7 @@ from towpath_decider.core.conversation import (
 from towpath_decider.core.prompt import Prompt, render
 from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 from towpath_fabric.clock import monotonic, wall
-from towpath_fabric.model_price_list import ModelPriceList
+from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
 from towpath_fabric.request_loop import PlatformUnavailableError

@@ -10,7 +10,7 @@ from typing import Any
 
 from towpath_contracts.budgets import ModelPrice
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_fabric.model_price_list import MILLION, ModelPriceList, TokenPrice
+from towpath_fabric.prices.model_price_list import MILLION, ModelPriceList, TokenPrice
 
 FREE = ModelPrice(input_micros=0, output_micros=0)
 PROVIDERS = {"gemini": "google", "openai": "openai", "anthropic": "anthropic"}

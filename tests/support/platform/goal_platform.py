@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -92,6 +92,15 @@ class Place:
         page = (await self.client.get("/v1/gates", params={"run_id": run_id})).json()
         (gate,) = page["gates"]
         return dict(gate)
+
+    async def child_of(self, run_id: str, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until the run's one child is as far as *ready* requires; the tree shows it."""
+        async with asyncio.timeout(90):
+            while True:
+                tree = (await self.client.get(f"/v1/runs/{run_id}/tree")).json()
+                if len(tree["children"]) == 1 and ready(tree["children"][0]):
+                    return dict(tree["children"][0])
+                await asyncio.sleep(0.05)
 
     async def say(self, gate: dict[str, Any], verdict: str, reason: str = "") -> httpx2.Response:
         return await self.client.post(

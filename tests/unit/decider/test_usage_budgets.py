@@ -14,7 +14,7 @@ from towpath_decider.core.conversation import AskModel, GaveUp, ModelCallFailure
 from towpath_decider.core.prompt import render
 from towpath_decider.core.usage import NOTHING
 from towpath_engine.requests.effects import CALLS
-from towpath_fabric.model_price_list import SOURCE, ModelPriceList
+from towpath_fabric.prices.model_price_list import SOURCE, ModelPriceList
 
 ONE = Usage(input_tokens=3, output_tokens=2, total_tokens=5, model_calls=1)
 GOOD = ModelReply(text=as_text(RESPOND), usage=ONE, cost=NOTHING)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_fabric.model_price_list import SOURCE, ModelPriceList
+from towpath_fabric.prices.model_price_list import SOURCE, ModelPriceList
 
 USED = Usage(input_tokens=2_000, output_tokens=1_000, total_tokens=3_500, model_calls=1)
 

@@ -31,7 +31,7 @@ from towpath_gateway.app.dependencies import (
 from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming, StreamFraming
 from towpath_gateway.app.stream_pace import PageTurns
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
-from towpath_gateway.app.typed_framing import TypedRunFraming, TypedTreeFraming
+from towpath_gateway.app.typed_frames import TypedRunFraming, TypedTreeFraming
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import (
     chosen_types,

@@ -207,22 +207,6 @@ def test_eight_failures_in_a_row_end_the_run_with_a_report_that_names_the_last_e
     assert run.events(ev.FinalSummaryRecorded)[-1].source == "platform"
 
 
-def test_d5_a_plan_without_steps_is_none() -> None:
-    """D5: plan required before acting."""
-    run = BackgroundRun(plan_needs_steps=True)
-    run.act("plan_setup", objective="Review", steps=[])
-    run.decide(use("lint"))
-    refused = run.events(ev.DecisionRefused)[-1]
-    assert refused.code == "plan_required" and "plan_add_step" in refused.feedback
-    run.act("plan_add_step", title="look")
-    run.decide(use("lint"))
-    assert run.state.calls[-1].call.tool == "lint"
-    earlier = BackgroundRun()
-    earlier.act("plan_setup", objective="Review", steps=[])
-    earlier.decide(use("lint"))
-    assert earlier.state.calls[-1].call.tool == "lint", "logs that do not say otherwise go on as they did"
-
-
 def test_every_end_is_in_the_fixed_order() -> None:
     """D9: explicit completion, plan completed and confirmed, then failures, then iterations."""
     confirmed = BackgroundRun()

@@ -10,7 +10,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import ChildEnded, ChildStarted, LogEntry, RunFinished
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.children import ChildTask
-from towpath_gateway.app.typed_framing import TypedRunFraming, TypedTreeFraming
+from towpath_gateway.app.typed_frames import TypedRunFraming, TypedTreeFraming
 from towpath_gateway.core.headers import chosen_types, last_typed_id, last_typed_tree_id
 from towpath_readings.stream.live import LiveStream, RunStreamDelta, RunStreamSuperseded
 

@@ -1,0 +1,1 @@
+"""What models cost by the operator's word."""
