@@ -20,6 +20,7 @@ COMPLETE = 1.0
 """Only a goal that is said to be reached needs evidence; less is an estimate."""
 
 _WORD = r"[\w/\-]"
+_QUOTES = ("'", '"', "`")
 
 
 def names_any(text: str, names: Iterable[str]) -> bool:
@@ -28,6 +29,9 @@ def names_any(text: str, names: Iterable[str]) -> bool:
 
 
 def _stands_alone(name: str, text: str) -> bool:
+    """A name that is plain words has to be all of the text, or quoted: sentences hold words by chance."""
+    if name.replace(" ", "").isalpha():
+        return text.strip() == name or any(f"{quote}{name}{quote}" in text for quote in _QUOTES)
     pattern = rf"(?<!{_WORD})(?<!{_WORD}\.){re.escape(name)}(?!{_WORD}|\.\w)"
     return re.search(pattern, text) is not None
 

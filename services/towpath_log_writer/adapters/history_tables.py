@@ -161,6 +161,7 @@ def _run_change(row: RunRowChange) -> tuple[Any, ...]:
         row.total_cost_usd,
         row.total_tokens,
         json_text(row.snapshot),
+        json_text(row.waits),
     )
 
 

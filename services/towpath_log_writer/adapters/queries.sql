@@ -24,7 +24,9 @@ ON CONFLICT (id) DO NOTHING
 
 -- name: change_runs
 UPDATE history.agent_execution_history AS h SET
-  status = COALESCE(r.status, h.status),
+  status = CASE WHEN COALESCE(r.status, h.status) NOT IN ('running', 'waiting') THEN COALESCE(r.status, h.status)
+    WHEN (h.waits || r.waits::jsonb) @? '$.* ? (@ == true)' THEN 'waiting' ELSE 'running' END,
+  waits = h.waits || r.waits::jsonb,
   started_at = COALESCE(r.started_at, h.started_at),
   completed_at = COALESCE(r.completed_at, h.completed_at),
   total_steps = COALESCE(r.total_steps, h.total_steps),
@@ -35,8 +37,8 @@ UPDATE history.agent_execution_history AS h SET
   total_tokens = COALESCE(r.total_tokens, h.total_tokens),
   state_snapshot = h.state_snapshot || r.snapshot::jsonb
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::text[], $7::text[],
-  $8::text[], $9::float8[], $10::bigint[], $11::text[]) AS r (id, status, started_at, completed_at, total_steps,
-  final_status, reason, escalation_reason, total_cost_usd, total_tokens, snapshot)
+  $8::text[], $9::float8[], $10::bigint[], $11::text[], $12::text[]) AS r (id, status, started_at, completed_at,
+  total_steps, final_status, reason, escalation_reason, total_cost_usd, total_tokens, snapshot, waits)
 WHERE h.id = r.id
 
 -- Where the run itself has judged a step (its validation says `success`), that stands above how each attempt went.

@@ -62,6 +62,10 @@ class EventRowBuilder:
         """Add to the state of a run whose status stays what it is."""
         self._change().snapshot |= summary
 
+    def note_wait(self, what: UUID, *, open_: bool) -> None:
+        """Note whether people are asked at a gate, or in a child run: a run that waits for them is `waiting`."""
+        self._change().waits[str(what)] = open_
+
     def _change(self) -> RunRowChange:
         return self.changes.runs.setdefault(self.run_id, RunRowChange(run_id=self.run_id))
 

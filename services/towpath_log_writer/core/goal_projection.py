@@ -1,4 +1,4 @@
-"""What a goal or background run says of itself: how a step went, how far it is, how sure, and its last words.
+"""What a run says of itself: how a step went, how far it is, how sure, for whom it waits, and its last words.
 
 Like `project`: one event, at most one run and one step.
 """
@@ -45,8 +45,25 @@ def _confidence_measured(position: EventRowBuilder, event: ev.GoalConfidenceMeas
 
 def _gate_opened(position: EventRowBuilder, event: ev.GateOpened) -> None:
     """A gate about the run itself tells, should the run end there, why it was escalated."""
+    position.note_wait(event.gate_id, open_=True)
     if event.execution_id is None:
         position.merge_state({"last_gate": {"type": event.gate_type, "reason": event.reason}})
+
+
+def _gate_closed(position: EventRowBuilder, event: ev.GateClosed) -> None:
+    position.note_wait(event.gate_id, open_=False)
+
+
+def _child_waits(position: EventRowBuilder, event: ev.ChildGateWaitChanged) -> None:
+    position.note_wait(event.child_id, open_=event.waits)
+
+
+def _child_ended(position: EventRowBuilder, event: ev.ChildEnded) -> None:
+    position.note_wait(event.child_id, open_=False)
+
+
+def _cancel_accepted(position: EventRowBuilder, _event: ev.CancelAccepted) -> None:
+    position.run("cancelling")
 
 
 def _summarized(position: EventRowBuilder, event: ev.FinalSummaryRecorded) -> None:
@@ -58,6 +75,10 @@ GOAL_EVENTS: dict[str, tuple[type[MessagePart], Callable[[EventRowBuilder, Any],
     "progress_measured": (ev.ProgressMeasured, _progress_measured),
     "confidence_measured": (ev.GoalConfidenceMeasured, _confidence_measured),
     "gate_opened": (ev.GateOpened, _gate_opened),
+    "gate_closed": (ev.GateClosed, _gate_closed),
+    "child_waits": (ev.ChildGateWaitChanged, _child_waits),
+    "child_ended": (ev.ChildEnded, _child_ended),
+    "cancel_accepted": (ev.CancelAccepted, _cancel_accepted),
     "summarized": (ev.FinalSummaryRecorded, _summarized),
 }
 """Their events, with the model and what each does."""

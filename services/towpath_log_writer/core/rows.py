@@ -60,6 +60,7 @@ class RunRowChange:
     total_cost_usd: float | None = None
     total_tokens: int | None = None
     snapshot: dict[str, Any] = field(default_factory=dict)
+    waits: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,14 +15,16 @@ CREATE TABLE history.agent_execution_history (
   started_at        timestamptz NOT NULL,        -- when it was admitted; until then, when it was accepted
   completed_at      timestamptz,
   total_steps       integer,
-  status            text NOT NULL,               -- queued, running, quarantined, or one of the final statuses
+  status            text NOT NULL,               -- queued, running, waiting (people are asked, here or in a run below),
+                                                 -- cancelling, quarantined, or one of the final statuses
   final_status      text,                        -- success, failed, escalated
   reason            text,
   escalation_reason text,
   total_cost_usd    numeric(18, 8),              -- NULL while the run goes on, and where a price is unknown
   total_tokens      bigint,
   state_snapshot    jsonb NOT NULL,              -- task and, at the end, the final state
-  parent_id         uuid                         -- the run that started this one; NULL for one that a caller submitted
+  parent_id         uuid,                        -- the run that started this one; NULL for one that a caller submitted
+  waits             jsonb NOT NULL DEFAULT '{}'  -- gates and child runs: whether people are asked there still
 );
 CREATE INDEX agent_execution_history_project ON history.agent_execution_history (project_id, id DESC);
 CREATE INDEX agent_execution_history_parent ON history.agent_execution_history (parent_id) WHERE parent_id IS NOT NULL;

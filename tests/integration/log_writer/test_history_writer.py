@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import DatabaseUrl
 from tests.support.orchestrator import run_history as h
 
+from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import TransitionEvents
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import RawTransitionEvents
@@ -125,6 +126,24 @@ async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_a
         assert sorted(call["kind"] for call in state["llm_calls"]) == ["decide", "replan", "validate"]
         assert state["steps_history"][0]["acceptance_progress"] == 0.5
         assert state["last_gate"] == {"type": "low_confidence", "reason": "Low confidence: 0.43"}
+
+
+async def test_c12_a_run_waits_in_its_history_while_people_are_asked(pool: Any) -> None:
+    """Row C12: tables are filled by the loop itself; a gate of its own or of a run below, whichever closes first."""
+    own, child = h.gate(RUN), uuid.uuid4()
+    after = [
+        (own, "waiting"),
+        (ev.ChildGateWaitChanged(child_id=child, waits=True), "waiting"),
+        (ev.GateClosed(gate_id=own.gate_id, verdict="approved"), "waiting"),
+        (ev.ChildEnded(child_id=child, step=1, index=0, status="completed"), "running"),
+        (ev.CancelAccepted(by="ann", fence=1), "cancelling"),
+    ]
+    log, one_by_one = h.whole_run(RUN, 2)[:2], writer(pool)
+    for event, status in [(ev.NoteAdded(step=1, text="x"), "running"), *after]:
+        log.append([event])
+        assert await one_by_one.add(batches(h.messages(RUN, log))) == {}
+        found = await pool.fetchval("SELECT status FROM history.agent_execution_history WHERE id = $1", RUN)
+        assert (event.type, found) == (event.type, status)
 
 
 async def test_history_has_the_parent_of_a_run(pool: Any) -> None:

@@ -280,21 +280,14 @@ async def get_history(
     after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
 ) -> Response:
     """Return the history as recorded so far; `seq` says how far it has read the log."""
-    run = await dependencies.platform.run(principal.project, run_id)
+    await dependencies.platform.run(principal.project, run_id)
     request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
     try:
-        return json_answer(_standing(await dependencies.platform.request(rpc.GET_HISTORY, request), run.status))
+        return json_answer(await dependencies.platform.request(rpc.GET_HISTORY, request))
     except ProblemError as error:
         if error.problem.code != "run_not_found":
             raise
     return json_answer(ExecutionHistory(seq=0, history=None, steps=()))  # the run is there, its history is not yet
-
-
-def _standing(found: ExecutionHistory, status: str) -> ExecutionHistory:
-    """Return the history with the run's own status while it goes on: what it waits for stands in no table of events."""
-    if found.history is None or found.history.get("completed_at") is not None or status in FINAL_STATUSES:
-        return found
-    return found.model_copy(update={"history": {**found.history, "status": status}})
 
 
 class _EventStream(Response):

@@ -43,6 +43,14 @@ def test_words_and_parts_of_longer_names_name_nothing(text: str) -> None:
     assert not names_any(text, NAMES)
 
 
+def test_a_name_of_plain_words_is_quoted_or_all_of_the_text() -> None:
+    """Who acts chooses the names of files: one that sentences hold anyway shows nothing."""
+    names = ("report", "I read it")
+    assert not names_any("The report is clear: I read it.", names)
+    for text in ("report", "see `report`", 'the file "I read it"'):
+        assert names_any(text, names)
+
+
 def test_an_answer_is_told_which_of_its_claims_lack_evidence() -> None:
     assessment = {"evidence": [{"name": CALL, "what": "call of edit, step 1"}], "text_criteria": [0, 2]}
     met = {"met": True, "evidence": "it is so"}
