@@ -33,8 +33,8 @@ def _network(row: Any) -> str:
 def _tokens(row: Any) -> str:
     if row["usage"] is None:
         return ""
-    usd = row["cost"]["usd"]
-    money = f" · ${usd:.4f}" if usd else ""
+    cost = row["cost"]
+    money = f" · ${cost['usd']:.4f}" if cost["usd"] else "" if cost["price_known"] else " · cost not known"
     return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"
 
 

@@ -41,6 +41,15 @@ def test_each_problem_says_where_it_is(changes: dict[str, Any], expected: tuple[
     assert REGISTRY[expected[0]].remedy
 
 
+def test_a_tool_of_the_platform_that_is_not_there_is_said_to_be_switched_off() -> None:
+    (off,) = check(spec({**LEAD, "equipped_tools": ["agent_orchestrate"]}), TOOLS)
+    assert off.code == "tool_unknown" and off.detail.endswith(
+        "agent_orchestrate, which is switched off on this platform"
+    )
+    (unknown,) = check(spec({**LEAD, "equipped_tools": ["hammer"]}), TOOLS)
+    assert unknown.detail.endswith("hammer, which nobody registered")
+
+
 def test_keys_are_compared_without_case() -> None:
     twice = spec(LEAD, {"key": "LEAD"})
     assert problems(twice) == [("agent_duplicate", "/agents/1/key")]

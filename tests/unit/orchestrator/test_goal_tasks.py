@@ -1,0 +1,75 @@
+"""What a goal's run begins with: settings filled in and recorded, a judge that is known, and its price."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.support.engine.machine import RUN, agent, snapshot
+
+from towpath_contracts.budgets import ModelPrice
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.goal import GoalSettings
+from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tasks import SubmitTask
+from towpath_orchestrator.core.budget_scopes import BudgetLimits, models_of
+from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.settings import OrchestratorSettings
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+VERSION = NetworkVersion(
+    project="default", name="desk", version=1, digest="sha256:0", published_at=NOW, published_by="me"
+)
+
+
+def network(**goal: Any) -> NetworkSnapshot:
+    return snapshot(agent("a", model="openai:acts", allow_respond=True), goal=GoalSettings(**goal) if goal else None)
+
+
+def begun(on: NetworkSnapshot, /, settings: dict[str, Any] | None = None, **more: Any) -> RunCreated:
+    task = SubmitTask.model_validate({"network": "desk", "goal": {"goal": "g", "settings": settings}, **more})
+    assert check_task(task, on, OrchestratorSettings(embedded=True)) is None
+    return created_event(task, VERSION, on, "me", "sha256:1" if task.script is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        ({}, True),
+        ({"allow_words": True}, False),
+        ({"allow_words": True, "require_evidence": True}, True),
+        ({"require_evidence": False}, False),
+    ],
+)
+def test_c1_whether_evidence_is_needed_is_on_the_record(settings: dict[str, Any], needed: bool) -> None:
+    """Row C1: what reaches a goal is fixed when its run begins."""
+    assert begun(network(), settings).goal_settings.require_evidence is needed
+    assert GoalSettings().require_evidence is None, "logs of earlier runs do not say so"
+
+
+def test_a_judge_is_priced_and_budgeted_like_every_model_of_the_run() -> None:
+    limits = BudgetLimits(
+        lambda model: None if model == "openai:judge" else ModelPrice(input_micros=1, output_micros=1)
+    )
+    settings = {"judge_model": "openai:judge"}
+    created = begun(network(), settings, budget={"usd": 1})
+    assert models_of(created, network()) == {"openai:acts", "openai:judge"}
+    with pytest.raises(ProblemError, match="no price is known of openai:judge"):
+        limits.check(RUN, created, network(), NOW)
+
+
+def test_a_script_brings_its_judgements_along_unless_the_task_names_a_judge() -> None:
+    on, script = network(judge_model="openai:judge"), [{"action": "RESPOND", "action_details": {"payload": {}}}]
+    assert begun(on).goal_settings.judge_model == "openai:judge"
+    assert begun(on, script=script).goal_settings.judge_model is None
+    assert begun(on, {"judge_model": "agent:mine"}, script=script).goal_settings.judge_model == "agent:mine"
+
+
+def test_a_judge_that_no_provider_has_is_refused_at_its_place() -> None:
+    goal = {"goal": "g", "settings": {"judge_model": "mistral:large"}}
+    task = SubmitTask.model_validate({"network": "desk", "goal": goal})
+    refused = check_task(task, network(), OrchestratorSettings(embedded=True))
+    assert refused is not None and refused.errors is not None
+    (fault,) = refused.errors
+    assert (fault.pointer, fault.code) == ("/goal/settings/judge_model", "model_unknown")
+    assert "no provider is called 'mistral'" in fault.detail
