@@ -60,7 +60,8 @@ SCOPE_OF = (
     dict.fromkeys(VOTES, "gates:resolve")
     | dict.fromkeys(("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase")
     | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")
-    | dict.fromkeys((PAUSED, RESUMED), "runs:operate")
+    | dict.fromkeys((PAUSED, RESUMED, "run.paused", "run.resumed"), "runs:operate")
+    | dict.fromkeys(("run.note_given", "run.gate_requested", "run.confidence_requested"), "runs:write")
 )
 """What the key has to allow that an entry was made with, by phase."""
 

@@ -10,14 +10,18 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
+from towpath_contracts.base import DEFERRED, JsonObject, MessagePart, is_unset
 from towpath_contracts.budgets import BudgetRefusal, ModelPrice, OnSoft, RunBudgetAccount, Scope, Unit
 from towpath_contracts.decisions.request import LONGEST_MS, Cost, PlayedScriptEntry, Usage
+from towpath_contracts.runs.fact_base import FactBase
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
+from towpath_contracts.runs.run_control import RunSteeredFact
 from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
 from towpath_contracts.tools.previews import OutputPreview
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
+
+__all__ = ["RunSteeredFact"]  # kept apart, but part of the same union
 
 LONGEST_WAIT_S = LONGEST_MS / 1000
 """The longest wait that a provider may ask a run for."""
@@ -26,13 +30,6 @@ LONGEST_WAIT_S = LONGEST_MS / 1000
 def _empty(pool: str) -> bool:
     """Return whether a pool is left out of what is written: the deciders' facts stay as they always were."""
     return not pool
-
-
-class FactBase(Message):
-    """What every fact carries. `fact_id` makes log lines joinable; it decides nothing."""
-
-    run_id: UUID
-    fact_id: str = ""
 
 
 class RunAdmittedFact(FactBase):
@@ -363,6 +360,7 @@ AnyFact = (
     | ExecutionConflictFact
     | TimerFiredFact
     | CancelRequestedFact
+    | RunSteeredFact
     | FenceRaisedFact
     | ChildReportedFact
     | WatchdogReportedFact
@@ -391,7 +389,7 @@ SOURCE_FACTS: dict[str, frozenset[str]] = {
     "orchestrator": frozenset(
         {
             *("run.admitted", "timer.fired", "fence.raised", "cancel.requested", "gate.resolved", "message.dead"),
-            "child.told",
+            *("child.told", "run.steered"),
         }
     ),
 }

@@ -12,7 +12,7 @@ from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
-from towpath_contracts.runs import idle_runs, records, tree, views
+from towpath_contracts.runs import idle_runs, records, run_control, tree, views
 from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -55,6 +55,7 @@ IDLE_RUNS = RpcMethod("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_
 LIST_GATES = RpcMethod("orchestrator", "list_gates", views.ListGates, views.GatePage, repeatable=True)
 RESOLVE_GATE = RpcMethod("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
 CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone, repeatable=True)
+STEER_RUN = RpcMethod("orchestrator", "steer_run", run_control.SteerRun, run_control.RunSteered)
 PUBLISH_NETWORK = RpcMethod("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
 LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList, repeatable=True)
 GET_NETWORK = RpcMethod("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion, repeatable=True)
@@ -153,6 +154,7 @@ METHODS: tuple[RpcMethod, ...] = (
     LIST_GATES,
     RESOLVE_GATE,
     CANCEL_RUN,
+    STEER_RUN,
     PUBLISH_NETWORK,
     LIST_NETWORKS,
     GET_NETWORK,

@@ -57,6 +57,7 @@ from towpath_engine.handlers.children import pending_children
 from towpath_engine.handlers.decision_answers import correct_usage, on_decision_failed, on_decision_made
 from towpath_engine.handlers.fork import on_run_forked
 from towpath_engine.handlers.gates import on_approval_required
+from towpath_engine.handlers.operator.acts import on_run_steered
 from towpath_engine.handlers.quarantine import on_execution_conflict
 from towpath_engine.handlers.steps import on_run_admitted
 from towpath_engine.handlers.stop_checks.budgets import on_budget_applied, on_budget_refused, on_budget_warned
@@ -102,6 +103,7 @@ HANDLERS: dict[type, StageHandlers] = {
     # people
     facts.ApprovalRequiredFact: StageHandlers(on_approval_required),
     facts.GateResolvedFact: StageHandlers(on_gate_resolved),
+    facts.RunSteeredFact: StageHandlers(on_run_steered),
     # child runs
     facts.ChildReportedFact: StageHandlers(
         on_child_reported, ended=on_child_reported_after_end, quarantined=on_child_reported_in_quarantine

@@ -83,6 +83,7 @@ from towpath_engine.reducers.lifecycle import (
     apply_run_started,
 )
 from towpath_engine.reducers.loop_counters import apply_loop_detected, apply_step_validated
+from towpath_engine.reducers.operator_acts import apply_confidence_requested, apply_note_given
 from towpath_engine.reducers.plan import (
     apply_handed_off,
     apply_plan_accepted,
@@ -133,6 +134,9 @@ REDUCERS: dict[type, Reducer] = {
     # gates
     ev.GateOpened: apply_gate_opened,
     ev.GateClosed: apply_gate_closed,
+    # what people say from outside
+    ev.NoteGiven: apply_note_given,
+    ev.ConfidenceRequested: apply_confidence_requested,
     # loops and the watchdog
     ev.LoopDetected: apply_loop_detected,
     ev.WatchdogReported: apply_watchdog_reported,

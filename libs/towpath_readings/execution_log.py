@@ -81,6 +81,11 @@ def _stored_elsewhere(event: "ev.ToolCallFinished") -> JsonObject:
     return {"blob": event.result_digest, "preview": shown}
 
 
+def note_text(event: "ev.NoteAdded | ev.NoteGiven") -> str:
+    """Return what a model reads of a note: of the platform's, or of a person's."""
+    return f"A person says: {event.text}" if isinstance(event, ev.NoteGiven) else event.text
+
+
 def shown_instruction(instruction: Instruction) -> Instruction:
     """Return *instruction* with the arguments that a model may see: system parameters stay in the log."""
     if not isinstance(instruction, CallToolsInstruction):
@@ -145,8 +150,8 @@ class _ExecutionLogProjection:
                     self._calls[key] = self._calls[key].model_copy(update={"args": event.args})
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 self._call(entry, event)
-            case ev.NoteAdded():
-                self._system(event.step, event.text)
+            case ev.NoteAdded() | ev.NoteGiven():
+                self._system(event.step, note_text(event))
             case ev.DecisionRefused():
                 self._system(event.step, event.feedback)
             case ev.DecisionRequestFailed():

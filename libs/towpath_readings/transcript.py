@@ -13,6 +13,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.events import log as ev
+from towpath_readings.execution_log import note_text
 from towpath_readings.nodes import merge_usage
 
 DECIDING = frozenset({"decide", "replan"})
@@ -126,8 +127,8 @@ class _TranscriptBuilder:
                 self._call(instruction)
             case ev.DecisionRefused():
                 self._say(MessageRole.PLATFORM, event.feedback, event.agent_key, event.step)
-            case ev.NoteAdded():
-                self._say(MessageRole.PLATFORM, event.text, step=event.step)
+            case ev.NoteAdded() | ev.NoteGiven():
+                self._say(MessageRole.PLATFORM, note_text(event), step=event.step)
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 self._answer(event)
             case _:

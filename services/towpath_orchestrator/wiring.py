@@ -36,6 +36,7 @@ from towpath_orchestrator.app.api.handlers import (
     serve_budgets,
     serve_dead_letters,
     serve_replays,
+    serve_run_control,
     serve_services,
     serve_submits,
     serve_switches,
@@ -43,6 +44,7 @@ from towpath_orchestrator.app.api.handlers import (
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
+from towpath_orchestrator.app.api.run_control import RunControl
 from towpath_orchestrator.app.api.run_questions import Answer, ReadingTurns, RunQuestions, in_turn, serve_questions
 from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
 from towpath_orchestrator.app.api.submit import TaskIntake
@@ -146,7 +148,7 @@ class OrchestratorWiring:
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
         )
         self._queries = RunQueries(pool, announcer.changes, announcer.endings)
-        self._commands = RunCommands(self._queries, bus)
+        self._commands, self._control = RunCommands(self._queries, bus), RunControl(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants = GrantHistory(pool, store, bus, self._registry)
         self._budgets, self._turns = BudgetRequests(pool, bus, limits), ReadingTurns()
@@ -174,6 +176,7 @@ class OrchestratorWiring:
         serve_services(self._bus, self._queries, self._commands, self._registry)
         serve_dead_letters(self._bus, self.dead_letters)
         serve_replays(self._bus, self._replays)
+        serve_run_control(self._bus, self._control)
         serve_switches(self._bus, self._switches)
         serve_budgets(self._bus, self._budgets)
         stops = (

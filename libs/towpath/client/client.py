@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from towpath.tasks.plans import PlanDraft, PlanRun
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
+    from towpath_contracts.runs.run_control import RunSteered
     from towpath_contracts.runs.tree import RunTreeNode
     from towpath_contracts.tasks import RunAccepted, SubmitTask
     from towpath_readings.execution_log import RunLogView
@@ -291,6 +292,33 @@ class Client(ClientResources):
     async def cancel(self, run_id: UUID | str, reason: str = "") -> ActionDone:
         """Ask a run to stop. It has stopped when its status says so."""
         return await self._transport.cancel(_uuid(run_id), reason)
+
+    async def pause(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Let a run and all below it begin nothing more until they are resumed. HTTP only."""
+        return await self._steer(run_id, "pause", {"reason": reason})
+
+    async def resume(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Let a paused run go on, and what was paused with it. HTTP only."""
+        return await self._steer(run_id, "resume", {"reason": reason})
+
+    async def note(self, run_id: UUID | str, text: str) -> "RunSteered":
+        """Tell a run something: its model reads it with the next decision that it is asked for. HTTP only."""
+        return await self._steer(run_id, "note", {"text": text})
+
+    async def gate(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Have a person decide how a run goes on; the answer names the gate. HTTP only."""
+        return await self._steer(run_id, "gate", {"reason": reason})
+
+    async def check_confidence(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Ask a goal run how confident its model is, when the step is over. HTTP only."""
+        return await self._steer(run_id, "confidence", {"reason": reason})
+
+    async def _steer(self, run_id: UUID | str, act: str, body: "JsonObject") -> "RunSteered":
+        from towpath_contracts.runs.run_control import RunSteered
+
+        return RunSteered.model_validate(
+            await self._transport.request("POST", f"/v1/runs/{_uuid(run_id)}/{act}", body=body)
+        )
 
     async def fork(
         self,

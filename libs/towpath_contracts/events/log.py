@@ -36,6 +36,7 @@ from towpath_contracts.events.decision_events import (
     DecisionRequestFailed,
     InstructionIssued,
 )
+from towpath_contracts.events.finding_events import LoopDetected, WatchdogReported
 from towpath_contracts.events.goal_events import (
     BackedOff,
     DenialEscalated,
@@ -45,6 +46,7 @@ from towpath_contracts.events.goal_events import (
     Rung,
     StepResultValidated,
 )
+from towpath_contracts.events.operator_events import ConfidenceRequested, NoteGiven
 from towpath_contracts.events.plan_events import (
     ChildStopRequested,
     PlanAccepted,
@@ -59,7 +61,6 @@ from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SelectedSwarm
 from towpath_contracts.runs.children import ParentRun
-from towpath_contracts.runs.idle_runs import FindingName
 from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.workspace import FileEntry
 
@@ -73,6 +74,7 @@ __all__ = [
     "ChildGateWaitChanged",
     "ChildStarted",
     "ChildStopRequested",
+    "ConfidenceRequested",
     "DecisionPostponed",
     "DecisionReceived",
     "DecisionRefused",
@@ -86,6 +88,8 @@ __all__ = [
     "InternalOutcomeRecorded",
     "IterationCompleted",
     "IterationStarted",
+    "LoopDetected",
+    "NoteGiven",
     "PlanAccepted",
     "PlanStateChanged",
     "PlanStepEnded",
@@ -101,6 +105,7 @@ __all__ = [
     "ToolCallEdited",
     "ToolCallFinished",
     "UsageCorrected",
+    "WatchdogReported",
     "WorkspaceChanged",
     "WorkspacePlanChanged",
 ]  # kept apart, but part of the same union
@@ -221,37 +226,6 @@ class GateClosed(MessagePart):
     by: str = ""
 
 
-class LoopDetected(MessagePart):
-    """A loop detector fired: `detector` is its name in the table of docs/runs.md.
-
-    `count` is what it counted (of a cycle its length), `action` the rung of the ladder that was taken: nudge, replan,
-    gate or stop.
-    """
-
-    type: Literal["loop_detected"] = "loop_detected"
-    detector: str
-    signature: str
-    count: int
-    action: str
-
-
-class WatchdogReported(MessagePart):
-    """The watchdog's report was taken: what it found, over how many steps, how clearly (0 to 1).
-
-    `action` is what it leads to: `nudge` or `gate` at the next step, `resend` of what is overdue, or `note` alone.
-    """
-
-    type: Literal["watchdog_reported"] = "watchdog_reported"
-    finding: FindingName
-    key: str
-    step: int
-    steps: int = 0
-    score: float = 0.0
-    detail: str = ""
-    tools: tuple[str, ...] = ()
-    action: str
-
-
 class NoteAdded(MessagePart):
     """The platform tells the model something (forced respond, a nudge)."""
 
@@ -339,6 +313,8 @@ AnyEvent = (
     | LoopDetected
     | WatchdogReported
     | NoteAdded
+    | NoteGiven
+    | ConfidenceRequested
     | BackedOff
     | StepResultValidated
     | DenialEscalated

@@ -12,6 +12,7 @@ from towpath_contracts.problems.audit_problems import AUDIT_PROBLEMS
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
 from towpath_contracts.problems.policy_problems import POLICY_PROBLEMS
+from towpath_contracts.problems.run_control_problems import RUN_CONTROL_PROBLEMS
 
 
 class ProblemDetail(MessagePart):
@@ -268,6 +269,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Approve or deny it as it is: towpath gates show ID.",
     ),
     ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
+    *RUN_CONTROL_PROBLEMS,
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
     ProblemKind(
         "run_unreadable",

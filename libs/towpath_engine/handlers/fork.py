@@ -11,8 +11,9 @@ from towpath_contracts import facts
 from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.run_gates import is_run_gate, open_run_gate
+from towpath_engine.handlers.run_gates import PAUSE_HOURS, RUN_GATE_HOURS, is_run_gate, open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.state.run import EffectKind, RunState, Status, initial
 
@@ -30,7 +31,8 @@ def on_run_forked(run: TransitionBuilder, fact: facts.RunForkedFact) -> None:
     if fact.note:
         run.emit(ev.NoteAdded(step=run.state.step, text=fact.note))
     for gate in fact.gates:
-        open_run_gate(run, gate.gate_type, gate.key, gate.reason, {**gate.detail, "inherited": True})
+        hours = PAUSE_HOURS if gate.gate_type == RUN_PAUSED else RUN_GATE_HOURS
+        open_run_gate(run, gate.gate_type, gate.key, gate.reason, {**gate.detail, "inherited": True}, hours=hours)
 
 
 class ForkStateFinder:

@@ -176,7 +176,9 @@ def find_gate(state: RunState, fact: facts.GateResolvedFact) -> OpenGate | None:
 
 
 def resend_call_of_gate(run: TransitionBuilder, gate: OpenGate) -> None:
-    """Ask the tool-access service at once what it makes of the call whose gate was closed."""
+    """Ask the tool-access service what it makes of the call whose gate was closed: at once, unless the run is held."""
+    if run.state.held:
+        return
     pending = run.state.pending_effect(gate.execution_id) if gate.execution_id else None
     if pending is not None:
         resend(run, pending)

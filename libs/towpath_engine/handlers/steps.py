@@ -18,9 +18,10 @@ from towpath_contracts.decisions.decision import (
 )
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.runs.run_control import MANUAL
 from towpath_contracts.text import truncate
 from towpath_engine.handlers.finish import finish
-from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
+from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
 from towpath_engine.handlers.stop_checks.budgets import EXCEEDED, last_answer_only, stop_without_budget
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline

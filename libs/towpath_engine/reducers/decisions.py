@@ -52,7 +52,8 @@ def apply_decision_received(state: RunState, event: ev.DecisionReceived, _at: da
     if state.asked not in ACTION_KINDS:
         return _answered(state, event)
     state = _with_log_entry(_answered(state, event), agent_entry(event, state.input_preview))
-    return replace(state, feedback=(), notes=(), handoff=None, handoff_from=None)
+    read = state.operator_notes.answered(state.requests)
+    return replace(state, feedback=(), notes=(), handoff=None, handoff_from=None, operator_notes=read)
 
 
 def apply_decision_missed(state: RunState, event: ev.DecisionRequestFailed, _at: datetime) -> RunState:

@@ -16,9 +16,11 @@ from towpath_contracts.canonical import json_safe
 from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_contracts.events import log as ev
 from towpath_engine.state.goal import GoalState
+from towpath_engine.state.loop_counters import LoopCounters
+from towpath_engine.state.operator_notes import OperatorNotes
 from towpath_engine.state.plan import HandoffState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import LoopCounters, RunState
+from towpath_engine.state.run import RunState
 from towpath_engine.state.workspace import RunWorkspace
 
 
@@ -47,9 +49,10 @@ class ForkInheritedState:
     desk: RunWorkspace | None = None
     goal: GoalState | None = None
     swarm: HandoffState | None = None
+    operator_notes: OperatorNotes | None = None
 
 
-_LATER = ("desk", "goal", "swarm")
+_LATER = ("desk", "goal", "swarm", "operator_notes")
 """Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(ForkInheritedState))
@@ -63,6 +66,8 @@ def _adapter() -> TypeAdapter[ForkInheritedState]:
 def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
     taken = ForkInheritedState(**{name: getattr(state, name) for name in _NAMES})
+    unread = OperatorNotes(notes=state.operator_notes.notes) if state.operator_notes.notes else None
+    taken = replace(taken, operator_notes=unread)
     if new_script:
         taken = replace(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter().dump_python(taken, mode="json"))

@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_engine.reducers.calls import call_deadline
+from towpath_engine.reducers.operator_acts import with_act
 from towpath_engine.reducers.watchdog import clear_reported_finding
+from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import EffectKind, LoopCounters, OpenGate, PendingEffect, RunState
+from towpath_engine.state.run import EffectKind, OpenGate, PendingEffect, RunState
 
 GATE_RESEND_S = 30
 """Resend of a tool request whose gate is open."""
@@ -23,13 +25,13 @@ def apply_gate_opened(state: RunState, event: ev.GateOpened, at: datetime) -> Ru
         approval_id=event.approval_id,
         key=str(event.detail.get("key", "")) if event.execution_id is None else "",
         inherited=event.execution_id is None and bool(event.detail.get("inherited")),
+        holds=event.execution_id is None and bool(event.detail.get("holds")),
     )
     if event.execution_id is None:
-        if gate.key == OUT_OF_TIME:
-            state = _waited_for_no_longer(state)
-        return clear_reported_finding(
-            replace(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason
-        )
+        if gate.key == OUT_OF_TIME or gate.holds:
+            state = _waited_for_no_longer(state, given_up=state.unanswered and (gate.holds or state.held))
+        opened = replace(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1)
+        return with_act(clear_reported_finding(opened, event.reason), event.detail.get("act"))
     pending = tuple(
         replace(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending
@@ -41,9 +43,10 @@ def apply_gate_opened(state: RunState, event: ev.GateOpened, at: datetime) -> Ru
     return replace(state, gates=(*state.gates, gate), pending=pending, call_counts=counts)
 
 
-def _waited_for_no_longer(state: RunState) -> RunState:
+def _waited_for_no_longer(state: RunState, *, given_up: bool) -> RunState:
+    """Drop the request to a model; where one was *given_up* before, it is still to be asked once more."""
     pending = tuple(effect for effect in state.pending if effect.kind is not EffectKind.DECIDE)
-    return replace(state, pending=pending, unanswered=len(pending) < len(state.pending))
+    return replace(state, pending=pending, unanswered=given_up or len(pending) < len(state.pending))
 
 
 def apply_gate_closed(state: RunState, event: ev.GateClosed, at: datetime) -> RunState:
@@ -80,4 +83,6 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
 
 def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
     call = state.open_call(pending.effect_id)
-    return pending if call is None else replace(pending, deadline=call_deadline(state, call.call.tool, at))
+    if call is None:
+        return pending
+    return replace(pending, deadline=call_deadline(state, call.call.tool, at), withheld=state.held)

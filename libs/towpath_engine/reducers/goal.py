@@ -57,6 +57,8 @@ def update_goal(before: RunState, after: RunState, goal: GoalState, event: ev.An
             return _validated(after, goal, event)
         case ev.ProgressMeasured():
             return _measured(goal, event)
+        case ev.ConfidenceRequested():
+            return replace(goal, doubt=REQUESTED)
         case ev.GoalConfidenceMeasured():
             return replace(goal, confidence=event.score, confidence_step=event.step, doubt=OUT_OF_DOUBT)
         case ev.DenialEscalated():

@@ -56,7 +56,14 @@ def apply_run_started(state: RunState, _event: ev.RunStarted, at: datetime) -> R
 
 def apply_effect_resent(state: RunState, event: ev.EffectResent, _at: datetime) -> RunState:
     pending = tuple(
-        replace(p, attempt=event.attempt, resend_at=event.resend_at, dead=p.dead + bool(event.dead), postponed=False)
+        replace(
+            p,
+            attempt=event.attempt,
+            resend_at=event.resend_at,
+            dead=p.dead + bool(event.dead),
+            postponed=False,
+            withheld=False,
+        )
         if p.effect_id == event.effect_id
         else p
         for p in state.pending

@@ -22,8 +22,9 @@ from towpath_engine.reducers.loop_signatures import (
     step_signature,
     weight,
 )
+from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import LoopCounters, RunState, StepCall
+from towpath_engine.state.run import RunState, StepCall
 
 LOOP_DETECTED = "loop_detected"
 """The code of a refused loop, the type of its gate, and the reason of an end by it."""

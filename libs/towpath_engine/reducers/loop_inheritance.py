@@ -9,8 +9,8 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
+from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import LoopCounters
 
 _NONE = LoopCounters()
 

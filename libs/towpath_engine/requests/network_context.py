@@ -120,7 +120,7 @@ def build_context(state: RunState) -> PromptContext:
         older_count=state.older_count,
         log_summary=state.log_tail,
         feedback=state.feedback,
-        notes=state.notes,
+        notes=(*state.notes, *state.operator_notes.shown(state.requests)),
         steps_left=max(0, task.max_steps - state.step + 1),
         run_kind=task.kind,
         run=run_section(state),

@@ -24,6 +24,8 @@ from towpath_contracts.runs.views import CallCounts
 from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.budget import BudgetState
 from towpath_engine.state.goal import GoalState
+from towpath_engine.state.loop_counters import NOTHING_COUNTED, LoopCounters
+from towpath_engine.state.operator_notes import NO_NOTES, OperatorNotes
 from towpath_engine.state.plan import HandoffState, PlanRunState
 from towpath_engine.state.watchdog import WatchdogReports
 from towpath_engine.state.workspace import RunWorkspace
@@ -88,7 +90,8 @@ class PendingEffect:
     was raised to stop it. `dead` counts its messages that could not be handled. `outcome` is what is reported to the
     ledger of a call that the run applied itself. `postponed` means that its last attempt is over, without an answer:
     nothing is asked before `resend_at`; `settled` is the last attempt of which that was said. `model` is who is asked,
-    `again_at` when a model that was asked before may be asked again.
+    `again_at` when a model that was asked before may be asked again. `withheld`: a person let the call go, but the run
+    is held.
     """
 
     effect_id: UUID
@@ -104,6 +107,7 @@ class PendingEffect:
     settled: int = 0
     model: str = ""
     again_at: datetime | None = None
+    withheld: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +175,8 @@ class StepChild:
 class OpenGate:
     """A gate that the run waits for; one without `execution_id` is about the run itself, `key` names its cause.
 
-    A fork opens an `inherited` one before its first step.
+    A fork opens an `inherited` one before its first step. One that `holds` was put from outside: nothing begins behind
+    it.
     """
 
     gate_id: UUID
@@ -181,39 +186,7 @@ class OpenGate:
     approval_id: UUID | None = None
     key: str = ""
     inherited: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopCounters:
-    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes.
-
-    `window` are the last steps' signatures, `cycle` those of a cycle that they end with; `handoffs` the last ones
-    without work in between, `polls` the polling decisions in a row. `*_told` is the count at which something was done
-    about a loop, `nudged` names loops as often as something was. `replan` asks for another plan at the next step.
-    The counts of errors at the begin of step `error_step` are kept: of a step with several attempts the last counts.
-    `denied_calls` are those that were denied, and by what, since a step ended otherwise than by denials; `denied_again`
-    says that the last step asked for one of them again.
-    """
-
-    call_signature: str = ""
-    call_count: int = 0
-    error_signature: str = ""
-    error_count: int = 0
-    nudged: tuple[str, ...] = ()
-    error_told: int = 0
-    error_step: int = 0
-    error_before: tuple[str, int] = ("", 0)
-    denied_calls: tuple[str, ...] = ()
-    denied_again: bool = False
-    window: tuple[str, ...] = ()
-    cycle: tuple[str, ...] = ()
-    result_signature: str = ""
-    result_count: int = 0
-    handoffs: tuple[str, ...] = ()
-    handoff_count: int = 0
-    handoff_told: int = 0
-    polls: int = 0
-    replan: bool = False
+    holds: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +233,7 @@ class RunState:
     tool_errors: int = 0
     call_counts: CallCounts = _NO_CALLS
     cursors: dict[str, int] = field(default_factory=dict)
-    detectors: LoopCounters = LoopCounters()
+    detectors: LoopCounters = NOTHING_COUNTED
     usage: Usage = _NO_USAGE
     cost: Cost = NO_COST
     below: Cost = NO_COST
@@ -283,6 +256,7 @@ class RunState:
     watch: WatchdogReports = field(default_factory=WatchdogReports)
     composition: PlanRunState | None = None
     swarm: HandoffState | None = None
+    operator_notes: OperatorNotes = NO_NOTES
 
     @property
     def created(self) -> RunCreated:
@@ -309,10 +283,11 @@ class RunState:
     def queued(self) -> frozenset[UUID]:
         """The calls of internal tools that are not asked for yet: one before them in their decision has no outcome.
 
-        Of calls that are child runs, as many go on at once as children may. Whoever cancels a run asks about every call
-        that is open.
+        Of calls that are child runs, as many go on at once as children may; while the run is held none begins. Whoever
+        cancels a run asks about every call that is open.
         """
-        if len(self.calls) < 2 or self.status is Status.CANCELLING:
+        held = self.held
+        if (len(self.calls) < 2 and not held) or self.status is Status.CANCELLING:
             return frozenset()
         tools = self.snapshot.all_tools
         waiting = [c.call for c in self.calls if not c.status and tools[c.call.tool].internal]
@@ -320,6 +295,8 @@ class RunState:
         first = min((call.call_index for call in waiting if not starts_child(call.tool)), default=0)
         later = [call for call in waiting if call.call_index > first and not starts_child(call.tool)]
         crowd = children[self.max_parallel :] if children else []
+        if held and children:
+            crowd = [call for call in children if call.execution_id not in self.under_way]
         return frozenset(call.execution_id for call in (*later, *crowd))
 
     @property
@@ -333,9 +310,21 @@ class RunState:
 
     @property
     def unasked(self) -> frozenset[UUID]:
-        """The calls that are not requested: their turn has not come, or their child runs will report."""
-        under_way = self.under_way
-        return self.queued | under_way if under_way else self.queued
+        """The calls that are not requested: their turn has not come, their child runs will report, the run is held."""
+        under_way, withheld = self.under_way, self.withheld
+        if self.held:
+            withheld |= {gate.execution_id for gate in self.gates if gate.execution_id is not None}
+        return self.queued | under_way | withheld if under_way or withheld else self.queued
+
+    @property
+    def withheld(self) -> frozenset[UUID]:
+        """The calls that people let go while the run was held."""
+        return frozenset(pending.effect_id for pending in self.pending if pending.withheld)
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody holds the run from outside: it asks no model, and nothing of it begins."""
+        return any(gate.holds for gate in self.gates)
 
     @property
     def under_way(self) -> frozenset[UUID]:
@@ -348,7 +337,7 @@ class RunState:
         waiting = {name for child in self.children if child.waits for name in (child.child_id, child.execution_id)}
         if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
             return False
-        gated = {gate.execution_id for gate in self.gates} | waiting | self.queued
+        gated = {gate.execution_id for gate in self.gates} | waiting | self.queued | self.withheld
         return all(p.effect_id in gated or p.kind is EffectKind.OUTCOME for p in self.pending)
 
     @property

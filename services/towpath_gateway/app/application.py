@@ -32,6 +32,7 @@ from towpath_gateway.app.routes import (
     policies,
     problems,
     records,
+    run_control,
     run_views,
     runs,
     sign_in,
@@ -52,6 +53,7 @@ ROUTERS = tuple(
     route_module.router
     for route_module in (
         runs,
+        run_control,
         legacy_run_api,
         run_views,
         workspaces,

@@ -92,7 +92,7 @@ CREATE TABLE runs.run_fact (
 -- What other agents and internal tools have answered a run, and which agents it has asked: few events, which tool access
 -- looks for (tas.answers_of_run, by the same condition). Events are written as compact JSON by one writer, and are not
 -- taken apart here: json may hold what Postgres can't read (\u0000). What merely looks so is sorted out by the reader.
-CREATE INDEX run_answer ON runs.run_event (run_id, seq) WHERE type IN ('child_started', 'child_ended')
+CREATE INDEX run_answer ON runs.run_event (run_id, seq) WHERE type IN ('child_started', 'child_ended', 'note_given')
   OR type = 'tool_call_finished' AND position('"worker":"platform"' IN event::text) > 0;
 
 CREATE TABLE runs.run_event_default PARTITION OF runs.run_event DEFAULT;

@@ -110,7 +110,7 @@ RETURNS TABLE (seq bigint, event text) LANGUAGE plpgsql STABLE STRICT SECURITY D
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT e.seq, e.event::text FROM runs.run_event e
-    WHERE e.run_id = of_run AND e.seq > behind AND (e.type IN ('child_started', 'child_ended')
+    WHERE e.run_id = of_run AND e.seq > behind AND (e.type IN ('child_started', 'child_ended', 'note_given')
       OR e.type = 'tool_call_finished' AND position('"worker":"platform"' IN e.event::text) > 0)
     ORDER BY e.seq LIMIT at_most;
 END $$;

@@ -48,6 +48,7 @@ class InvariantChecker:
         self.children: set[UUID] = set()
         self.phase = "plan_init"
         self.gates: set[UUID] = set()
+        self.held: set[UUID] = set()
         self.used_gates: set[UUID] = set()
         self.cancelled = False
         self.requested_at_fence: dict[UUID, int] = {}
@@ -149,7 +150,7 @@ class InvariantChecker:
                 return fact.child_id in self.children
             case facts.GateResolvedFact():
                 return bool(self.gates)
-            case facts.CancelRequestedFact():
+            case facts.CancelRequestedFact() | facts.RunSteeredFact():
                 return not self.cancelled
             case facts.FenceRaisedFact():
                 return self.cancelled and fact.fence == self.fence
@@ -178,6 +179,7 @@ class InvariantChecker:
                 self.started = True
             case ev.DecisionRequested():
                 assert not self.asked, "at most one decision is pending"
+                assert not self.held, "a held run asks no model"
                 assert not self.open, "a step begins when the calls of the one before are finished"
                 assert not self.children, "a step begins when the children of the one before have ended"
                 self._asked(event)
@@ -198,6 +200,7 @@ class InvariantChecker:
                 self.applied.remove(event.execution_id)
             case ev.ChildStarted():
                 assert event.child_id not in self.children and not self.asked
+                assert not self.held, "a held run starts nothing"
                 of_call = event.task.execution_id
                 assert not self.open if of_call is None else of_call in self.open, "a call is open while its child runs"
                 self.children.add(event.child_id)
@@ -211,8 +214,12 @@ class InvariantChecker:
                 if event.execution_id is None and event.detail["key"] == OUT_OF_TIME:
                     # Whoever is asked at the deadline is not kept waiting by a model; its question comes once more.
                     self.given_up, self.asked = bool(self.asked), set()
+                if event.execution_id is None and event.detail.get("holds"):
+                    self.given_up, self.asked = self.given_up or bool(self.asked), set()
+                    self.held.add(event.gate_id)
             case ev.GateClosed():
                 self.gates.remove(event.gate_id)
+                self.held.discard(event.gate_id)
             case ev.EffectResent():
                 assert event.attempt == self.attempts.get(event.effect_id, 1) + 1
                 assert event.resend_at > entry.at
@@ -306,6 +313,8 @@ class InvariantChecker:
         assert (after.seq, after.step, after.fence, after.is_final) == (self.seq, self.step, self.fence, self.ended)
         if after.swarm is not None:
             assert sum(after.swarm.sizes) <= after.created.context_limit, "a conversation has its bounds"
+        assert after.held == bool(self.held)
+        assert len(after.operator_notes.notes) <= 20 and len(after.operator_notes.acts) <= 32
         if not self.ended:
             assert {p.effect_id for p in after.pending if p.kind is EffectKind.TOOL} == set(self.open)
         assert sum(len(o.text.encode()) for o in after.outputs) == after.output_bytes <= self.task.context_limit

@@ -200,6 +200,16 @@ class Machine:
         fact = facts.GateResolvedFact.model_validate({"run_id": RUN, "verdict": verdict, "by": "ann", **named})
         return self.feed(fact, after=after)
 
+    def steer(self, act: str, number: int = 1, text: str = "", *, after: float = 0.0) -> list[ev.AnyEvent]:
+        """Do something to the run from outside, as the person ann; *number* names the act."""
+        body = {"act": act, "act_id": UUID(int=number), "by": "ann", "text": text}
+        return self.feed(facts.RunSteeredFact.model_validate({"run_id": RUN, **body}), after=after)
+
+    def resume(self, *, after: float = 0.0) -> list[ev.AnyEvent]:
+        """End the first pause."""
+        gate = next(gate for gate in self.state.gates if gate.gate_type == "run_paused")
+        return self.resolve("resumed", gate_id=gate.gate_id, after=after)
+
     def timer(self, *, after: float = 0.0) -> list[ev.AnyEvent]:
         return self.feed(facts.TimerFiredFact(run_id=RUN), after=after)
 

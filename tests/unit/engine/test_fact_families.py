@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from tests.support.engine.fact_families import FamilyWorld
 from tests.support.engine.machine import Machine, snapshot
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
+from tests.support.engine.steered_world import SteeredWorld
 from tests.support.engine.team_machine import TeamLeadRun
 from tests.support.engine.team_world import TeamWorld
 from tests.support.engine.world import Seeded
@@ -96,3 +97,25 @@ def test_runs_with_specialists_and_budget_gates_end_in_a_hostile_world() -> None
     events = event_counts(lived, SEEDS)
     wanted = ("child_started", "child_ended", "child_waits", "run_quarantined", "budget_warned", "gate_closed")
     assert min(events[name] for name in wanted) >= 2, events
+
+
+def steered(seed: int) -> Machine:
+    """Return a run or plan that people steer from outside, after its rough time and the peace that follows."""
+    chance = Seeded(seed)
+    machine: Machine
+    match seed % 3:
+        case 0:
+            goal = {"goal": "Do it.", "acceptance_criteria": [{"text": "It is well done."}], "settings": {}}
+            machine = Machine(snapshot(max_steps=8), start=False, kind="goal", goal=goal)
+        case 1:
+            crowd = [ask(key) for key in ("ann", "bob", "cid", "dan", "eve", "lead")]
+            machine = PlanRun(step("ann"), block(*crowd), start=False)
+        case _:
+            machine = Machine(start=False)
+    return ended(machine, chance, SteeredWorld(machine, chance))
+
+
+def test_runs_that_people_steer_end_in_a_hostile_world() -> None:
+    """While anybody holds a run it asks no model and starts nothing; the watch sees to it after every fact."""
+    events = event_counts(steered, range(60))
+    assert {"note_given", "confidence_requested", "gate_opened", "gate_closed"} <= set(events)

@@ -27,6 +27,7 @@ _CLOSED = {
     "happened": _DONE,
     "retry": _DONE,
     "settled": _DONE,
+    "resumed": _DONE,
     "did_not_happen": _NOTE,
     "void": _NOTE,
 }
@@ -110,8 +111,8 @@ class EventFormatter:
                 ]
             case ev.WatchdogReported() | ev.BudgetRefused():
                 return [_warning_line(event)]
-            case ev.NoteAdded():
-                return [EventLine(_NOTE, "towpath", one_line(event.text, WIDTH))]
+            case ev.NoteAdded() | ev.NoteGiven() | ev.ConfidenceRequested():
+                return [_note_line(event)]
             case (
                 ev.StepResultValidated()
                 | ev.ProgressMeasured()
@@ -185,6 +186,17 @@ def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
     if isinstance(event, ev.BudgetRefused):
         return EventLine(_FAILED, "towpath", "has no budget left", one_line(event.refusal.describe(), 2 * WIDTH))
     return EventLine(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
+
+
+def _note_line(event: ev.NoteAdded | ev.NoteGiven | ev.ConfidenceRequested) -> EventLine:
+    """Return the line for what the platform, or a person, says to the run."""
+    match event:
+        case ev.NoteAdded():
+            return EventLine(_NOTE, "towpath", one_line(event.text, WIDTH))
+        case ev.NoteGiven():
+            return EventLine(_NOTE, event.by, f"says: {one_line(event.text, WIDTH)}")
+        case ev.ConfidenceRequested():
+            return EventLine(_NOTE, event.by, "asks how confident it is", one_line(event.reason, WIDTH))
 
 
 _GoalEvent: TypeAlias = (

@@ -18,6 +18,7 @@ from towpath.client.client import Client
 from towpath.errors import DeniedError
 from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems.registry import Problem, ProblemError
+from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
 from towpath_readings.stream.tree import TreeEntry
 
@@ -154,6 +155,8 @@ def how_to_settle(gate: GateOpened) -> str:
     waits = f"waiting at gate {gate.gate_id} ({one_line(gate.reason, 80) or gate.gate_type})"
     if gate.gate_type == PAUSED:
         return f"{waits}; only the switch opens it: towpath switches list"
+    if gate.gate_type == RUN_PAUSED:
+        return f"{waits}; it goes on with: towpath runs resume RUN"
     if gate.approval_id is None:
         words = gate.detail.get("verdicts", ("approved", "denied"))
         return f"{waits}; settle it with: towpath gates resolve {gate.gate_id} {'|'.join(words)} --reason …"

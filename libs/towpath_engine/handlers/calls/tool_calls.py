@@ -17,6 +17,7 @@ from towpath_engine.handlers.gates import (
     record_edit,
     resend_call_of_gate,
 )
+from towpath_engine.handlers.operator.acts import release
 from towpath_engine.handlers.phases import after_act
 from towpath_engine.handlers.run_gates import is_run_gate, settle_run_gate
 from towpath_engine.handlers.steps import begin_step
@@ -107,6 +108,7 @@ def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolvedFact) -> No
         return
     if is_run_gate(gate):
         if settle_run_gate(run, gate, fact) and run.state.status is not Status.QUEUED:
+            release(run)
             go_on = begin_step if gate.inherited else after_act  # a fork has no action whose phases are to be walked
             go_on(run)
         return

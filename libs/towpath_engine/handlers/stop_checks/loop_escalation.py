@@ -17,7 +17,8 @@ from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop, find_
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_counters import LOOP_DETECTED
 from towpath_engine.reducers.loop_signatures import REFUSED
-from towpath_engine.state.run import LoopCounters, RunState, Status
+from towpath_engine.state.loop_counters import LoopCounters
+from towpath_engine.state.run import RunState, Status
 
 LoopAction = Literal["nudge", "replan", "gate", "stop"]
 """A note to the model; a note and the request for another plan; a person decides; the run ends."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from towpath_contracts.decisions.decision import ToolCall
 from towpath_engine.reducers.loop_counters import LOOP_THRESHOLD, MAX_HANDOFFS, would_loop
 from towpath_engine.reducers.loop_signatures import call_signature
-from towpath_engine.state.run import LoopCounters
+from towpath_engine.state.loop_counters import LoopCounters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,19 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts import subjects
 from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
+from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_contracts.switches import OPERATOR, PAUSED, WakePaused
 from towpath_contracts.tools.access import RecordAction, SettleCall
 from towpath_fabric.clock import monotonic
-from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.api.run_control import store_fact
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 
 CANCELLING = "cancelling"
@@ -44,15 +44,6 @@ class RunCommands:
         self._queries = queries
         self._bus = bus
 
-    async def _store(self, fact: AnyFact) -> None:
-        crash_point("orchestrator.before_word")
-        subject = subjects.run_inbox("orchestrator", fact.run_id)
-        if not await self._bus.store(subject, fact.model_dump_json().encode()):
-            raise ProblemError(
-                problem("unavailable", "the broker did not take the request; ask again", retry_after_s=2)
-            )
-        crash_point("orchestrator.word_stored")
-
     async def cancel(self, request: CancelRun) -> ActionDone:
         """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
         run = await self._queries.get_run(GetRun(project=request.project, run_id=request.run_id))
@@ -63,7 +54,8 @@ class RunCommands:
             raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
         if run.status != CANCELLING:
             by, reason = request.actor, request.reason
-            await self._store(CancelRequestedFact(run_id=request.run_id, by=by, reason=reason, in_answer=True))
+            fact = CancelRequestedFact(run_id=request.run_id, by=by, reason=reason, in_answer=True)
+            await store_fact(self._bus, fact)
             await self._cancelling(request, run.seq)
         return ActionDone(detail="the run is asked to stop")
 
@@ -92,6 +84,9 @@ class RunCommands:
         if gate.gate_type == PAUSED:
             remedy = "Resume what is paused: towpath switches list."
             raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only the switch opens it", remedy=remedy))
+        if gate.gate_type == RUN_PAUSED:
+            remedy = f"Let the run go on: towpath runs resume {gate.run_id}."
+            raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only a resume opens it", remedy=remedy))
         if gate.approval_id is not None:
             raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
         if RESOLVER_ROLES.isdisjoint(request.roles):
@@ -113,14 +108,15 @@ class RunCommands:
             await self._bus.request(SETTLE_CALL, settle)
         else:
             await self._before_run_gate(request, gate)
-        await self._store(
+        await store_fact(
+            self._bus,
             GateResolvedFact(
                 run_id=gate.run_id,
                 gate_id=gate.gate_id,
                 verdict=request.verdict,
                 reason=request.reason,
                 by=request.actor,
-            )
+            ),
         )
         if gate.execution_id is None:
             await self._settled(request)

@@ -34,6 +34,7 @@ from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
+from towpath_orchestrator.app.api.run_control import RunControl
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
@@ -85,6 +86,11 @@ def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, 
     bus.subscriber(rpc.RESOLVE_GATE)(commands.resolve_gate)
     bus.subscriber(rpc.CANCEL_RUN)(commands.cancel)
     bus.subscriber(rpc.PUBLISH_NETWORK)(registry.publish)
+
+
+def serve_run_control(bus: MessageBus, control: RunControl) -> None:
+    """Answer people who steer live runs."""
+    bus.subscriber(rpc.STEER_RUN)(control.steer)
 
 
 def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:

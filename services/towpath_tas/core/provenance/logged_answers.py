@@ -13,9 +13,13 @@ from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS, PLATFORM_WORKER
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 CHILD_STARTED, CHILD_ENDED, CALL_FINISHED = "child_started", "child_ended", "tool_call_finished"
+NOTE_GIVEN = "note_given"
 
 OTHER_AGENT = "agent"
 """The source of an answer where the log doesn't say whose it is."""
+
+NOTE = "note"
+"""The source of what a person has told the run from outside: only a task vouches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class AnswersOfRun:
         kind = event.get("type")
         if kind == CHILD_STARTED:
             self._note_asked(event)
+        elif kind == NOTE_GIVEN:
+            step = int(event.get("step") or 0)
+            return LoggedAnswer(ValueSource(NOTE, step), step, failure=str(event.get("text") or ""))
         elif kind == CHILD_ENDED:
             return self._answer_of_child(event)
         elif kind == CALL_FINISHED and event.get("worker") == PLATFORM_WORKER:

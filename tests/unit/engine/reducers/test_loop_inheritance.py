@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from towpath_engine.reducers.loop_inheritance import counters_for_child, inherited_detectors
-from towpath_engine.state.run import LoopCounters
+from towpath_engine.state.loop_counters import LoopCounters
 
 INHERITED: dict[str, Any] = {
     "call_signature": "c",

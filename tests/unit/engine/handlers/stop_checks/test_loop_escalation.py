@@ -17,7 +17,8 @@ from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop
 from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
 from towpath_engine.reducers.loop_inheritance import counters_for_child, inherited_detectors
 from towpath_engine.replay import create
-from towpath_engine.state.run import LoopCounters, dump_state, load_state
+from towpath_engine.state.loop_counters import LoopCounters
+from towpath_engine.state.run import dump_state, load_state
 
 
 def goal_run(autonomy: str = "medium", **more: Any) -> Machine:

@@ -8,7 +8,8 @@ from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import RunCreated
 from towpath_engine.reducers.loop_counters import after_step
-from towpath_engine.state.run import LoopCounters, StepCall, dump_state, load_state
+from towpath_engine.state.loop_counters import LoopCounters
+from towpath_engine.state.run import StepCall, dump_state, load_state
 
 
 def test_the_third_equal_error_nudges_and_the_fourth_stops() -> None:
