@@ -193,6 +193,7 @@ def test_a_denial_needs_a_reason_and_the_model_sees_it(
 
 def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Path) -> None:
     run_id, _ = waiting(ask, tmp_path)
+    assert {ask("runs", *act)[0] for act in (("pause", run_id), ("note", run_id, "Wait."), ("resume", run_id))} == {0}
     code, run = ask("runs", "cancel", run_id, "--reason", "wrong order", "--wait")
     assert (code, run["status"]) == (0, "cancelled")
     last = run["effects"][-1]

@@ -155,6 +155,36 @@ async def test_an_approval_waits_for_another_person(platform: Platform, alice: h
         assert any(phase.startswith("approval") for phase in phases), phases
 
 
+async def test_what_is_approved_while_a_run_is_paused_is_done_once_it_goes_on(
+    platform: Platform, alice: httpx2.AsyncClient
+) -> None:
+    run_id = (await alice.post("/v1/runs", json={**TASK, "script": [FIND, REFUND, ANSWER]})).json()["run_id"]
+    gate, run = await pending_gate(alice, run_id), f"/v1/runs/{run_id}"
+    paused = (await alice.post(f"{run}/pause", json={"reason": "let me look first"})).json()
+    opened = await alice.post(f"/v1/gates/{paused['gate_id']}/approve")
+    assert (opened.status_code, opened.json()["code"]) == (400, "verdict_invalid")
+    assert (await alice.post(f"{run}/note", json={"text": "The customer has called."})).status_code == 200
+    async with client_of(platform, await key_for(platform, f"bob-{uuid.uuid4().hex[:6]}")) as bob:
+        said = {"digest": gate["detail"]["digest"]}
+        assert (await bob.post(f"/v1/gates/{gate['gate_id']}/approve", json=said)).status_code == 200
+    await asyncio.sleep(1)  # by then the refund would have been made
+    view = (await alice.get(run)).json()
+    assert (view["status"], len(view["waits"])) == ("waiting", 1) and "let me look first" in view["waits"][0]
+    assert (await alice.post(f"{run}/resume")).json()["runs"] == 1
+    assert (await alice.get(run, headers={"Prefer": "wait=20"})).json()["status"] == "completed"
+    log = [entry["event"] for entry in (await alice.get(f"{run}/events?limit=1000")).json()["entries"]]
+    told = [event.get("verdict") or event["type"] for event in log]
+    before, after = told[: told.index("resumed")], told[told.index("resumed") :]
+    assert "note_given" in before and before.count("tool_call_finished") == 1
+    assert after[:2] == ["resumed", "effect_resent"] and after.count("tool_call_finished") == 1
+    acts = [one for one in (await alice.get(f"/v1/audit?run_id={run_id}")).json()["entries"] if "run." in one["phase"]]
+    assert [one["phase"] for one in reversed(acts)] == ["run.paused", "run.note_given", "run.resumed"]
+    assert all(one["actor"].startswith("alice") and one["detail"]["by_key"] for one in acts)
+    late = await alice.post(f"{run}/note", json={"text": "Too late."})
+    assert (late.status_code, late.json()["code"]) == (409, "run_not_live")
+    assert (await alice.get(f"{run}/replay")).json()["verdict"] == "identical"
+
+
 async def test_a_run_says_how_many_calls_were_asked_for_allowed_denied_and_held(
     platform: Platform, alice: httpx2.AsyncClient
 ) -> None:

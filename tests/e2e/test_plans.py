@@ -20,7 +20,7 @@ from tests.support.places import EXAMPLES
 from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
 from tests.support.waiting import eventually
 
-from towpath import Client, RefusedError, plan
+from towpath import Client, RefusedError, call, plan
 from towpath.cli import main
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_embedded.platform import Platform
@@ -177,6 +177,37 @@ async def test_e8_child_runs_are_found_by_their_family(place: Place) -> None:
     with pytest.raises(RefusedError) as refused:
         await client.plan(listed[0].run_id)
     assert refused.value.code == "not_a_plan"
+
+
+async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(place: Place) -> None:
+    """Row C11: a person may ask for a gate at any time; a pause holds every run of the tree until it is lifted."""
+    client = place.client
+    slow = [{**says(f"{key} is done.", agent=key), "delay_ms": 3_000} for key in ("tech", "billing")]
+    both = plan("both").parallel(call("tech", "Look."), call("billing", "Look too."), id="both")
+    top = await client.submit("support", plan=both, script=slow)
+    async with asyncio.timeout(60):
+        while len((await client.runs(parent_run_id=top.run_id, status="running")).runs) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    paused = await client.pause(top.run_id, "who asked for this?")
+    assert paused.runs == 3
+    tree = await client.tree(top.run_id)
+    assert [tree.status, *(child.status for child in tree.children)] == ["waiting"] * 3
+    assert (await client.pause(top.run_id)).runs == 3, "a repeated pause changes nothing"
+    waits = (await client.get(top.run_id)).waits
+    assert len(waits) == 3 and waits[0] == "run_paused: local paused the run: who asked for this?"
+    with pytest.raises(RefusedError) as unread:
+        await client.note(top.run_id, "Hurry.")
+    with pytest.raises(RefusedError) as aimless:
+        await client.check_confidence(tree.children[0].run_id)
+    assert (unread.value.code, aimless.value.code) == ("note_not_read", "not_a_goal")
+    gate = await client.gate(tree.children[0].run_id, "is this one needed?")
+    assert (await client.resume(top.run_id)).runs == 3
+    assert gate.gate_id is not None and (await client.gates.show(gate.gate_id)).status == "pending"
+    await client.gates.approve(gate.gate_id, reason="yes")
+    assert (await client.result(top.run_id, 60)).status == "completed"
+    with pytest.raises(RefusedError) as ended:
+        await client.resume(top.run_id)
+    assert ended.value.code == "run_not_live"
 
 
 async def gates_below(client: Client, root: UUID) -> tuple[GateView, ...]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 from towpath.client.client_resources import ClientResources
+from towpath.client.run_controls import RunControls, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, local_token
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath_contracts.problems.input_faults import details_of, summary_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from towpath.tasks.plans import PlanDraft, PlanRun
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
-    from towpath_contracts.runs.run_control import RunSteered
     from towpath_contracts.runs.tree import RunTreeNode
     from towpath_contracts.tasks import RunAccepted, SubmitTask
     from towpath_readings.execution_log import RunLogView
@@ -52,7 +52,7 @@ LONGEST_WAIT_S = 30.0
 """Of one submit; longer waits follow the run instead of holding one request."""
 
 
-class Client(ClientResources):
+class Client(ClientResources, RunControls):
     """A client of one platform: `async with Client() as client: …`.
 
     *server* is `http://…` (default: TOWPATH_SERVER, else a local `towpath up`) or `nats://user:password@host:port`;
@@ -183,25 +183,25 @@ class Client(ClientResources):
 
     async def get(self, run_id: UUID | str) -> RunView:
         """Return a run as it stands."""
-        return await self._transport.get(_uuid(run_id))
+        return await self._transport.get(uuid_of(run_id))
 
     async def plan(self, run_id: UUID | str) -> "PlanView":
         """Return how a plan or workflow stands, step by step, with the child run of each agent. HTTP only."""
         from towpath_readings.plans import PlanView
 
-        return PlanView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/plan"))
+        return PlanView.model_validate(await self._transport.request("GET", f"/v1/runs/{uuid_of(run_id)}/plan"))
 
     async def tree(self, run_id: UUID | str) -> "RunTreeNode":
         """Return a run and its child runs. HTTP only."""
         from towpath_contracts.runs.tree import RunTreeNode
 
-        return RunTreeNode.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/tree"))
+        return RunTreeNode.model_validate(await self._transport.request("GET", f"/v1/runs/{uuid_of(run_id)}/tree"))
 
     async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView:
         """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on."""
         from towpath.tools.declaration import seconds
 
-        run_id = _uuid(run_id)
+        run_id = uuid_of(run_id)
         scope = asyncio.timeout(None if timeout is None else seconds(timeout))
         try:
             async with scope:
@@ -219,31 +219,31 @@ class Client(ClientResources):
         """Return the state of a run with a node for every model call; with the HTTP *calls* behind them. HTTP only."""
         from towpath_readings.nodes import RunNodesView
 
-        path = f"/v1/runs/{_uuid(run_id)}/nodes"
+        path = f"/v1/runs/{uuid_of(run_id)}/nodes"
         return RunNodesView.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
 
     async def goal(self, run_id: UUID | str) -> "GoalView":
         """Return how a goal run stands, with all its steps. HTTP only."""
         from towpath_readings.goals import GoalView
 
-        return GoalView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/goal"))
+        return GoalView.model_validate(await self._transport.request("GET", f"/v1/runs/{uuid_of(run_id)}/goal"))
 
     async def output(self, run_id: UUID | str, execution_id: UUID | str) -> Any:
         """Return all that a call of a run returned, however large, or its failure or denial. HTTP only."""
-        path = f"/v1/runs/{_uuid(run_id)}/tools/{_uuid(execution_id)}"
+        path = f"/v1/runs/{uuid_of(run_id)}/tools/{uuid_of(execution_id)}"
         return (await self._transport.request("GET", path))["result"]
 
     async def messages(self, run_id: UUID | str) -> "RunMessages":
         """Return a run as a conversation, its current turn included. HTTP only."""
         from towpath_readings.transcript import RunMessages
 
-        return RunMessages.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/messages"))
+        return RunMessages.model_validate(await self._transport.request("GET", f"/v1/runs/{uuid_of(run_id)}/messages"))
 
     async def execution_log(self, run_id: UUID | str) -> "RunLogView":
         """Return what a run did so far: its decisions and calls in previews, its instructions. HTTP only."""
         from towpath_readings.execution_log import RunLogView
 
-        path = f"/v1/runs/{_uuid(run_id)}/execution-log"
+        path = f"/v1/runs/{uuid_of(run_id)}/execution-log"
         return RunLogView.model_validate(await self._transport.request("GET", path))
 
     async def events(self, run_id: UUID | str, after: int = 0, *, children: bool = False) -> "AsyncIterator[LogEntry]":
@@ -254,12 +254,12 @@ class Client(ClientResources):
         from towpath_contracts.events.log import LogEntry
 
         if not children:
-            async for entry in self._transport.events(_uuid(run_id), after):
+            async for entry in self._transport.events(uuid_of(run_id), after):
                 yield entry
             return
         if after:
             raise RefusedError(problem("request_invalid", "after counts the events of one run: leave it out"))
-        async for one in self._transport.follow(_uuid(run_id), children=True):
+        async for one in self._transport.follow(uuid_of(run_id), children=True):
             if isinstance(one, LogEntry):
                 yield one
 
@@ -281,7 +281,7 @@ class Client(ClientResources):
         """
         from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed
 
-        found = _uuid(run_id)
+        found = uuid_of(run_id)
         builder = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
         async for entry in self._transport.follow(found, children=children, deltas=deltas):
             for one in builder.of(entry):
@@ -291,56 +291,7 @@ class Client(ClientResources):
 
     async def cancel(self, run_id: UUID | str, reason: str = "") -> ActionDone:
         """Ask a run to stop. It has stopped when its status says so."""
-        return await self._transport.cancel(_uuid(run_id), reason)
-
-    async def pause(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Let a run and all below it begin nothing more until they are resumed. HTTP only."""
-        return await self._steer(run_id, "pause", {"reason": reason})
-
-    async def resume(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Let a paused run go on, and what was paused with it. HTTP only."""
-        return await self._steer(run_id, "resume", {"reason": reason})
-
-    async def note(self, run_id: UUID | str, text: str) -> "RunSteered":
-        """Tell a run something: its model reads it with the next decision that it is asked for. HTTP only."""
-        return await self._steer(run_id, "note", {"text": text})
-
-    async def gate(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Have a person decide how a run goes on; the answer names the gate. HTTP only."""
-        return await self._steer(run_id, "gate", {"reason": reason})
-
-    async def check_confidence(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Ask a goal run how confident its model is, when the step is over. HTTP only."""
-        return await self._steer(run_id, "confidence", {"reason": reason})
-
-    async def _steer(self, run_id: UUID | str, act: str, body: "JsonObject") -> "RunSteered":
-        from towpath_contracts.runs.run_control import RunSteered
-
-        return RunSteered.model_validate(
-            await self._transport.request("POST", f"/v1/runs/{_uuid(run_id)}/{act}", body=body)
-        )
-
-    async def fork(
-        self,
-        run_id: UUID | str,
-        from_step: int,
-        *,
-        note: str = "",
-        script: list[Any] | None = None,
-        idempotency_key: str | None = None,
-    ) -> "RunAccepted":
-        """Start a new run that shares what *run_id* did before step *from_step*; *note* is shown to the model.
-
-        No call before that step is made again. *script* replaces the decisions from there on. HTTP only.
-        """
-        from towpath_contracts.tasks import RunAccepted
-
-        body: JsonObject = {"from_step": from_step, "note": note, "script": script}
-        body["idempotency_key"] = idempotency_key or f"client-{uuid4().hex}"
-        sent = {name: value for name, value in body.items() if value is not None}
-        return RunAccepted.model_validate(
-            await self._transport.request("POST", f"/v1/runs/{_uuid(run_id)}/fork", body=sent)
-        )
+        return await self._transport.cancel(uuid_of(run_id), reason)
 
     async def runs(self, **filters: Any) -> RunPage:
         """Return a page of runs, newest first. HTTP only.
@@ -404,12 +355,3 @@ def _current_span() -> RemoteSpan | None:
     if context is None or not context.is_valid:
         return None
     return RemoteSpan(trace_id=context.trace_id, span_id=context.span_id, sampled=context.trace_flags.sampled)
-
-
-def _uuid(run_id: UUID | str) -> UUID:
-    if isinstance(run_id, UUID):
-        return run_id
-    try:
-        return UUID(run_id)
-    except ValueError as error:
-        raise RefusedError(problem("run_not_found", f"{run_id!r} is not a run id")) from error

@@ -89,7 +89,7 @@ class GateResource:
         """Return gates, oldest first, *limit* (500 at most) of them; `status="all"` for settled ones too.
 
         With *root_run_id* those of that run, which a caller submitted, and of every run below it. Without *paused*
-        those that only a switch opens are left out.
+        those of pauses, which only a resume opens, are left out.
         """
         found = await self.page(status=status, run_id=run_id, root_run_id=root_run_id, paused=paused, limit=limit)
         return found.gates

@@ -558,7 +558,7 @@ SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.ve
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
 FROM runs.gate g
 WHERE g.project = $1 AND ($2::text IS NULL OR g.status = $2) AND ($3::uuid IS NULL OR g.run_id = $3)
-  AND ($4::uuid IS NULL OR g.gate_id = $4) AND ($5::boolean OR g.gate_type <> 'paused')
+  AND ($4::uuid IS NULL OR g.gate_id = $4) AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
   AND ($8::uuid IS NULL OR g.run_id = $8 OR g.run_id IN (SELECT r.run_id FROM runs.run r WHERE r.root_run_id = $8))
   AND ($6::uuid IS NULL
        OR (g.opened_at, g.gate_id) > (SELECT a.opened_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $6))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from towpath_contracts.gate_notices import GateNoticeBody
+from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.text import truncate
 
@@ -93,7 +94,7 @@ def notice_body(gate: Any, kind: str) -> str:
 
 def new_notices(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[NewNotice]:
     """Return the notices that a gate row owes to *webhooks*; *waiting* counts what each has before it."""
-    if gate["gate_type"] == PAUSED:
+    if gate["gate_type"] in (PAUSED, RUN_PAUSED):  # nobody is asked anything there
         return []
     kinds = ["gate.opened"] if gate["noticed"] == "" else []
     kinds += ["gate.closed"] if gate["status"] != "pending" else []

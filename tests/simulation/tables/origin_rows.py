@@ -26,7 +26,7 @@ TOLD = (
     "status",
     "fact",
 )
-ANSWERED = ("child_started", "child_ended")
+ANSWERED = ("child_started", "child_ended", "note_given")
 OWN = '"worker":"platform"'
 DECIDED = ("permitted", "started", "unknown", "succeeded", "failed", "denied")
 

@@ -341,7 +341,7 @@ class RunRows(RunRecordRows):
             and status in (None, gate["status"])
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
-            and (paused or gate["gate_type"] != "paused")
+            and (paused or gate["gate_type"] not in ("paused", "run_paused"))
             and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
             and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
         ]

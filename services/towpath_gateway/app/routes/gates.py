@@ -90,7 +90,7 @@ async def list_gates(
     root_run_id: Annotated[
         UUID | None, Query(description="of this run, which a caller submitted, and of every run below it")
     ] = None,
-    paused: Annotated[bool, Query(description="with the gates that only a switch opens")] = True,
+    paused: Annotated[bool, Query(description="with those of pauses, which only a resume opens")] = True,
     after: Annotated[UUID | None, Query(description="`next_after` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:

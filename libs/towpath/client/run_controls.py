@@ -1,0 +1,78 @@
+"""What a client does to runs beside cancelling them: pause, resume, notes, gates, and forks. HTTP only."""
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from towpath.errors import RefusedError
+from towpath_contracts.problems.registry import problem
+
+if TYPE_CHECKING:
+    from towpath.client.transport import Transport
+    from towpath_contracts.base import JsonObject
+    from towpath_contracts.runs.run_control import RunSteered
+    from towpath_contracts.tasks import RunAccepted
+
+
+class RunControls:
+    """Steers runs over `_transport`; each act is audited and stands in the log of the run."""
+
+    _transport: "Transport"
+
+    async def fork(
+        self,
+        run_id: UUID | str,
+        from_step: int,
+        *,
+        note: str = "",
+        script: list[Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> "RunAccepted":
+        """Start a new run that shares what *run_id* did before step *from_step*; *note* is shown to the model.
+
+        No call before that step is made again. *script* replaces the decisions from there on. HTTP only.
+        """
+        from towpath_contracts.tasks import RunAccepted
+
+        body: JsonObject = {"from_step": from_step, "note": note, "script": script}
+        body["idempotency_key"] = idempotency_key or f"client-{uuid4().hex}"
+        sent = {name: value for name, value in body.items() if value is not None}
+        return RunAccepted.model_validate(
+            await self._transport.request("POST", f"/v1/runs/{uuid_of(run_id)}/fork", body=sent)
+        )
+
+    async def pause(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Let a run and all below it begin nothing more until they are resumed. HTTP only."""
+        return await self._steer(run_id, "pause", {"reason": reason})
+
+    async def resume(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Let a paused run go on, and what was paused with it. HTTP only."""
+        return await self._steer(run_id, "resume", {"reason": reason})
+
+    async def note(self, run_id: UUID | str, text: str) -> "RunSteered":
+        """Tell a run something: its model reads it with the next decision that it is asked for. HTTP only."""
+        return await self._steer(run_id, "note", {"text": text})
+
+    async def gate(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Have a person decide how a run goes on; the answer names the gate. HTTP only."""
+        return await self._steer(run_id, "gate", {"reason": reason})
+
+    async def check_confidence(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
+        """Ask a goal run how confident its model is, when the step is over. HTTP only."""
+        return await self._steer(run_id, "confidence", {"reason": reason})
+
+    async def _steer(self, run_id: UUID | str, act: str, body: "JsonObject") -> "RunSteered":
+        from towpath_contracts.runs.run_control import RunSteered
+
+        return RunSteered.model_validate(
+            await self._transport.request("POST", f"/v1/runs/{uuid_of(run_id)}/{act}", body=body)
+        )
+
+
+def uuid_of(run_id: UUID | str) -> UUID:
+    """Return a run id that may be text; raises RefusedError for what is none."""
+    if isinstance(run_id, UUID):
+        return run_id
+    try:
+        return UUID(run_id)
+    except ValueError as error:
+        raise RefusedError(problem("run_not_found", f"{run_id!r} is not a run id")) from error
