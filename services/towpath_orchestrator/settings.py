@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from towpath_contracts.decisions.model_strings import model_fault
-from towpath_contracts.run_limits import MAX_TIMEOUT_MS, USUAL_TIMES_MS
+from towpath_contracts.run_limits import MAX_DEPTH, MAX_PARALLEL, MAX_TIMEOUT_MS, PLAN_STEPS, USUAL_TIMES_MS
 from towpath_fabric.settings import Settings
 
 
@@ -78,6 +78,18 @@ class OrchestratorSettings(Settings):
 
     max_timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS)
     """The longest active time of any run; a task that asks for more is refused, a network's is cut."""
+
+    max_depth: int = Field(default=MAX_DEPTH, ge=0, le=MAX_DEPTH)
+    """How deep child runs nest below the run that a caller submits; this and the next two can only be lowered.
+
+    Runs keep what held when they were submitted, and so do the runs below them.
+    """
+
+    max_plan_steps: int = Field(default=PLAN_STEPS, ge=1, le=PLAN_STEPS)
+    """Steps of a plan that a task gives, or a model writes; a workflow's stages are its network's."""
+
+    max_parallel: int = Field(default=MAX_PARALLEL, ge=1, le=MAX_PARALLEL)
+    """Children of one run that run at the same time."""
 
     allow_scripts: bool = False
     allow_anonymous: bool = False

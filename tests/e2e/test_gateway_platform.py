@@ -51,6 +51,7 @@ async def platform() -> AsyncIterator[Platform]:
             role_environment={
                 "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")},
                 "gateway": {"TOWPATH_AUTH": "on"},
+                "orchestrator": {"TOWPATH_MAX_DEPTH": "0", "TOWPATH_MAX_PLAN_STEPS": "2"},
             },
             workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
             durable=False,
@@ -207,6 +208,32 @@ async def test_a_run_says_how_many_calls_were_asked_for_allowed_denied_and_held(
     assert (ended["status"], ended["calls"]) == ("completed", {"asked": 4, "allowed": 2, "denied": 2, "held": 2})
     listed = (await alice.get("/v1/runs")).json()["runs"]
     assert next(run["calls"] for run in listed if run["run_id"] == run_id) == ended["calls"]
+
+
+async def test_a_fork_spends_what_its_parent_has_left_unless_it_has_a_budget_of_its_own(
+    alice: httpx2.AsyncClient,
+) -> None:
+    task = {**TASK, "script": [FIND, ANSWER], "budget": {"tool_calls": 1}}
+    parent = (await alice.post("/run", json=task)).json()["run_id"]
+    ends = {}
+    for fresh in (False, True):
+        wanted = {"from_step": 2, "script": [FIND, ANSWER], "fresh_budget": fresh}
+        fork = (await alice.post(f"/v1/runs/{parent}/fork", json=wanted)).json()["run_id"]
+        run = (await alice.get(f"/v1/runs/{fork}", headers={"Prefer": "wait=20"})).json()
+        accounts = (await alice.get(f"/v1/budgets?run_id={fork}")).json()["accounts"]
+        ends[fresh] = (run["status"], run["reason"], [account["key"] for account in accounts] == [fork])
+    assert ends == {False: ("failed", "budget_exceeded", False), True: ("completed", "responded", True)}
+
+
+async def test_e7_settings_lower_how_deep_runs_nest_and_how_long_plans_are(alice: httpx2.AsyncClient) -> None:
+    """Row E7: caps are settings; this platform allows plans of two steps, and no child runs."""
+    steps = [{"type": "agent", "agent": {"agent_key": "billing", "prompt": "Look."}}] * 3
+    long, short = ({"network": "support", "plan": {"plan": {"steps": steps[:n]}}} for n in (3, 2))
+    refused = await alice.post("/v1/runs", json=long)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/plan/plan/steps")
+    run = (await alice.post("/v1/runs", json=short, headers={"Prefer": "wait=20"})).json()
+    assert (run["reason"], run["final"]["errors"][0]["error"]["code"]) == ("plan_failed", "depth_exceeded")
+    assert run["final"]["errors"][0]["error"]["message"] == "children stand at most 0 deep"
 
 
 async def test_other_projects_see_and_reach_nothing(platform: Platform, alice: httpx2.AsyncClient) -> None:

@@ -25,15 +25,17 @@ class RunControls:
         *,
         note: str = "",
         script: list[Any] | None = None,
+        fresh_budget: bool = False,
         idempotency_key: str | None = None,
     ) -> "RunAccepted":
         """Start a new run that shares what *run_id* did before step *from_step*; *note* is shown to the model.
 
-        No call before that step is made again. *script* replaces the decisions from there on. HTTP only.
+        No call before that step is made again. *script* replaces the decisions from there on. It spends what the other
+        run has left of its budget, unless it has a *fresh_budget*. HTTP only.
         """
         from towpath_contracts.tasks import RunAccepted
 
-        body: JsonObject = {"from_step": from_step, "note": note, "script": script}
+        body: JsonObject = {"from_step": from_step, "note": note, "script": script, "fresh_budget": fresh_budget}
         body["idempotency_key"] = idempotency_key or f"client-{uuid4().hex}"
         sent = {name: value for name, value in body.items() if value is not None}
         return RunAccepted.model_validate(

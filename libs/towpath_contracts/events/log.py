@@ -60,7 +60,7 @@ from towpath_contracts.networks.goal import GoalSettings, GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SelectedSwarm
-from towpath_contracts.runs.children import ParentRun
+from towpath_contracts.runs.children import ParentRun, RunTreeCaps
 from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tools.workspace import FileEntry
 
@@ -116,6 +116,8 @@ class RunCreated(MessagePart):
 
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow.
     `planner_model` writes plans, in place of the agent's model.
+    `budget_root` is the run with which a fork shares accounts and counts of calls; `caps` are recorded where they are
+    lower than the server's.
     `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
     was born. `traceparent` names the span of whoever submitted the run at the top of the tree.
     """
@@ -160,6 +162,8 @@ class RunCreated(MessagePart):
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
     traceparent: str | None = Field(default=None, exclude_if=is_unset)
+    budget_root: UUID | None = Field(default=None, exclude_if=is_unset)
+    caps: RunTreeCaps | None = Field(default=None, exclude_if=is_unset)
 
     @property
     def goal_settings(self) -> GoalSettings:

@@ -12,7 +12,7 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SelectedSwarm
-from towpath_contracts.run_limits import MAX_PARALLEL
+from towpath_contracts.run_limits import MAX_DEPTH, MAX_PARALLEL, PLAN_STEPS
 
 
 class ParentRun(MessagePart):
@@ -27,6 +27,27 @@ class ParentRun(MessagePart):
     index: int
     depth: int
     max_parallel: int = Field(default=MAX_PARALLEL, exclude_if=lambda width: width == MAX_PARALLEL)
+
+
+class RunTreeCaps(MessagePart):
+    """What a platform allows of trees of runs: how deep they nest, how long plans are, how many run at once."""
+
+    max_depth: int = Field(default=MAX_DEPTH, ge=0, le=MAX_DEPTH)
+    plan_steps: int = Field(default=PLAN_STEPS, ge=1, le=PLAN_STEPS)
+    max_parallel: int = Field(default=MAX_PARALLEL, ge=1, le=MAX_PARALLEL)
+
+    def with_lower(self, other: "RunTreeCaps | None") -> "RunTreeCaps":
+        """Return the lower of each."""
+        if other is None:
+            return self
+        return RunTreeCaps(
+            max_depth=min(self.max_depth, other.max_depth),
+            plan_steps=min(self.plan_steps, other.plan_steps),
+            max_parallel=min(self.max_parallel, other.max_parallel),
+        )
+
+
+SERVER_CAPS = RunTreeCaps()
 
 
 class ChildTask(MessagePart):

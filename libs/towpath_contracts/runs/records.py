@@ -97,12 +97,14 @@ class ForkedFrom(MessagePart):
 class ForkOptions(ClientMessage):
     """How a run is forked: the new run shares what happened before step `from_step` and decides that step anew.
 
-    `note` is given to the model; `script` replaces the decisions of a scripted run from that step on.
+    It spends what is left of the budget of the run that it is of, and shares its counts of calls, unless it has a
+    `fresh_budget`. `note` is given to the model; `script` replaces the decisions of a scripted run from that step on.
     """
 
     from_step: int = Field(ge=1, le=1_000_000)
     note: str = Field(default="", max_length=2_000)
     script: tuple[Any, ...] | None = Field(default=None, max_length=1_000)
+    fresh_budget: bool = False
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 
 

@@ -188,8 +188,9 @@ class ToolRequest(Message):
     `grants` is the chain of grants that the run stands under, outermost first, the task's own last: every one must let
     the call through. `grant` is the task's own alone, as messages of before have it; a reader obeys both.
     `root_run_id` is that of the run which a caller submitted, in a run that is below it: limits of a run count for it
-    and all below it together. `spent_usd` is what the run and its ended children have cost, with what runs above it had
-    when it was born. `trace_id` is the caller's trace, where the run belongs to one.
+    and all below it together; for a fork that shares them they count for `counts_run_id`. `spent_usd` is what the run
+    and its ended children have cost, with what runs above it had when it was born. `trace_id` is the caller's trace,
+    where the run belongs to one.
     """
 
     execution_id: UUID
@@ -216,6 +217,7 @@ class ToolRequest(Message):
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
     trace_id: UUID | None = Field(default=None, exclude_if=is_unset)
+    counts_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class ToolInvocation(Message):

@@ -14,7 +14,6 @@ from towpath_contracts import facts
 from towpath_contracts.budgets import ChildRunBudget
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
-from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.children import ChildTask, ParentRun
 from towpath_contracts.tools.grants import narrow
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -56,7 +55,12 @@ def child_depth(state: RunState) -> int:
 
 def can_spawn(state: RunState) -> bool:
     """Return whether the run may have children: depth is bounded."""
-    return child_depth(state) <= MAX_DEPTH
+    return child_depth(state) <= state.caps.max_depth
+
+
+def too_deep(state: RunState) -> str:
+    """Say why the run may have no children."""
+    return f"children stand at most {state.caps.max_depth} deep"
 
 
 def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
@@ -77,7 +81,7 @@ def created_at_ms(child: UUID) -> int:
 def spawn_children(run: TransitionBuilder, tasks: Sequence[ChildTask]) -> None:
     """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the maximum depth."""
     if not can_spawn(run.state):
-        msg = f"children stand at most {MAX_DEPTH} deep"
+        msg = too_deep(run.state)
         raise ValueError(msg)
     begin = len(run.state.children)
     for place, task in enumerate(tasks, start=begin):

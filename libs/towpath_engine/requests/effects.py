@@ -234,4 +234,5 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         workspace=opened.workspace,
         root_run_id=None if task.parent is None else task.parent.root_id,
         trace_id=trace_of(task.traceparent),
+        counts_run_id=task.budget_root,
     )

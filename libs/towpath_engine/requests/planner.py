@@ -9,7 +9,6 @@ from towpath_contracts.decisions.assessments import MAX_ANSWER_TEXT
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.networks.plan import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, PLAN_INVALID
-from towpath_contracts.run_limits import PLAN_STEPS
 from towpath_contracts.text import truncate
 from towpath_engine.reducers.references import INLINE_BYTES, size_of
 from towpath_engine.rules.members import members_of, nested_swarms
@@ -87,7 +86,7 @@ def plan_schema(state: RunState) -> JsonObject:
         "required": ["id", "type"],
         "additionalProperties": False,
     }
-    steps: JsonObject = {"type": "array", "minItems": 1, "maxItems": PLAN_STEPS, "items": step}
+    steps: JsonObject = {"type": "array", "minItems": 1, "maxItems": state.caps.plan_steps, "items": step}
     return {"type": "object", "properties": {"name": {"type": "string"}, "steps": steps}, "required": ["steps"]}
 
 

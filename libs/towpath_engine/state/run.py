@@ -19,7 +19,7 @@ from towpath_contracts.decisions.request import Cost, FullToolOutput, OlderOutpu
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.networks.spec import NetworkSnapshot
-from towpath_contracts.run_limits import MAX_PARALLEL
+from towpath_contracts.runs.children import SERVER_CAPS, RunTreeCaps
 from towpath_contracts.runs.views import CallCounts
 from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.budget import BudgetState
@@ -306,7 +306,12 @@ class RunState:
         plan = own.plan.max_parallel if own.plan is not None else None
         swarm = own.swarm.swarm.max_parallel if own.swarm is not None else None
         above = own.parent.max_parallel if own.parent is not None else None
-        return min(limit for limit in (plan, swarm, above, MAX_PARALLEL) if limit is not None)
+        return min(limit for limit in (plan, swarm, above, self.caps.max_parallel) if limit is not None)
+
+    @property
+    def caps(self) -> RunTreeCaps:
+        """What the platform allowed of trees of runs when this one's top was submitted."""
+        return self.created.caps or SERVER_CAPS
 
     @property
     def unasked(self) -> frozenset[UUID]:

@@ -69,6 +69,11 @@ LEFT JOIN runs.budget b ON b.project = l.project AND b.scope = w.scope AND b.key
 WHERE l.project = $1 AND ($2::text IS NULL OR l.kind = 'caller' AND l.name = $2)
 ORDER BY array_position(ARRAY['caller', 'project', 'day'], w.scope), w.key LIMIT $3
 
+-- name: budget_root
+-- The run with which a fork shares its accounts; itself for any other. The first event may hold NUL.
+SELECT coalesce(replace(e.event::text, '\u0000', '\ufffd')::json->>'budget_root', $1::uuid::text)
+FROM runs.run_event e WHERE e.run_id = $1 AND e.seq = 1
+
 -- name: run_accounts
 SELECT b.*, '' AS set_by, NULL::timestamptz AS set_at FROM runs.budget b
 WHERE b.project = $1 AND (b.scope = 'run' AND b.key = $2 OR b.scope = 'agent' AND starts_with(b.key, $2 || '/'))

@@ -74,7 +74,7 @@ class BudgetLimits:
         budgets = task.budget is not None or task.carve_outs or self._has_budgets(task.snapshot_digest, snapshot)
         if limits is None and not budgets:
             return ()
-        root = run_id if task.parent is None else task.parent.root_id  # children spend from what the task was given
+        root = task.budget_root or (run_id if task.parent is None else task.parent.root_id)  # what the task was given
         own = [_own_scope("run", str(one.run_id), one.budget) for one in reversed(task.carve_outs)]
         own += [] if task.budget is None else [_own_scope("run", str(root), task.budget)]
         agents = [

@@ -63,7 +63,7 @@ def _fault(criterion: Criterion, snapshot: NetworkSnapshot) -> str:
 NAMED_CHARS = 2_000
 
 
-def plan_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail]:
+def plan_problems(task: SubmitTask, snapshot: NetworkSnapshot, most_steps: int) -> Iterator[ProblemDetail]:
     """Name everything that is wrong with a plan on this network, each fault at its place in the task."""
     asked = task.plan
     if asked is None:
@@ -80,7 +80,9 @@ def plan_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator[Probl
         return
     members = {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}
     silent = not task.user_message and not plan_said(task)
-    _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, self_contained=silent)
+    _plan, faults = check_plan(
+        asked.plan, agents=members, bindings=asked.bindings, most_steps=most_steps, self_contained=silent
+    )
     for fault in faults:
         yield fault.model_copy(update={"pointer": f"/plan/plan{fault.pointer}"})
 

@@ -49,7 +49,7 @@ def check_task(
         *goal_problems(_goal(task, snapshot), snapshot),
         *objective_problems(_background(task, snapshot), snapshot, task.agent_key),
         *swarm_problems(task, snapshot),
-        *plan_problems(task, snapshot),
+        *plan_problems(task, snapshot, settings.max_plan_steps),
         *mounted(task).problems,
         *times_of(settings).problems(task),
     )

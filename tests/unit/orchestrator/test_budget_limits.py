@@ -76,6 +76,14 @@ async def test_budget_a_child_spends_from_its_root_and_no_more_than_is_carved_ou
     assert paths(grandchild) == paths(scopes)
 
 
+async def test_budget_a_fork_and_what_is_below_it_spend_from_the_accounts_of_the_run_that_it_is_of() -> None:
+    found, network = await limits(), snapshot()
+    forked = task(network, budget=Budget(tokens=3), budget_root=RUN)
+    parent = ParentRun(run_id=CHILD, root_id=CHILD, step=1, index=0, depth=1)
+    for run_id, one in ((CHILD, forked), (UUID(int=8), forked.model_copy(update={"parent": parent}))):
+        assert paths(found.scopes_of(run_id, one, network, NOW)) == [("run", str(RUN))]
+
+
 async def test_budget_a_run_that_nobody_limits_has_no_account() -> None:
     found, network = (
         await limits({"project": "other", "kind": "project", "name": "other", "per_day": False}),

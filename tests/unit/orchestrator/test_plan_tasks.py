@@ -9,7 +9,9 @@ from tests.support.engine.plan_machine import NETWORK, ask, block, step
 
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.runs.children import RunTreeCaps
 from towpath_contracts.tasks import SubmitTask
+from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -29,6 +31,21 @@ def created(given: SubmitTask) -> RunCreated:
         project="default", name="desk", version=1, digest="sha256:00", published_at=datetime.now(UTC), published_by="me"
     )
     return created_event(given, version, NETWORK, "me", None)
+
+
+def test_e7_whoever_runs_the_platform_lowers_the_caps_of_trees_and_raises_none() -> None:
+    """Row E7: caps are settings that can only lower."""
+    lowered = OrchestratorSettings(embedded=True, max_plan_steps=1, max_depth=2)
+    assert caps_of(OrchestratorSettings(embedded=True)) is None, "runs of a platform that lowers none record none"
+    assert caps_of(lowered) == RunTreeCaps(max_depth=2, plan_steps=1)
+    assert caps_of(lowered, RunTreeCaps(max_parallel=3, plan_steps=5)) == RunTreeCaps(
+        max_depth=2, plan_steps=1, max_parallel=3
+    )
+    found = check_task(task(step("ann"), step("bob")), NETWORK, lowered)
+    assert found is not None and [one.pointer for one in found.errors] == ["/plan/plan/steps"]
+    for raised in ({"max_depth": 4}, {"max_plan_steps": 13}, {"max_parallel": 5}):
+        with pytest.raises(ValidationError):
+            OrchestratorSettings(embedded=True, **raised)
 
 
 def test_e2_a_task_is_refused_with_every_fault_of_its_plan_at_its_place() -> None:

@@ -151,6 +151,7 @@ async def fork(
     from_step: int,
     note: str = "",
     decisions_file: Annotated[Path | None, Parameter(name="--decisions")] = None,
+    fresh_budget: Annotated[bool, Parameter(negative="")] = False,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Start a new run that shares what happened before a step, and goes on from there.
@@ -163,11 +164,12 @@ async def fork(
         from_step: The first step that is decided anew.
         note: Given to the model before it decides.
         decisions_file: JSON list of decisions that are played from that step on, instead of asking a model.
+        fresh_budget: Give it the whole budget of the task once more; without it the two share what is left.
     """
     script = None if decisions_file is None else read_script(decisions_file)
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
-        accepted = await client.fork(run_id, from_step, note=note, script=script)
+        accepted = await client.fork(run_id, from_step, note=note, script=script, fresh_budget=fresh_budget)
     out = common.out()
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)
     out.write(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")

@@ -14,8 +14,7 @@ from towpath_contracts.networks.plan import ParallelAgentCalls, Plan, PlanAgentC
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 from towpath_contracts.networks.references import UndefinedReferenceError
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.run_limits import MAX_DEPTH
-from towpath_engine.handlers.children import can_spawn, pending_children
+from towpath_engine.handlers.children import can_spawn, pending_children, too_deep
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.final_reports import report_step_end, skip_remaining_steps
 from towpath_engine.handlers.finish import finish
@@ -91,7 +90,8 @@ def _take(run: TransitionBuilder, task: PlanTask, written: JsonObject | None, or
     """Accept a plan, or return what is wrong with it; one that the caller gave is not asked for again."""
     faults = ["the answer is no JSON object"]
     if written is not None:
-        plan, found = check_plan(written, agents=members_of(run.state), bindings=task.bindings)
+        most = run.state.caps.plan_steps
+        plan, found = check_plan(written, agents=members_of(run.state), bindings=task.bindings, most_steps=most)
         if plan is not None:
             _accept(run, plan.model_copy(update={"bindings": {**plan.bindings, **task.bindings}}), origin)
             return []
@@ -129,9 +129,7 @@ def _dispatch(run: TransitionBuilder) -> None:
     step = held.plan.steps[len(held.reports)]
     move_plan(run, "next_step" if held.phase == "merging_results" else "dispatch_step", step_id=step.id)
     if not can_spawn(run.state):
-        _fail(
-            run, FinishedPlanStep(report=_unstarted(step, "depth_exceeded", f"children stand at most {MAX_DEPTH} deep"))
-        )
+        _fail(run, FinishedPlanStep(report=_unstarted(step, "depth_exceeded", too_deep(run.state))))
         return
     try:
         inputs = inputs_of(run.state, held, step)

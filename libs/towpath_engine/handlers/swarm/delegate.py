@@ -13,12 +13,11 @@ from towpath_contracts.networks.plan import PlanRunResult, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.swarm import SelectedSwarm
 from towpath_contracts.problems.input_faults import entry_message
-from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
-from towpath_engine.handlers.children import can_spawn, spawn_children
+from towpath_engine.handlers.children import can_spawn, spawn_children, too_deep
 from towpath_engine.handlers.gates import close_gate
 from towpath_engine.handlers.internal_outcomes import end_own_call
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
@@ -59,8 +58,7 @@ def start_child(
 
 def _check_depth(state: RunState) -> None:
     if not can_spawn(state):
-        fault = f"children stand at most {MAX_DEPTH} deep"
-        raise InternalToolError(DEPTH_EXCEEDED, fault, "Do the work yourself, with your other tools.")
+        raise InternalToolError(DEPTH_EXCEEDED, too_deep(state), "Do the work yourself, with your other tools.")
 
 
 def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
@@ -73,8 +71,10 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
     if (size := size_of(asked.bindings)) > PLAN_BYTES:
         raise InternalToolError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
     if asked.plan is not None:
-        agents = state.snapshot.plan_members
-        _plan, faults = check_plan(asked.plan, agents=agents, bindings=asked.bindings, self_contained=True)
+        agents, most = state.snapshot.plan_members, state.caps.plan_steps
+        _plan, faults = check_plan(
+            asked.plan, agents=agents, bindings=asked.bindings, most_steps=most, self_contained=True
+        )
         if faults:
             raise InternalToolError(PLAN_INVALID, "; ".join(one.detail for one in faults))
     return ChildTask(

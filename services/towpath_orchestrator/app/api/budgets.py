@@ -108,7 +108,8 @@ class BudgetRequests:
             return BudgetAccountList(accounts=tuple(_account(row) for row in rows))
         if await self._pool.fetchrow(QUERIES.run_seq, request.run_id, request.project) is None:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
-        rows = await self._pool.fetch(BUDGETS.run_accounts, request.project, str(request.run_id), request.limit)
+        root = await self._pool.fetchval(BUDGETS.budget_root, request.run_id)
+        rows = await self._pool.fetch(BUDGETS.run_accounts, request.project, root, request.limit)
         return BudgetAccountList(accounts=tuple(_account(row) for row in rows))
 
 

@@ -20,7 +20,9 @@ from towpath_contracts.runs.records import ForkedFrom, ForkRun
 from towpath_contracts.tasks import RunAccepted
 from towpath_contracts.tools.access import RecordAction
 from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
+from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.fork import inherited_of
+from towpath_engine.state.run import RunState
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
@@ -28,6 +30,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
 from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
+from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.settings import OrchestratorSettings
 
 MAX_INHERITED_BYTES = 512 * 1024
@@ -108,7 +111,8 @@ class RunForks:
         """Return the fact and the task that the new run begins with."""
         options = request.options
         try:
-            inherited = inherited_of(point.state(), new_script=options.script is not None)
+            state = point.state()
+            inherited = inherited_of(state, new_script=options.script is not None)
         except ForkRefusedError as error:
             raise ProblemError(problem("fork_refused", str(error), run_id=str(request.run_id))) from error
         size = len(canonical_json(inherited).encode("utf-8", "surrogatepass"))
@@ -119,9 +123,9 @@ class RunForks:
             "caller": request.caller,
             "forked_from": ForkedFrom(run_id=request.run_id, step=options.from_step),
             "parent": None,  # nobody waits for a fork, whatever waits for the run that it is of
-            "carve_outs": (),
-            "spent": None,
             "traceparent": None,
+            **_budget(request, parent, state),
+            "caps": caps_of(self._settings, parent.caps),
         }
         if options.script is not None:
             script = list(options.script)
@@ -149,7 +153,11 @@ class RunForks:
                 actor=request.actor,
                 reason=request.options.note,
                 run_id=forked.run_id,
-                detail={"parent": str(request.run_id), "from_step": request.options.from_step},
+                detail={
+                    "parent": str(request.run_id),
+                    "from_step": request.options.from_step,
+                    "fresh_budget": request.options.fresh_budget,
+                },
             ),
         )
 
@@ -166,6 +174,14 @@ async def _walk(record: DatabaseRecord, point: ForkStateFinder) -> RunCreated:
     if task is None:
         raise ProblemError(problem("fork_refused", "the run's log does not begin with its task"))
     return task
+
+
+def _budget(request: ForkRun, parent: RunCreated, state: RunState) -> dict[str, Any]:
+    """Return what a fork may spend: what the run that it is of has left, or all that the task gives once more."""
+    if request.options.fresh_budget:
+        return {"budget_root": None, "carve_outs": (), "spent": None}
+    top = request.run_id if parent.parent is None else parent.parent.root_id
+    return {"budget_root": parent.budget_root or top, "spent": total_cost(state)}
 
 
 def _digest(request: ForkRun) -> str:

@@ -26,6 +26,7 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
+from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.run_times import times_of
 from towpath_orchestrator.core.task_kinds import mounted
 from towpath_orchestrator.core.tasks import check_task, created_event
@@ -117,6 +118,7 @@ class TaskChecker:
                 await self._store.store_texts(project, mounted(task).texts)
                 planner, times = self._settings.planner_model, times_of(self._settings)
                 created = created_event(task, version, snapshot, caller, script_digest, parent, planner, times)
+                created = created.model_copy(update={"caps": caps_of(self._settings)})
         except GrantChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:

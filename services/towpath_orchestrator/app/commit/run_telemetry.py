@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.child_tools import ORCHESTRATE
-from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_engine.handlers.children import depth_of
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.state.run import RunState
@@ -43,7 +42,7 @@ class TransitionMetrics:
         state = transition.state
         if transition.ends_run:
             self._metrics.runs.labels(str(state.status)).inc()
-        if state.composition is None and depth_of(state) < MAX_DEPTH:
+        if state.composition is None and depth_of(state) < state.caps.max_depth:
             return
         for entry in transition.entries:
             match entry.event:

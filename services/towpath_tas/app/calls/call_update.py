@@ -15,8 +15,9 @@ class CallUpdate:
     """One message about one call on its way through the ledger, and what came of it; `decide` is pure.
 
     *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
-    under *usage_run_id*: the root run, whichever run below it calls. `apply` sets `change`, or `error`, or `contested`,
-    or `erased`: the row was erased with its run, and nothing is decided about it any more.
+    under *usage_run_id*: the root run, whichever run below it calls, or the one whose counts a fork shares. `apply`
+    sets `change`, or `error`, or `contested`, or `erased`: the row was erased with its run, and nothing is decided
+    about it any more.
     """
 
     run_id: UUID

@@ -74,7 +74,7 @@ class ReceivedToolRequest:
             run_id=request.run_id,
             execution_id=request.execution_id,
             project=request.project,
-            usage_run_id=request.root_run_id,
+            usage_run_id=request.counts_run_id or request.root_run_id,
             decide=self.decide,
             fresh=not again,
             read=again,
@@ -191,7 +191,7 @@ class ToolRequestConsumer:
         if update.contested:
             await self._guard.give_back(item.message, CONTESTED_S)
             return
-        await self._dispatcher.send(update.change, update.usage_run_id, item.request.trace_id)
+        await self._dispatcher.send(update.change, item.request.root_run_id, item.request.trace_id)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_after_flush("tas.request_before_ack")
         reason = update.change.dead_letter_reason or item.poison

@@ -1,6 +1,7 @@
 """Plans in the run machine: order, concurrency, policies, limits, results."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.support.engine.invariants import InvariantChecker
@@ -10,11 +11,12 @@ from tests.support.engine.plan_machine import NETWORK, PlanRun, ask, block, step
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import AskChildStatus
-from towpath_engine.handlers.children import new_child_run, report_for_parent
+from towpath_engine.handlers.children import can_spawn, new_child_run, report_for_parent
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import TextToStore
 from towpath_engine.rules.plan_results import RESULTS_BYTES
-from towpath_engine.state.run import dump_state, load_state
+from towpath_engine.state.replace import replace
+from towpath_engine.state.run import dump_state, initial, load_state
 
 FAN = ("ann", "bob", "cid", "dan", "eve", "lead")
 
@@ -308,3 +310,20 @@ def test_a_plan_resumes_at_the_step_it_was_in() -> None:
     assert run.asked[-1] == ("bob", "1")
     run.end()
     assert run.output["success"] and len(run.children) == 7, "no child is started twice"
+
+
+def test_e7_a_run_keeps_the_lower_caps_that_held_when_it_was_submitted() -> None:
+    """Row E7: caps can only be lowered; they come with the run, and go down to its children."""
+    caps = {"max_depth": 1, "plan_steps": 2, "max_parallel": 1}
+    run = PlanRun(block(ask("ann"), ask("bob")), step("cid"), caps=caps)
+    assert len(run.children) == 1, "one at a time"
+    child = new_child_run(run.state, run.children[0]).task
+    assert child.caps == run.state.caps
+    below = initial(UUID(int=9), run.network)
+    assert not can_spawn(replace(below, task=child))
+    run.end(0)
+    run.end(1)
+    run.end(0)
+    assert run.finished.status == "completed"
+    long = PlanRun(step("ann"), step("bob"), step("cid"), caps=caps)
+    assert long.finished.reason == "plan_invalid"
