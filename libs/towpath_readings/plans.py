@@ -14,7 +14,7 @@ from pydantic import Field
 from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.plan_events import PlanState
-from towpath_contracts.networks.plan import PlanStep
+from towpath_contracts.networks.plan import Plan, PlanStep, PlanStepResult
 
 StepStanding = Literal["pending", "running", "waiting", "success", "failed", "partial", "skipped"]
 
@@ -72,6 +72,16 @@ class PlanView(Message):
     errors: tuple[JsonObject, ...] = ()
 
 
+class InheritedPlan(MessagePart):
+    """What a fork of a plan inherits, as its log has it; other fields are the run machine's."""
+
+    phase: PlanState
+    plan: Plan
+    origin: str
+    reports: tuple[PlanStepResult, ...] = ()
+    results: JsonObject = Field(default_factory=dict)
+
+
 def project_plan(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> PlanView | None:
     """Return the plan that *entries*, from the first on, show; None for a run that carries out none.
 
@@ -115,6 +125,8 @@ class _PlanProjection:
             case ev.PlanStateChanged():
                 self._now["state"] = event.target
                 self._now["current_step"] = event.step_id or self._now.get("current_step", "")
+            case ev.RunForked() if event.inherited.get("composition"):
+                self._inherit(InheritedPlan.model_validate(event.inherited["composition"]))
             case ev.PlanAccepted():
                 self._now |= {"origin": event.origin, "name": event.plan.name, "description": event.plan.description}
                 self._steps = [_pending(step) for step in event.plan.steps]
@@ -126,6 +138,16 @@ class _PlanProjection:
                 self._finished(event)
             case _:
                 self._child(event, at)
+
+    def _inherit(self, held: "InheritedPlan") -> None:
+        """Take over what a fork was born with: the plan, and what came of the steps before its own first one."""
+        self._now |= {"origin": held.origin, "name": held.plan.name, "description": held.plan.description}
+        self._now |= {"state": held.phase, "bindings": dict(held.results)}
+        self._steps = [_pending(step) for step in held.plan.steps]
+        for step, report in zip(self._steps, held.reports, strict=False):
+            _report_into(step, report)
+            for agent, one in zip(step["agents"], report.children or (report,), strict=False):
+                agent["run_id"] = one.exec_id or None
 
     def _child(self, event: "ev.AnyEvent", at: datetime) -> None:
         match event:
@@ -150,14 +172,9 @@ class _PlanProjection:
 
     def _ended(self, event: "ev.PlanStepEnded", at: datetime) -> None:
         step, report = self._steps[event.index], event.report
-        step |= {"status": report.status, "error": report.error}
+        _report_into(step, report)
         if step["started_at"] is not None:
             step |= _duration_ms(step, at)
-        if report.type == "agent" or report.children:
-            for agent, one in zip(step["agents"], report.children or (report,), strict=False):
-                agent |= {"status": one.status, "outputs": one.outputs, "error": one.error}
-        else:  # nothing of it was begun
-            step["agents"] = [{**agent, "status": "skipped"} for agent in step["agents"]]
         self._now["bindings"] |= event.bindings
 
     def _finished(self, event: "ev.RunFinished") -> None:
@@ -174,6 +191,16 @@ def _pending(step: PlanStep) -> dict[str, Any]:
         for place, call in enumerate(step.calls)
     ]
     return {"id": step.id, "type": step.type, "name": step.name, "agents": agents, "started_at": None}
+
+
+def _report_into(step: dict[str, Any], report: PlanStepResult) -> None:
+    """Show what came of a step, and of its agents."""
+    step |= {"status": report.status, "error": report.error}
+    if report.type == "agent" or report.children:
+        for agent, one in zip(step["agents"], report.children or (report,), strict=False):
+            agent |= {"status": one.status, "outputs": one.outputs, "error": one.error}
+    else:  # nothing of it was begun
+        step["agents"] = [{**agent, "status": "skipped"} for agent in step["agents"]]
 
 
 def _duration_ms(begun: dict[str, Any], at: datetime) -> dict[str, Any]:

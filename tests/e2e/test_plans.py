@@ -210,6 +210,17 @@ async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(place: Pl
     assert ended.value.code == "run_not_live"
 
 
+async def test_e8_a_plan_is_forked_from_a_step_with_the_results_of_those_before_it(place: Place) -> None:
+    """Row E8: one execution path; what failed is done anew, and no agent before it is asked again."""
+    client, wanted = place.client, LOOK.step("billing", "Really {{ result.found.message }}?", id="ask")
+    failed = await client.run("support", plan=wanted, script=[*LOOKS, use("x"), use("y")], max_steps=2, timeout=60)
+    fork = await client.fork(failed.run_id, 2, script=[says("Yes.", agent="billing")])
+    assert (failed.status, (await client.result(fork.run_id, 60)).status) == ("failed", "completed")
+    (asked,) = (await client.runs(parent_run_id=fork.run_id)).runs
+    shown = await client.plan(fork.run_id)
+    assert asked.user_message == "Really It is a lamp.?" and [one.status for one in shown.steps] == ["success"] * 2
+
+
 async def gates_below(client: Client, root: UUID) -> tuple[GateView, ...]:
     """Return the gates of a run and of the runs below it, as soon as there is one."""
     async with asyncio.timeout(60):

@@ -1,6 +1,7 @@
 """Forks a run: a new run takes over what another one knew before a step.
 
-Knowledge is inherited, work is not: no call, request, fence, cost or time of the parent is taken over. The ids of the
+Knowledge is inherited, work is not: no call, request, fence, cost or time of the parent is taken over. A plan, or a
+workflow, is forked from one of its steps: with the results of those before it. The ids of the
 new run follow from its own run id, so it never asks again for something that its parent asked for. Where a person was
 asked about the parent itself, the fork asks them too before its first step: else whoever may fork could do without.
 """
@@ -54,7 +55,7 @@ class ForkStateFinder:
     def observe(self, entry: ev.LogEntry) -> bool:
         """Take the next entry; True once the point is found and no more entries are needed."""
         event = entry.event
-        if isinstance(event, ev.DecisionRequested):
+        if isinstance(event, ev.DecisionRequested) and self._state.composition is None:
             self._first_step = self._first_step or event.step
             if event.step >= self._from_step:
                 return True
@@ -64,18 +65,42 @@ class ForkStateFinder:
         self._state = evolve(self._state, entry)
         if isinstance(event, ev.GateOpened) and event.execution_id is None:
             self._asked[event.gate_id] = event
+        if self._state.composition is not None:
+            return self._observe_plan()
         if not _is_preamble(event) or _is_answer(self._last, event):
             self._boundary = self._state
         self._last = event
         return False
 
+    def _observe_plan(self) -> bool:
+        """Look whether a plan, or a workflow, stands right before its step."""
+        if self._first_step is None and _next_step(self._state) is not None:
+            self._first_step = _next_step(self._state)
+        if _next_step(self._state) != self._from_step:
+            return False
+        self._boundary = self._state
+        return True
+
+    def _plan_state(self) -> RunState:
+        found, step, first = self._boundary, self._from_step, self._first_step
+        if found.composition is not None and not _is_busy(found):
+            return found
+        begun = self._state.step
+        if first is None:
+            msg = "the run has no plan yet"
+        elif step < first:
+            msg = f"the run is a fork that begins at step {first} of its plan: fork its parent"
+        else:
+            msg = f"the run has begun {begun} step(s) of its plan; name one from {first} to {max(first, begun)}"
+        raise ForkRefusedError(msg)
+
     def state(self) -> RunState:
         """Return the state before the step; raises ForkRefusedError."""
+        if self._state.composition is not None:
+            return self._plan_state()
         found, step = self._boundary, self._from_step
         first = self._first_step
-        if found.composition is not None:
-            msg = "a plan has no steps of its own to fork from: submit it anew, or fork a run of one of its steps"
-        elif first is None:
+        if first is None:
             msg = "the run has not begun its first step"
         elif step < first:
             msg = f"the run is a fork that begins at step {first}: fork its parent"
@@ -106,6 +131,15 @@ class ForkStateFinder:
     def seq(self) -> int:
         """Seq of the last entry that is shared."""
         return self._boundary.seq
+
+
+def _next_step(state: RunState) -> int | None:
+    """Return which step of a plan comes next, from 1; None while one is under way, and where there is none."""
+    held = state.composition
+    if held is None or held.plan is None or held.phase not in ("plan_validated", "merging_results"):
+        return None
+    step = len(held.reports) + 1
+    return step if step <= len(held.plan.steps) else None
 
 
 def _is_busy(state: RunState) -> bool:

@@ -18,9 +18,9 @@ from towpath_contracts.events import log as ev
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.operator_notes import OperatorNotes
-from towpath_engine.state.plan import HandoffState
+from towpath_engine.state.plan import HandoffState, PlanRunState
 from towpath_engine.state.replace import replace
-from towpath_engine.state.run import RunState
+from towpath_engine.state.run import RunState, StepChild
 from towpath_engine.state.workspace import RunWorkspace
 
 
@@ -50,9 +50,11 @@ class ForkInheritedState:
     goal: GoalState | None = None
     swarm: HandoffState | None = None
     operator_notes: OperatorNotes | None = None
+    composition: PlanRunState | None = None
+    children: tuple[StepChild, ...] | None = None
 
 
-_LATER = ("desk", "goal", "swarm", "operator_notes")
+_LATER = ("desk", "goal", "swarm", "operator_notes", "composition", "children")
 """Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(ForkInheritedState))
@@ -67,7 +69,8 @@ def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
     taken = ForkInheritedState(**{name: getattr(state, name) for name in _NAMES})
     unread = OperatorNotes(notes=state.operator_notes.notes) if state.operator_notes.notes else None
-    taken = replace(taken, operator_notes=unread)
+    # Of children only those of the plan step before, which have ended: a stage is asked what they answered.
+    taken = replace(taken, operator_notes=unread, children=state.children if state.composition is not None else None)
     if new_script:
         taken = replace(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter().dump_python(taken, mode="json"))

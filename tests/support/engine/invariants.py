@@ -175,6 +175,7 @@ class InvariantChecker:
             case ev.RunForked():
                 assert self.seq == 2, "a fork begins with what it inherits"
                 self.step = event.inherited["step"]
+                self.phase = event.inherited.get("composition", {}).get("phase", self.phase)
             case ev.RunStarted():
                 self.started = True
             case ev.DecisionRequested():
