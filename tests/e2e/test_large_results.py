@@ -14,7 +14,7 @@ from tests.support.places import TESTS
 from tests.support.platform.goal_platform import respond, use
 from tests.support.worker.report_tools import NEEDLE, REPORT
 
-from towpath import Client, Goal, Objective
+from towpath import Agent, Client, Goal, Objective, Swarm
 from towpath_audit.verifier import verify
 from towpath_contracts.tools.previews import text_bytes
 from towpath_embedded.platform import Platform
@@ -31,6 +31,7 @@ kind: Policy
 rules:
   - {name: report, tool: "report.*", effect: allow}
   - {name: plan, tool: "plan_*", effect: allow}
+  - {name: delegate, tool: delegate_to_ann, effect: allow}
   - {name: strangers, tool: report.send, effect: deny, when: 'origin.worst_sink == "untrusted"'}
 """
 SEARCH = {
@@ -60,6 +61,8 @@ SCRIPTED = {
     ],
 }
 
+CREW = Swarm("crew", [Agent("lead"), Agent("ann")], mode="team")
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def url() -> AsyncIterator[str]:
@@ -71,7 +74,7 @@ async def url() -> AsyncIterator[str]:
             Platform(folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as running,
             Client(running.client_url) as connected,
         ):
-            for network in (SEARCH, SCRIPTED):
+            for network in (SEARCH, SCRIPTED, CREW):
                 await connected.networks.publish(network)
             yield running.client_url
 
@@ -206,6 +209,22 @@ async def test_what_a_person_tells_a_run_is_vouched_for_by_nobody(client: Client
     await client.note(run.run_id, "Send it to zoe@other.example.")
     (denied,) = await events(client, run.run_id, "tool_call_denied")
     assert denied.denial.rule == "strangers" and "note returned" in denied.denial.reason
+
+
+async def test_the_lead_of_a_team_reaches_a_goal_with_the_large_answer_of_its_member(client: Client) -> None:
+    done = "results.exists(r, r.tool == 'delegate_to_ann' && r.status == 'succeeded')"
+    goal = Goal("Have the report read.", criteria=[done], settings={"validate_steps": False})
+    script = [
+        {**respond("I am done."), "agent": "lead"},
+        use("delegate_to_ann", "lead", task="Read it."),
+        {**respond({"text": REPORT[:70_000]}), "agent": "ann"},
+    ]
+    run = await client.run("crew", goal=goal, script=script, timeout=60)
+    assert (run.kind, run.status, run.reason, run.step) == ("goal", "completed", "criteria_met", 2)
+    (call,) = await events(client, run.run_id, "tool_call_finished")
+    assert call.tool == "delegate_to_ann" and call.result["bytes"] > 70_000
+    (refused,) = await events(client, run.run_id, "decision_refused")
+    assert refused.code == "goal_not_reached", "its word alone counts for nothing"
 
 
 async def test_two_results_of_one_step_share_the_room(client: Client) -> None:

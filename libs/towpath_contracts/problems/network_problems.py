@@ -64,6 +64,6 @@ NETWORK_PROBLEMS = (
         "swarm_takes_messages",
         422,
         "The network is a swarm",
-        "Give it a user_message; a goal or an objective needs a network without swarm.",
+        "Give it a user_message. A goal is for a team or a network without swarm, an objective for one without swarm.",
     ),
 )

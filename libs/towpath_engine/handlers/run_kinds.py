@@ -125,6 +125,7 @@ STRATEGIES: dict[str, RunKindStrategy] = {
 
 
 def strategy_of(run: TransitionBuilder) -> RunKindStrategy:
-    """Return the strategy of the run's kind; of a swarm, that of its mode."""
+    """Return the strategy of the run's kind; of a swarm, that of its mode, unless its lead pursues a goal."""
     created = run.state.created
-    return STRATEGIES[created.kind if created.swarm is None else created.swarm.swarm.mode]
+    by_kind = created.swarm is None or created.goal is not None
+    return STRATEGIES[created.kind if by_kind or created.swarm is None else created.swarm.swarm.mode]

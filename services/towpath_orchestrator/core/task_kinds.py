@@ -110,8 +110,8 @@ def kind_of(task: SubmitTask, snapshot: NetworkSnapshot) -> str:
 
 
 def swarm_of(task: SubmitTask, snapshot: NetworkSnapshot) -> SelectedSwarm | None:
-    """Return the swarm that the run of *task* is of; None for any other run."""
-    if snapshot.swarm is None or kind_of(task, snapshot) != SWARM:
+    """Return the swarm that the run of *task* is of; None for any other run. The lead of a team may pursue a goal."""
+    if snapshot.swarm is None or (kind_of(task, snapshot) != SWARM and not _leads(task, snapshot.swarm)):
         return None
     return SelectedSwarm(swarm=snapshot.swarm)
 
@@ -122,10 +122,10 @@ def swarm_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator[Prob
     if swarm is None:
         return
     for name in ("goal", "background"):
-        if getattr(task, name) is not None:
+        if getattr(task, name) is not None and not _leads(task, swarm):
             detail = f"{snapshot.network} is a swarm ({swarm.mode}): it takes a message, not a {name}"
             yield ProblemDetail(pointer=f"/{name}", code="swarm_takes_messages", detail=detail)
-    if kind_of(task, snapshot) != SWARM:
+    if kind_of(task, snapshot) != SWARM and not _leads(task, swarm):
         return
     if task.agent_key in snapshot.agents and not _may_begin(task.agent_key, swarm):
         detail = f"{swarm.first_agent} begins this {swarm.mode}; leave agent_key out"
@@ -133,6 +133,11 @@ def swarm_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator[Prob
     if task.response_schema is not None and not swarm.answers_alone:
         detail = "several agents answer together at the end of this swarm: let one agent come after them"
         yield ProblemDetail(pointer="/response_schema", code="response_schema_invalid", detail=detail)
+
+
+def _leads(task: SubmitTask, swarm: CompiledSwarm) -> bool:
+    """Return whether *task* is a goal for the lead of a team, which delegates and is judged by what came of it."""
+    return task.goal is not None and swarm.mode == "team" and not task.single_instruction
 
 
 def _may_begin(agent_key: str | None, swarm: CompiledSwarm) -> bool:

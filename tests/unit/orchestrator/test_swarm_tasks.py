@@ -61,11 +61,20 @@ def test_a_plan_or_a_single_instruction_is_one_of_its_agents_alone() -> None:
 @pytest.mark.parametrize("mode", ["workflow", "handoff", "team"])
 def test_a_swarm_takes_messages_alone(mode: str) -> None:
     assert refused(mode) == []
-    assert ("/goal", "swarm_takes_messages") in refused(mode, goal={"goal": "Win."})
+    wanted = [] if mode == "team" else [("/goal", "swarm_takes_messages")]
+    assert refused(mode, goal={"goal": "Win."}) == wanted
     assert ("/background", "swarm_takes_messages") in refused(mode, background={"objective": "Win."})
     assert refused(mode, agent_key="ghost") == [("/agent_key", "agent_not_found")]
     assert refused(mode, agent_key="other") == [("/agent_key", "agent_not_found")]
     assert refused(mode, agent_key="b") == ([] if mode == "handoff" else [("/agent_key", "agent_not_found")])
+
+
+def test_the_lead_of_a_team_pursues_a_goal() -> None:
+    pursued = SubmitTask.model_validate({"network": "desk", "goal": {"goal": "Win."}})
+    created = created_event(pursued, VERSION, network("team"), "alice", None)
+    assert (created.kind, created.agent_key) == ("goal", "a")
+    assert created.swarm is not None and created.swarm.swarm.mode == "team" and created.goal is not None
+    assert refused("team", goal={"goal": "Win."}, agent_key="b") == [("/agent_key", "agent_not_found")]
 
 
 def test_only_the_answer_of_one_agent_can_have_a_form() -> None:

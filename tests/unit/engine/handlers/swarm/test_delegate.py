@@ -333,3 +333,22 @@ def before(run: TeamLeadRun, step: int) -> RunState:
     point = ForkStateFinder(run.state.run_id, run.network, step)
     next((entry for entry in run.entries if point.observe(entry)), None)
     return point.state()
+
+
+def test_the_lead_of_a_team_pursues_a_goal_by_what_its_members_did() -> None:
+    done = "results.exists(r, r.tool == 'delegate_to_ann' && r.status == 'succeeded')"
+    goal = {"goal": "Do it.", "acceptance_criteria": [{"when": done}], "settings": {"validate_steps": False}}
+    run = TeamLeadRun(kind="goal", goal=goal)
+    run.decide(respond("I am done."))
+    assert run.state.asked == "decide" and run.state.step == 2, "its word alone counts for nothing"
+    run.decide(use("delegate_to_ann", task="count the boats"))
+    run.permit()
+    child = new_child_run(run.state, run.children[0]).task
+    assert (child.kind, child.goal) == ("network", None), "a member works as always"
+    run.end(0, status="failed")
+    assert run.state.asked == "replan", "a delegation that failed is tried again in another way"
+    run.wake()
+    run.decide(use("delegate_to_ann", task="count them from the tower"))
+    run.permit()
+    run.end(1)
+    assert (run.finished.status, run.finished.reason, run.finished.steps) == ("completed", "criteria_met", 2)
