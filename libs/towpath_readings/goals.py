@@ -14,6 +14,7 @@ from pydantic import Field
 from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.decisions.assessments import UNJUDGED
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.text import as_text, truncate
 from towpath_readings.execution_log import call_status, response_of
 
@@ -283,7 +284,7 @@ class GoalViewBuilder:
         opened = isinstance(event, ev.GateOpened)
         self._gates += 1 if opened else -1
         self._now["status"] = "waiting" if self._gates else "running"
-        if isinstance(event, ev.GateOpened) and event.execution_id is None:
+        if isinstance(event, ev.GateOpened) and event.execution_id is None and event.gate_type != RUN_PAUSED:
             self._now |= {"escalation_triggered": True, "escalation_reason": event.reason}
 
     def _finished(self, event: "ev.RunFinished", at: datetime) -> None:

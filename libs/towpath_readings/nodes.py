@@ -141,8 +141,8 @@ class _NodeProjection:
                 self._answer(entry.event, entry.at)
             case ev.InstructionIssued():
                 self._sign(entry.event)
-            case ev.GateOpened(execution_id=None) if entry.event.detail.get("key") == OUT_OF_TIME:
-                self._give_up(entry.at, NodeStatus.TIMEOUT, "not waited for beyond the run's deadline")
+            case ev.GateOpened(execution_id=None):
+                self._ask_person(entry.event, entry.at)
             case ev.RunFinished():
                 self._finish(entry.event, entry.at)
             case _:
@@ -205,6 +205,13 @@ class _NodeProjection:
         self._run |= {"ended_at": at, "status": status, "error": error}
         late = NodeStatus.TIMEOUT if status is NodeStatus.TIMEOUT else NodeStatus.FAILED
         self._give_up(at, late, f"the run ended: {finished.reason}")
+
+    def _ask_person(self, opened: ev.GateOpened, at: datetime) -> None:
+        """Behind some gates no model is waited for: at the deadline, and where somebody holds the run."""
+        if opened.detail.get("key") == OUT_OF_TIME:
+            self._give_up(at, NodeStatus.TIMEOUT, "not waited for beyond the run's deadline")
+        elif opened.detail.get("holds"):
+            self._give_up(at, NodeStatus.FAILED, f"not waited for: {opened.reason}")
 
     def _give_up(self, at: datetime, status: NodeStatus, error: str) -> None:
         for node in self._nodes.values():

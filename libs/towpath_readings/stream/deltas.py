@@ -75,6 +75,8 @@ class TokenDeltaFilter:
                 return self._issued(entry.event.instruction)
             case ev.SwarmHandoffRequested() if self._finishes:
                 return self._drop("refused")
+            case ev.GateOpened() if entry.event.detail.get("holds") and entry.event.execution_id is None:
+                return self._given_up()
             case ev.RunFinished():
                 self._ended = True
                 return self._drop(None if self._finishes and entry.event.status == "completed" else "ended")
@@ -150,6 +152,13 @@ class TokenDeltaFilter:
         call = self._call
         if call is None or call.request_id != event.request_id or call.attempt > event.attempt:
             return ()
+        return self._drop("asked_again")
+
+    def _given_up(self) -> tuple[DeltaEvent, ...]:
+        """Somebody holds the run: no answer is waited for, and it is asked anew once nobody does."""
+        if self._call is None:
+            return ()
+        self._over.append(self._call.request_id)
         return self._drop("asked_again")
 
     def _drop(self, reason: Reason | None) -> tuple[DeltaEvent, ...]:

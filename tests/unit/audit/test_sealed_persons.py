@@ -166,6 +166,9 @@ POLICIES, OPERATOR = {"scopes": ["policy:write"], "roles": ["policy_admin"]}, {"
         ("switch.resumed", {**OPERATOR, "roles": ["operator"]}, []),
         ("switch.resumed", OPERATOR, ["key_without_right"]),
         ("switch.paused", {"roles": ["operator"]}, ["key_without_right"]),
+        ("run.paused", {"scopes": ["runs:operate"]}, []),
+        ("run.resumed", {"scopes": ["runs:write"]}, ["key_without_right"]),
+        ("run.note_given", {"scopes": ["runs:read"]}, ["key_without_right"]),
     ],
 )
 def test_whoever_changes_what_is_decided_has_the_rights_that_the_key_was_made_with(

@@ -118,6 +118,15 @@ def test_b12_an_attempt_that_is_put_off_takes_back_what_was_sent_of_it() -> None
     assert deltas.entry(entry(put_off)) == (), "the log may lag behind the pieces"
 
 
+def test_b12_what_was_sent_is_taken_back_when_somebody_holds_the_run() -> None:
+    machine = Machine()
+    deltas, asked = TokenDeltaFilter(), machine.request_id
+    deltas.piece(piece(BEGUN + "one", request=asked))
+    machine.steer("pause")
+    assert in_words(deltas.entry(machine.entries[-1])) == ["superseded 1 asked_again"]
+    assert deltas.piece(piece(" more", 1, request=asked)) == (), "the model goes on, and nobody waits for it"
+
+
 def test_b12_a_repair_within_the_attempt_takes_back_too_and_so_does_another_request() -> None:
     deltas = TokenDeltaFilter()
     deltas.piece(piece(BEGUN + "bad"))

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from tests.support.decider.decisions import RESPOND, USE_TOOL
+from tests.support.engine.machine import Machine
 from tests.support.orchestrator.run_history import (
     BEGIN,
     USAGE,
@@ -118,6 +119,15 @@ def test_b3_a_node_that_waits_out_a_back_off_is_init_until_it_is_sent() -> None:
     (node,) = nodes(*begun, sent, sent, decided(RUN, 1, RESPOND)).nodes
     assert (node.created_at, node.started_at) == (BEGIN + timedelta(seconds=3), BEGIN + timedelta(seconds=4))
     assert node.duration_ms == 2_000
+
+
+def test_b3_a_model_call_that_a_pause_gave_up_has_failed_and_says_why() -> None:
+    machine = Machine()
+    machine.steer("pause", text="wait")
+    machine.resume()
+    first, second = project_nodes(machine.state.run_id, machine.entries).nodes
+    assert (first.status, first.error) == ("failed", "not waited for: ann paused the run: wait")
+    assert second.status == "running"
 
 
 def test_recorded_calls_of_providers_are_shown_with_their_node() -> None:
