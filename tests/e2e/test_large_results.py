@@ -14,7 +14,7 @@ from tests.support.places import TESTS
 from tests.support.platform.goal_platform import respond, use
 from tests.support.worker.report_tools import NEEDLE, REPORT
 
-from towpath import Agent, Client, Goal, Objective, Swarm
+from towpath import Agent, Client, Goal, Objective, RefusedError, Swarm, plan
 from towpath_audit.verifier import verify
 from towpath_contracts.tools.previews import text_bytes
 from towpath_embedded.platform import Platform
@@ -225,6 +225,18 @@ async def test_the_lead_of_a_team_reaches_a_goal_with_the_large_answer_of_its_me
     assert call.tool == "delegate_to_ann" and call.result["bytes"] > 70_000
     (refused,) = await events(client, run.run_id, "decision_refused")
     assert refused.code == "goal_not_reached", "its word alone counts for nothing"
+
+
+async def test_an_agent_of_a_plan_works_until_its_criteria_are_met(client: Client) -> None:
+    done = "results.exists(r, r.tool == 'report.part' && r.status == 'succeeded')"
+    script = [{**respond("It is read."), "agent": "reader"}, use("report.part", "reader", number=1)]
+    wanted = plan("read").step("reader", "Read the first part.", criteria=[done])
+    run = await client.run("scripted", plan=wanted, script=script, timeout=60)
+    (child,) = (await client.runs(parent_run_id=run.run_id)).runs
+    assert (run.status, child.kind, child.reason, child.step) == ("completed", "goal", "criteria_met", 2)
+    with pytest.raises(RefusedError) as refused:
+        await client.submit("scripted", plan=plan("read").step("reader", "Read.", criteria=["results.exists("]))
+    assert refused.value.problem.errors[0].pointer == "/plan/plan/steps/0/agent/acceptance_criteria/0/when"
 
 
 async def test_two_results_of_one_step_share_the_room(client: Client) -> None:

@@ -49,15 +49,17 @@ class PlanDraft:
         with_: JsonObject | None = None,
         bind: str = "",
         timeout: str | float | None = None,
+        criteria: Collection[str] = (),
         id: str = "",  # noqa: A002 - the plan's own word
         name: str = "",
     ) -> "PlanDraft":
         """Add a step in which *agent* works alone; its answer is `{{ result.BIND }}`, else `{{ result.ID }}`.
 
-        *with_* is given to the agent, its texts may hold references. *timeout* is seconds, or text such as "5m".
+        *with_* is given to the agent, its texts may hold references. *timeout* is seconds, or text such as "5m". With
+        *criteria* it works in a goal run, until what happened meets all of them.
         Raises DeclarationError with every fault of the step.
         """
-        agent_call = call(agent, prompt, with_=with_, bind=bind)
+        agent_call = call(agent, prompt, with_=with_, bind=bind, criteria=criteria)
         return self._with({"type": "agent", "agent": agent_call}, id, name, timeout)
 
     def parallel(
@@ -127,9 +129,11 @@ def call(
     with_: JsonObject | None = None,
     bind: str = "",
     timeout: str | float | None = None,
+    criteria: Collection[str] = (),
 ) -> JsonObject:
     """Return one agent of a parallel step, with words as in `PlanDraft.step`."""
     more: JsonObject = {"prompt": prompt, "with": with_, "result_key": bind, "timeout_ms": _milliseconds(timeout)}
+    more["acceptance_criteria"] = [{"when": one} for one in criteria] or None
     return {"agent_key": agent, **{name: value for name, value in more.items() if value not in ("", None)}}
 
 

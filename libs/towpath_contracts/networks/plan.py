@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart, is_unset
+from towpath_contracts.networks.goal import Criterion
 from towpath_contracts.run_limits import MAX_PARALLEL
 
 PLAN_TIMEOUT_MS = 24 * 3_600_000
@@ -27,7 +28,8 @@ StepStatus = Literal["success", "failed", "partial", "skipped"]
 class PlanAgentCall(ClientMessagePart):
     """One agent of a plan: what it is asked, with `with` rendered over earlier results, and where its answer goes.
 
-    The answer is bound to `result.<result_key>`, and so is reachable for later steps as `{{ result.key.field }}`.
+    With `acceptance_criteria` what it is asked is its goal, which what happens has to meet. The answer is bound to
+    `result.<result_key>`, and so is reachable for later steps as `{{ result.key.field }}`.
     """
 
     model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True, validate_by_alias=True)
@@ -37,6 +39,7 @@ class PlanAgentCall(ClientMessagePart):
     with_: JsonObject = Field(default_factory=dict, alias="with")
     result_key: str = Field(default="", max_length=MAX_NAMES)
     timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=is_unset)
+    acceptance_criteria: tuple[Criterion, ...] = Field(default=(), max_length=16, exclude_if=lambda given: not given)
 
 
 class ParallelAgentCalls(ClientMessagePart):

@@ -12,14 +12,14 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BackgroundRunTask
-from towpath_contracts.networks.goal import Criterion, GoalTask
+from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES, FileEntry, PathRefusedError, clean_path
-from towpath_engine.expressions.criterion import fault_of, names_in
+from towpath_engine.rules.plan_goals import criterion_fault, goal_faults
 
 GOAL_BYTES = 128 * 1024
 """Bytes of JSON. A goal goes into every request to a model."""
@@ -34,7 +34,7 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
         detail = f"the goal has {size} bytes; the limit is {GOAL_BYTES}"
         yield ProblemDetail(pointer="/goal", code="request_too_large", detail=detail)
     for number, criterion in enumerate(goal.acceptance_criteria):
-        fault = _fault(criterion, snapshot)
+        fault = criterion_fault(criterion, snapshot)
         if fault:
             pointer = f"/goal/acceptance_criteria/{number}/when"
             yield ProblemDetail(pointer=pointer, code="criterion_invalid", detail=fault)
@@ -47,17 +47,6 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
             detail = f"agents are: {', '.join(snapshot.agents)}"
             pointer = f"/goal/settings/specialists/{place}"
             yield ProblemDetail(pointer=pointer, code="agent_not_found", detail=detail)
-
-
-def _fault(criterion: Criterion, snapshot: NetworkSnapshot) -> str:
-    if criterion.when is None:
-        return ""
-    fault = fault_of(criterion.when)
-    if fault or names_in(criterion.when) != {"tests"}:
-        return fault
-    if any(spec.reports == "tests" for spec in snapshot.tools.values()):
-        return ""
-    return "no tool of the network reports tests: declare one with reports: tests"
 
 
 NAMED_CHARS = 2_000
@@ -80,10 +69,10 @@ def plan_problems(task: SubmitTask, snapshot: NetworkSnapshot, most_steps: int) 
         return
     members = {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}
     silent = not task.user_message and not plan_said(task)
-    _plan, faults = check_plan(
+    plan, faults = check_plan(
         asked.plan, agents=members, bindings=asked.bindings, most_steps=most_steps, self_contained=silent
     )
-    for fault in faults:
+    for fault in (*faults, *(() if plan is None else goal_faults(plan, snapshot))):
         yield fault.model_copy(update={"pointer": f"/plan/plan{fault.pointer}"})
 
 

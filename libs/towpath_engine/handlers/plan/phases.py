@@ -23,6 +23,7 @@ from towpath_engine.handlers.plan_status import move_plan
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.requests.planner import MAX_ATTEMPTS, correction_request, faults_error
 from towpath_engine.rules.members import members_of
+from towpath_engine.rules.plan_goals import goal_faults
 from towpath_engine.rules.plan_results import (
     FinishedPlanStep,
     current_step,
@@ -93,6 +94,8 @@ def _take(run: TransitionBuilder, task: PlanTask, written: JsonObject | None, or
         most = run.state.caps.plan_steps
         plan, found = check_plan(written, agents=members_of(run.state), bindings=task.bindings, most_steps=most)
         if plan is not None:
+            found = list(goal_faults(plan, run.state.snapshot))
+        if plan is not None and not found:
             _accept(run, plan.model_copy(update={"bindings": {**plan.bindings, **task.bindings}}), origin)
             return []
         faults = [one.detail for one in found]

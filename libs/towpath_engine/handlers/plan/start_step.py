@@ -15,6 +15,7 @@ from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.references import size_of
 from towpath_engine.rules.members import nested_swarms
+from towpath_engine.rules.plan_goals import goal_of
 from towpath_engine.rules.plan_results import current_step, failed, stage_answer, succeeded
 from towpath_engine.rules.templates import AgentInputTooLargeError, render_input
 from towpath_engine.state.plan import PlanRunState
@@ -77,6 +78,7 @@ def _task(
     return ChildTask(
         agent_key=call.agent_key if swarm is None else swarm.first_agent,
         user_message=held.inputs[place],
+        goal=goal_of(state.snapshot, call, held.inputs[place]),
         swarm=within,
         max_steps=_steps(state, swarm),
         timeout_ms=_time_left(state, held, step, call, now),

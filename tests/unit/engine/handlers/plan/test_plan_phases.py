@@ -327,3 +327,15 @@ def test_e7_a_run_keeps_the_lower_caps_that_held_when_it_was_submitted() -> None
     assert run.finished.status == "completed"
     long = PlanRun(step("ann"), step("bob"), step("cid"), caps=caps)
     assert long.finished.reason == "plan_invalid"
+
+
+def test_an_agent_with_criteria_works_in_a_goal_run() -> None:
+    criteria = [{"when": "results.exists(r, r.status == 'succeeded')"}]
+    run = PlanRun(step("ann", "Do it.", acceptance_criteria=criteria), block(ask("bob"), ask("cid")))
+    child = new_child_run(run.state, run.children[0]).task
+    assert child.goal is not None and (child.kind, child.goal.goal, child.user_message) == ("goal", "Do it.", "Do it.")
+    assert child.goal_settings.allow_words is False
+    run.end(0)
+    assert [new_child_run(run.state, one).task.kind for one in run.children[1:]] == ["network", "network"]
+    wrong = PlanRun(step("ann", acceptance_criteria=[{"when": "now() > 1"}]))
+    assert wrong.finished.reason == "plan_invalid" and "acceptance_criteria/0/when" in wrong.finished.final["message"]
