@@ -55,12 +55,13 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         assert (str(view.forked_from.run_id), view.forked_from.step) == (parent, 2)
         (asked,) = [request for request in peers.requests if str(request.run_id) == accepted["run_id"]]
         assert (asked.step, asked.execution_id in done, len(done)) == (2, False, 2)
+        assert str(asked.counts_run_id) == parent, "limits of rules per run count for both"
         shown = next(d for d in peers.decisions if str(d.run_id) == accepted["run_id"])
         assert (shown.step, shown.context.notes) == (2, ("Be brief.",))
         assert [output.text for output in shown.context.outputs] == ['{"text":"step 1"}']
         first = peers.actions[0]
         assert (first.action, first.actor, str(first.run_id)) == ("run.forked", "bob", accepted["run_id"])
-        assert first.detail == {"parent": parent, "from_step": 2}
+        assert first.detail == {"parent": parent, "from_step": 2, "fresh_budget": False}
 
         page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=accepted["run_id"]))
         assert isinstance(page.entries[1].event, RunForked) and page.entries[1].event.by == "bob"

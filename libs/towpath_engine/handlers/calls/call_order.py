@@ -31,7 +31,8 @@ def _send_next_call(run: TransitionBuilder, ended: StepCall) -> None:
     if starts_child(ended.call.tool):
         going_on = [c.call for c in run.state.calls if not c.status and starts_child(c.call.tool)]
         for moved_up in going_on[run.state.max_parallel - 1 : run.state.max_parallel]:
-            run.send_effect(moved_up.execution_id)
+            if moved_up.execution_id not in queued:  # in a run that is held no child begins
+                run.send_effect(moved_up.execution_id)
         return
     for call in run.state.calls:
         later = not call.status and call.call.call_index > ended.call.call_index

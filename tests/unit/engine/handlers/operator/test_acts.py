@@ -194,6 +194,18 @@ def test_a_paused_lead_starts_no_member_until_it_goes_on() -> None:
     assert len(run.children) == 2
 
 
+def test_no_delegate_that_waits_for_room_is_asked_for_while_the_run_is_paused() -> None:
+    run = TeamLeadRun()
+    run.decide(asks("ann", "bob", "cid", "dan", "eve"))
+    for place in range(4):
+        run.permit(place)
+    run.steer("pause")
+    run.end(0)
+    assert run.requested == [], "the fifth has room, and is not asked for"
+    run.resume()
+    assert run.requested == [run.call_id(4)]
+
+
 def test_the_deadline_asks_a_person_also_while_the_run_is_paused() -> None:
     goal = {"goal": "Do it.", "acceptance_criteria": [], "settings": {"on_timeout": "gate", "validate_steps": False}}
     machine = Machine(kind="goal", goal=goal, timeout_ms=10_000)
