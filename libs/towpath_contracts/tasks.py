@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
+from towpath_contracts.decisions.earlier_turns import MAX_TURNS, TaskTurn
 from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
@@ -42,8 +43,9 @@ class SubmitTask(ClientMessage):
     name, such as a customer's mail: agents read them, and nothing in them counts as said by the caller. A `goal`, a
     `background` objective or a `plan` makes the run one of that kind; `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend. `model_settings` win over those of its
-    agents, one by one. `traceparent` names the caller's span, below which the run stands; it is no part of what is
-    asked for: a task that is sent again may bring another.
+    agents, one by one. `messages` are the earlier turns of a conversation, oldest first; a run that `continues` another
+    one has those of that run, and takes over what it does not say itself. `traceparent` names the caller's span, below
+    which the run stands; it is no part of what is asked for: a task that is sent again may bring another.
     """
 
     network: Name
@@ -69,6 +71,8 @@ class SubmitTask(ClientMessage):
     mounts: tuple[WorkspaceMount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
+    messages: tuple[TaskTurn, ...] = Field(default=(), max_length=MAX_TURNS, exclude_if=lambda turns: not turns)
+    continues: UUID | None = Field(default=None, exclude_if=is_unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
     traceparent: str | None = Field(default=None, max_length=64, exclude_if=is_unset)
 
@@ -99,6 +103,9 @@ class SubmitTask(ClientMessage):
     def _something_to_do(self) -> "SubmitTask":
         if sum(given is not None for given in (self.goal, self.background, self.plan)) > 1:
             msg = "a task has one of a goal, a background objective and a plan"
+            raise ValueError(msg)
+        if self.continues is not None and self.messages:
+            msg = "a task that continues a run has the messages of that run: leave messages out"
             raise ValueError(msg)
         if not self.user_message and not self.script and self.kind == "network":
             msg = "user_message is required unless a script, a goal, a background objective or a plan is given"

@@ -114,7 +114,7 @@ class _TranscriptBuilder:
     def take(self, event: ev.AnyEvent) -> None:
         match event:
             case ev.RunCreated():
-                self._say(MessageRole.USER, event.user_message)
+                self._begin(event)
             case ev.DecisionRequested(kind=kind) if kind not in DECIDING:
                 self._assessments.add(event.request_id)  # what the platform asks for itself is no part of the talk
             case ev.DecisionReceived():
@@ -133,6 +133,11 @@ class _TranscriptBuilder:
                 self._answer(event)
             case _:
                 pass
+
+    def _begin(self, task: ev.RunCreated) -> None:
+        for turn in task.messages:
+            self._say(MessageRole(turn.role), turn.content)
+        self._say(MessageRole.USER, task.user_message)
 
     def _say(self, role: MessageRole, content: str, agent_key: str = "", step: int = 0) -> None:
         self._said.append(ChatMessage(role=role, content=content, agent_key=agent_key, step=step))

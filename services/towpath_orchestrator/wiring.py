@@ -29,6 +29,7 @@ from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.client_requests import ClientRequests, serve_clients
 from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
+from towpath_orchestrator.app.api.earlier_runs import EarlierRunReader
 from towpath_orchestrator.app.api.forks import RunForks
 from towpath_orchestrator.app.api.grant_history import GrantHistory
 from towpath_orchestrator.app.api.handlers import (
@@ -108,13 +109,11 @@ class OrchestratorWiring:
         local_facts = LocalFactQueue(ports.arrived)
         limits = BudgetLimitCache(pool, prices.price_of)
 
-        publisher = RequestPublisher(bus, metrics, local_facts)
+        publisher, children = RequestPublisher(bus, metrics, local_facts), ChildRunReporter(pool, bus, log)
         self._windows = windows = WindowedDispatcher(publisher.publish, settings, metrics, ports.backlog)
-        children = ChildRunReporter(pool, bus, log)
         dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
-        self.activity = RunActivity()
+        self.activity, observed = RunActivity(), TransitionMetrics(metrics, log)
         admission = AdmissionController(pool, settings, metrics, local_facts, log, self.activity)
-        observed = TransitionMetrics(metrics, log)
         announcer = TransitionAnnouncer(
             EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
         )
@@ -143,7 +142,9 @@ class OrchestratorWiring:
 
         self._registry = NetworkRegistry(pool, store, bus, FairThreads())
         find_version = self._registry.find
-        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, SchemaCompiler(FairThreads()))
+        self._turns, schemas = ReadingTurns(), SchemaCompiler(FairThreads())
+        of_threads = EarlierRunReader(pool, store, self._turns.pages)
+        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, schemas, of_threads)
         self._intake = intake = TaskIntake(
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
         )
@@ -151,8 +152,8 @@ class OrchestratorWiring:
         self._commands, self._control = RunCommands(self._queries, bus), RunControl(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants = GrantHistory(pool, store, bus, self._registry)
-        self._budgets, self._turns = BudgetRequests(pool, bus, limits), ReadingTurns()
-        self._replays, self._switches = ReplayRequests(pool), HeldCallResumer(pool, local_facts)
+        self._budgets, self._replays = BudgetRequests(pool, bus, limits), ReplayRequests(pool)
+        self._switches = HeldCallResumer(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
 
         reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)

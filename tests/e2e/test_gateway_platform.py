@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,6 +14,8 @@ from pydantic import SecretStr
 from tests.support.gateway.sse import frames
 from tests.support.places import EXAMPLES
 
+from towpath import run
+from towpath.cli import main
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -253,6 +256,63 @@ async def test_other_projects_see_and_reach_nothing(platform: Platform, alice: h
     assert (await alice.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code == 202
     ended = await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})
     assert ended.json()["status"] == "cancelled"
+
+
+async def test_b4_a_finished_run_is_continued_over_http_from_python_and_at_the_terminal(
+    platform: Platform, alice: httpx2.AsyncClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thread: the later prompts have the earlier turns, whoever may not read the run can't continue it."""
+    turns = [{"role": "user", "content": "I ordered LAMPS."}, {"role": "assistant", "content": "Which order?"}]
+    body = {**TASK, "messages": turns, "script": [FIND, ANSWER], "debug": True}
+    first = (await alice.post("/run", json=body)).json()
+    assert "I ordered LAMPS." in first["debug"]["steps"][0]["prompt"]
+    path = f"/v1/runs/{first['run_id']}/messages"
+    more = {"content": "And when was it sent?", "script": [FIND, ANSWER]}
+    keyed = {"Idempotency-Key": uuid.uuid4().hex, "Prefer": "wait=30"}
+    second = (await alice.post(path, json=more, headers=keyed)).json()
+    assert (second["status"], second["thread_id"], second["previous_run_id"]) == ("completed", *[first["run_id"]] * 2)
+    assert (await alice.post(path, json=more, headers=keyed)).json()["run_id"] == second["run_id"]
+    refused = await alice.post(path, json=more)
+    assert (refused.status_code, refused.json()["code"]) == (409, "run_continued")
+    wrong = await alice.post(path, json={"content": "", "max_steps": 0, "words": 1})
+    assert (wrong.status_code, len(wrong.json()["errors"])) == (422, 3)
+
+    async with client_of(platform, await key_for(platform, "elsewhere", "elsewhere")) as stranger:
+        assert (await stranger.post(path, json=more)).json()["code"] == "run_not_found"
+    settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
+    blind = await create_key(settings, CreateKeyBody(caller="blind", scopes=("runs:write",), roles=()), "default")
+    async with client_of(platform, blind) as writer:
+        for asked in (path, "/v1/runs", "/run"):
+            task = more if asked == path else {**TASK, "script": [ANSWER], "continues": second["run_id"]}
+            assert (await writer.post(asked, json=task)).json()["code"] == "forbidden", asked
+
+    key = alice.headers["authorization"].removeprefix("Bearer ")
+    script = [FIND, ANSWER]
+    third = await run.reply(second["run_id"], "Thanks.", server=platform.gateway_url, api_key=key, script=script)
+    said = (await alice.get(f"/v1/runs/{third.run_id}/messages")).json()["messages"]
+    assert [one["content"] for one in said if one["role"] == "user"] == [
+        *("I ordered LAMPS.", TASK["user_message"], "And when was it sent?", "Thanks.")
+    ]
+    task = {**TASK, "user_message": "Bye.", "continues": str(third.run_id), "script": script, "debug": True}
+    fourth = (await alice.post("/run", json=task)).json()
+    prompt = fourth["debug"]["steps"][0]["prompt"].partition("# Context")[2]
+    texts = ("LAMPS", "Which order?", TASK["user_message"], "done", "And when was it sent?", "Thanks.", "Bye.")
+    places = [prompt.index(text) for text in texts]
+    assert places == sorted(places), "all turns are shown in order"
+    (tmp_path / "script.json").write_text(json.dumps([FIND, ANSWER]), "utf-8")
+    told = ("--script", str(tmp_path / "script.json"), "--server", platform.gateway_url, "--api-key", key, "-o", "json")
+    assert await asyncio.to_thread(main, ["run", "--continue", fourth["run_id"], "One more.", *told]) == 0
+    fifth = json.loads(capsys.readouterr().out)
+    assert (fifth["previous_run_id"], fifth["user_message"]) == (fourth["run_id"], "One more.")
+    listed = (await alice.get(f"/v1/runs?thread_id={first['run_id']}")).json()["runs"]
+    assert [one["run_id"] for one in listed] == [
+        fifth["run_id"],
+        fourth["run_id"],
+        str(third.run_id),
+        second["run_id"],
+        first["run_id"],
+    ]
+    assert (await alice.get(f"/v1/runs/{second['run_id']}")).json()["next_run_id"] == str(third.run_id)
 
 
 async def test_one_idempotency_key_is_one_run(alice: httpx2.AsyncClient) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from towpath.agents.usage_counter import AgentModelCall, UsageCounter
 from towpath.hooks import HookEvent, Hooks
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.request import (
     DecisionKind,
     DecisionRequest,
@@ -64,6 +65,11 @@ class AgentRequest:
     def quoted_inputs(self) -> dict[str, str]:
         """Texts of others that the caller quotes, by name; untrusted text."""
         return self.decision_request.context.quoted_inputs
+
+    @property
+    def messages(self) -> tuple[EarlierTurn, ...]:
+        """Earlier turns of the conversation, oldest first; what an `assistant` said in them is untrusted text."""
+        return self.decision_request.context.messages
 
     @property
     def tools(self) -> tuple[OfferedTool, ...]:

@@ -93,10 +93,10 @@ class Client(ClientResources, RunControls):
         """Submit a task and return once it is accepted.
 
         *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
-        `labels`, `system_params`, `quoted_inputs`, `idempotency_key`, …; and `deadline`, the time that the run may be
-        active, in seconds or as text such as "30m": the answer says it as `timeout_ms`. Without a key the client makes
-        one, so that its own repeat after a lost answer never starts a second run. Put what others wrote, such as a
-        customer's mail, into `quoted_inputs` and not into *message*, which counts as what the caller says.
+        `labels`, `system_params`, `quoted_inputs`, `messages`, `idempotency_key`, …; and `deadline`, the time that the
+        run may be active, in seconds or as text such as "30m": the answer says it as `timeout_ms`. Without a key the
+        client makes one, so that its own repeat after a lost answer never starts a second run. Put what others wrote,
+        such as a customer's mail, into `quoted_inputs` and not into *message*, which counts as what the caller says.
         """
         from towpath_contracts.tasks import RunAccepted
 
@@ -167,6 +167,19 @@ class Client(ClientResources, RunControls):
             return accepted
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - began))
         return await self.result(accepted.run_id, left_s)
+
+    async def reply(
+        self, run_id: UUID | str, message: str, *, timeout: str | float | None = None, **options: Any
+    ) -> RunView:
+        """Continue a run that has ended: submit the next message of its thread, and return the finished run.
+
+        It has the turns before it, the files, and what the earlier task said unless *options* say otherwise (fields of
+        SubmitTask, `output_type`, `deadline`); budget and time begin anew. Raises RefusedError with the code
+        `run_not_ended`, `run_continued` or `reply_refused`, and RunTimeoutError after *timeout*.
+        """
+        earlier = await self.get(run_id)
+        view: RunView = await self.run(earlier.network, message, timeout=timeout, continues=earlier.run_id, **options)
+        return view
 
     async def pursue(
         self, network: str, objective: "Objective[Handed] | str", *, timeout: str | float | None = None, **options: Any
@@ -297,7 +310,7 @@ class Client(ClientResources, RunControls):
         """Return a page of runs, newest first. HTTP only.
 
         *filters* are fields of ListRuns: `status`, `network`, `kind`, `label`, `parent_run_id`, `root_run_id`, `depth`,
-        `before`, `limit`.
+        `thread_id`, `before`, `limit`.
         """
         return RunPage.model_validate(await self._transport.request("GET", "/v1/runs", query=filters))
 

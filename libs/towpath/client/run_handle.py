@@ -6,6 +6,7 @@ Nothing runs in this process. Every form submits to a platform, so a run looks a
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Literal, overload
+from uuid import UUID
 
 from towpath.client.client import Client
 from towpath.client.streams import known_types
@@ -26,7 +27,10 @@ An agent stands for the network of it alone, under its key.
 
 
 class Run:
-    """The three forms of running. `server`, `api_key` and `caller` are Client's; other options are SubmitTask's."""
+    """The three forms of running, and the reply to a run.
+
+    `server`, `api_key` and `caller` are Client's; other options are SubmitTask's.
+    """
 
     @overload
     async def __call__(
@@ -89,6 +93,23 @@ class Run:
             name = await _published(client, network, options)
             view: RunView = await client.run(name, message, timeout=timeout, **options)
             return view
+
+    async def reply(
+        self,
+        run: RunView | UUID | str,
+        message: str,
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        **options: Any,
+    ) -> RunView:
+        """Continue *run*, which has ended, and return the finished run that answers; the same as `Client.reply`."""
+        async with Client(server, api_key=api_key, caller=caller) as client:
+            return await client.reply(
+                run.run_id if isinstance(run, RunView) else run, message, timeout=timeout, **options
+            )
 
     @overload
     def sync(

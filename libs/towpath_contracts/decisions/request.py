@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, is_unset
+from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.swarm import handoff_name_in
 
@@ -91,6 +92,7 @@ class PromptContext(MessagePart):
 
     `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
     `assessment` is what an assessment is to judge. `quoted_inputs` are texts of others that the caller quotes.
+    `messages` are earlier turns of a conversation, oldest first: `messages_left_out` are missing behind two.
     """
 
     agent_key: str
@@ -112,6 +114,8 @@ class PromptContext(MessagePart):
     notes: tuple[str, ...] = ()
     steps_left: int = 0
     quoted_inputs: dict[str, str] = Field(default_factory=dict, exclude_if=lambda texts: not texts)
+    messages: tuple[EarlierTurn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
+    messages_left_out: int = Field(default=0, exclude_if=lambda count: count == 0)
     run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
     run: JsonObject | None = Field(default=None, exclude_if=is_unset)
     assessment: JsonObject | None = Field(default=None, exclude_if=is_unset)

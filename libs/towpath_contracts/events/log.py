@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.budgets import Amounts, Budget, ChildRunBudget
+from towpath_contracts.decisions.earlier_turns import ContinuedRun, EarlierTurn
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
     BackgroundRunEnded,
@@ -115,7 +116,7 @@ class RunCreated(MessagePart):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in.
 
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow.
-    `planner_model` writes plans, in place of the agent's model.
+    `planner_model` writes plans, in place of the agent's model. `messages` are earlier turns of the conversation.
     `budget_root` is the run with which a fork shares accounts and counts of calls; `caps` are recorded where they are
     lower than the server's.
     `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
@@ -164,6 +165,8 @@ class RunCreated(MessagePart):
     traceparent: str | None = Field(default=None, exclude_if=is_unset)
     budget_root: UUID | None = Field(default=None, exclude_if=is_unset)
     caps: RunTreeCaps | None = Field(default=None, exclude_if=is_unset)
+    messages: tuple[EarlierTurn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
+    continues: ContinuedRun | None = Field(default=None, exclude_if=is_unset)
 
     @property
     def goal_settings(self) -> GoalSettings:

@@ -281,6 +281,18 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "fork_refused", 409, "The run can't be forked from there", "Name another step, or wait until this one is over."
     ),
     ProblemKind(
+        "run_continued",
+        409,
+        "The run was continued already",
+        "Reply to the last run of its thread: towpath runs list --thread THREAD. To go another way, fork a run.",
+    ),
+    ProblemKind(
+        "reply_refused",
+        409,
+        "Nobody can reply to that run",
+        "Reply to a run that a caller submitted, on its network; or submit a task with messages.",
+    ),
+    ProblemKind(
         "dead_letter_settled", 409, "The dead letter is settled", "Nothing is left to do: towpath queues dead list."
     ),
     ProblemKind("key_not_found", 404, "There is no such key", "List keys: towpath keys list."),

@@ -64,7 +64,8 @@ class ListRuns(Message):
     """A page of runs, newest first. `before` is the run id that ended the previous page.
 
     `parent_run_id` picks the children of a run, `root_run_id` all runs of the tree that it is the top of, itself
-    left out, and `depth` those that stand so deep: 0 are the runs that callers submitted.
+    left out, and `depth` those that stand so deep: 0 are the runs that callers submitted. `thread_id`
+    picks a run and those that continue it.
     """
 
     project: str
@@ -74,6 +75,7 @@ class ListRuns(Message):
     parent_run_id: UUID | None = None
     root_run_id: UUID | None = None
     depth: int | None = Field(default=None, ge=0, le=MAX_DEPTH)
+    thread_id: UUID | None = None
     kind: str | None = None
     before: UUID | None = None
     limit: int = Field(default=50, ge=1, le=200)
@@ -88,7 +90,9 @@ class RunView(Message):
     model whose provider has asked for time, and until when; then those of the runs below it. `usage` and `cost` are
     known once the run has ended, and null before: its log has what each request used so far. `message` says in words
     why a run ended that did not complete: of one that was cancelled by whom, and the reason that was given. Of a run
-    that was erased lists show what is left, with `erased_at`.
+    that was erased lists show what is left, with `erased_at`. A run that a caller submitted belongs to the thread
+    `thread_id`, which bears the id of its first run; `previous_run_id` is the run that it continues, and `next_run_id`,
+    which lists leave out, the one that continues it.
     """
 
     run_id: UUID
@@ -120,6 +124,9 @@ class RunView(Message):
     parent_run_id: UUID | None = None
     root_run_id: UUID | None = None
     depth: int = 0
+    thread_id: UUID | None = None
+    previous_run_id: UUID | None = None
+    next_run_id: UUID | None = None
     effects: tuple[ToolCallOutcome, ...] = ()
     effects_left_out: int = 0
     waits: tuple[str, ...] = ()

@@ -108,6 +108,8 @@ def build_context(state: RunState) -> PromptContext:
         base_prompt=agent.prompt,
         user_message=task.user_message,
         quoted_inputs=task.quoted_inputs,
+        messages=task.messages,
+        messages_left_out=0 if task.continues is None else task.continues.turns_left_out,
         handoff=state.handoff,
         handoff_from=state.handoff_from,
         tools=(*offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)), *_output_tools(state, agent)),

@@ -38,6 +38,8 @@ def planner_context(state: RunState) -> PromptContext:
         display_name="planner",
         user_message=task.prompt or "",
         quoted_inputs=state.created.quoted_inputs,
+        messages=state.created.messages,
+        messages_left_out=0 if state.created.continues is None else state.created.continues.turns_left_out,
         steps_left=max(1, MAX_ATTEMPTS + 1 - (held.attempts if held is not None else 1)),
         assessment=about,
     )

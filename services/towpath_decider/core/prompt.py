@@ -24,6 +24,7 @@ from towpath_decider.core.run_prompt import (
     CALLER_SECTIONS,
     action_names,
     assessed_sections,
+    earlier_turns,
     extra_actions,
     fenced,
     run_sections,
@@ -199,6 +200,9 @@ def _size(output: OlderOutput) -> str:
 
 def _context(context: PromptContext, *, outputs_shown: bool) -> str:
     parts = ["# Context"]
+    if context.messages:
+        turns = [(turn.role, turn.content) for turn in context.messages]
+        parts.append(earlier_turns(turns, context.messages_left_out))
     if context.user_message or context.run is None:
         parts.append("## User message\n" + fenced("user_message", context.user_message))
     if context.quoted_inputs:

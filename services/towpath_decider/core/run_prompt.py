@@ -5,11 +5,13 @@ are fixed texts: the same context always renders the same prompt.
 """
 
 import hashlib
+from collections.abc import Sequence
 
 from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import PLAIN_KINDS
+from towpath_contracts.decisions.earlier_turns import FIRST_TURNS
 from towpath_contracts.decisions.request import DecisionKind
 
 MARK_CHARS = 16
@@ -113,6 +115,14 @@ def fenced(name: str, text: str) -> str:
     """Return *text* between marks that it can't hold itself."""
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
     return f"<<<{name} {mark}>>>\n{text}\n<<<end {mark}>>>"
+
+
+def earlier_turns(turns: Sequence[tuple[str, str]], left_out: int = 0) -> str:
+    """Return what the turns of a conversation, as role and content, show before the message that is answered now."""
+    parts = [f"### {role}\n" + fenced(f"earlier_{role}", content) for role, content in turns]
+    if left_out:
+        parts.insert(FIRST_TURNS, f"### {left_out} turns are left out here")
+    return "\n".join(("## Earlier in this conversation, oldest first", *parts))
 
 
 def task_instructions(kind: DecisionKind, run_kind: str) -> str:

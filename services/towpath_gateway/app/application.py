@@ -37,6 +37,7 @@ from towpath_gateway.app.routes import (
     runs,
     sign_in,
     switches,
+    threads,
     workspaces,
 )
 from towpath_gateway.app.strict_requests import requirements
@@ -56,6 +57,7 @@ ROUTERS = tuple(
         run_control,
         legacy_run_api,
         run_views,
+        threads,
         workspaces,
         records,
         dead_letters,

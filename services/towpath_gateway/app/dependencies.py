@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 from towpath_contracts.runs.trace_context import HEADER, RemoteSpan, parse_traceparent
+from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.telemetry.logs import Logger
 from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
@@ -106,6 +107,12 @@ def require_scope(principal: Principal, scope: str) -> None:
     """Refuse a key without *scope*, where a request needs it because of what it says."""
     if scope not in principal.scopes:
         raise ProblemError(problem("forbidden", f"this needs the scope {scope}"))
+
+
+def require_reading_of_continued(principal: Principal, task: SubmitTask) -> None:
+    """Refuse a key that may not read runs, where *task* continues one: the new run is told what was said in that."""
+    if task.continues is not None:
+        require_scope(principal, "runs:read")
 
 
 def client_span(request: Request) -> RemoteSpan | None:

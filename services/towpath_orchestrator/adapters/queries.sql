@@ -201,19 +201,24 @@ SELECT 'moved' AS what, run_id, NULL AS detail FROM moved
 
 -- name: create_runs
 -- New runs, each with its idempotency key; a key that is taken creates nothing, and neither does a fork of a run that was
--- erased. Whoever erases that run waits, or is waited for.
+-- erased, or one that continues it. Whoever erases that run waits, or is waited for. Nor is a run continued twice: a
+-- thread is a line.
 WITH asked AS (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
                        $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
                        $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[], $29::text[],
-                       $31::uuid[], $33::uuid[])
+                       $31::uuid[], $33::uuid[], $34::uuid[], $35::uuid[])
     AS w (run_id, project, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key, step,
           max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest, kind, forked_from,
-          trace_id)
+          continues, thread_id, trace_id)
 ), parents AS MATERIALIZED (
-  SELECT run_id FROM runs.run WHERE run_id = ANY ($31::uuid[]) AND erased_at IS NULL ORDER BY run_id FOR KEY SHARE
+  SELECT run_id FROM runs.run WHERE run_id = ANY ($31::uuid[] || $33::uuid[]) AND erased_at IS NULL
+  ORDER BY run_id FOR KEY SHARE
 ), wanted AS (
-  SELECT * FROM asked WHERE forked_from IS NULL OR forked_from IN (SELECT run_id FROM parents)
+  SELECT * FROM asked
+  WHERE (forked_from IS NULL OR forked_from IN (SELECT run_id FROM parents))
+    AND (continues IS NULL OR continues IN (SELECT run_id FROM parents) AND NOT EXISTS (
+      SELECT FROM runs.run later WHERE later.continues = asked.continues AND later.erased_at IS NULL))
 ), keyed AS (
   INSERT INTO runs.idempotency (project, caller, key, request_digest, run_id, created_at)
   SELECT project, caller, idempotency_key, request_digest, run_id, $20 FROM wanted WHERE idempotency_key IS NOT NULL
@@ -222,11 +227,12 @@ WITH asked AS (
 ), made AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
-                        queue_at, trace_id)
+                        continues, thread_id, trace_id, queue_at)
   SELECT run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key,
-         step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20,
-         $20::timestamptz - make_interval(secs => priority * $30::float8), trace_id
+         step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20, continues, thread_id, trace_id,
+         $20::timestamptz - make_interval(secs => priority * $30::float8)
   FROM wanted WHERE idempotency_key IS NULL OR run_id IN (SELECT run_id FROM keyed)
+  ON CONFLICT (continues) WHERE continues IS NOT NULL AND erased_at IS NULL DO NOTHING
   RETURNING run_id
 ), new_events AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
@@ -466,6 +472,7 @@ WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL O
   AND ($4::jsonb IS NULL OR labels @> $4::jsonb) AND ($5::uuid IS NULL OR run_id < $5)
   AND ($7::uuid IS NULL OR parent_run_id = $7) AND ($8::uuid IS NULL OR root_run_id = $8)
   AND ($9::int IS NULL OR depth = $9) AND ($10::text IS NULL OR kind = $10)
+  AND ($12::uuid IS NULL OR thread_id = $12 OR run_id = $12)
 ORDER BY run_id DESC LIMIT $6
 ) AS found) AS page
 WHERE bytes <= $11 OR bytes = octet_length(user_message) ORDER BY run_id DESC

@@ -28,8 +28,20 @@ SELECT snapshot FROM runs.snapshot WHERE digest = $1
 SELECT run.*, (
   SELECT replace(event::text, '\u0000', '\ufffd')::json->'forked_from'#>>'{}'
   FROM runs.run_event WHERE run_event.run_id = run.run_id AND seq = 1
-) AS forked_from
+) AS forked_from, (
+  SELECT later.run_id FROM runs.run AS later WHERE later.continues = run.run_id AND later.erased_at IS NULL
+) AS next_run_id
 FROM runs.run WHERE run_id = $1 AND project = $2
+
+-- name: earlier_run
+-- What whoever continues a run needs of it, and whether its log says anything of files.
+SELECT r.run_id, r.caller, r.status, r.reason, r.outcome, r.depth, r.thread_id, r.erased_at, (
+  SELECT e.event FROM runs.run_event e WHERE e.run_id = r.run_id AND e.seq = 1) AS created, EXISTS (
+  SELECT FROM runs.run_event e WHERE e.run_id = r.run_id AND e.type IN ('workspace_changed', 'run_forked')) AS has_files
+FROM runs.run r WHERE r.run_id = $1 AND r.project = $2
+
+-- name: later_run
+SELECT run_id FROM runs.run WHERE continues = $1 AND erased_at IS NULL
 
 -- name: run_effects
 -- Of the events about outcomes of calls only what the list of effects is made of: no arguments, no results.

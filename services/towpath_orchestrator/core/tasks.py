@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from towpath_contracts.base import JsonObject, with_defaults
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.json_schema import unusable_schema
@@ -32,6 +33,7 @@ from towpath_orchestrator.core.task_kinds import (
     swarm_of,
     swarm_problems,
 )
+from towpath_orchestrator.core.threads import turn_problems
 from towpath_orchestrator.settings import OrchestratorSettings
 
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024, "quoted_inputs": 128 * 1024}
@@ -52,6 +54,7 @@ def check_task(
         *plan_problems(task, snapshot, settings.max_plan_steps),
         *mounted(task).problems,
         *times_of(settings).problems(task),
+        *turn_problems(task),
     )
     details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
@@ -173,6 +176,7 @@ def created_event(
         model_settings=task.model_settings,
         traceparent=_recorded(task.traceparent),
         planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
+        messages=tuple(EarlierTurn(role=turn.role, content=turn.content) for turn in task.messages),
     )
 
 

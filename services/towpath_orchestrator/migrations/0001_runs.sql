@@ -41,6 +41,8 @@ CREATE TABLE runs.run (
   depth           smallint NOT NULL DEFAULT 0,
   queue_at        timestamptz,                   -- NULL for children
   trace_id        uuid,                          -- of the caller; NULL where the run on top of the tree is the trace
+  continues       uuid,                          -- the run before it in its thread, and the first run of that; both
+  thread_id       uuid,                          -- are NULL where a run continues none
   erased_at       timestamptz,                   -- since then only ids, times, numbers, kind, status and caller are left
   inactive_wake_at timestamptz GENERATED ALWAYS AS (
     CASE WHEN status NOT IN ('running', 'cancelling') THEN wake_at END) STORED,
@@ -60,6 +62,12 @@ CREATE INDEX run_turn ON runs.run (caller, network, queue_at NULLS FIRST, run_id
 -- The runs of a tree are listed by its root; runs without a parent are in none of these three.
 CREATE INDEX run_root ON runs.run (root_run_id, run_id DESC) WHERE root_run_id IS NOT NULL;
 CREATE INDEX run_parent ON runs.run (parent_run_id) WHERE parent_run_id IS NOT NULL;
+
+-- A run is continued once, so that a thread is a line; after an erasure it may be continued anew. Neither index has runs
+-- that continue none.
+CREATE UNIQUE INDEX run_continued ON runs.run (continues) WHERE continues IS NOT NULL AND erased_at IS NULL;
+CREATE INDEX run_thread ON runs.run (thread_id, run_id DESC) WHERE thread_id IS NOT NULL;
+
 -- Which runs wait for children: those take no place among the runs that are admitted.
 CREATE INDEX run_alive ON runs.run (parent_run_id)
   WHERE parent_run_id IS NOT NULL AND status IN ('queued', 'running', 'waiting', 'cancelling');
@@ -332,7 +340,8 @@ CREATE TABLE runs.budget (
 -- What a run said is erased by its owners, each in transactions of its own, once the log of the audit has the erasure as
 -- asked for and confirmed (tas.confirmed_erasure). The roles have no right to delete these rows otherwise.
 
--- A run with every run below it, and the one that started it (`above`): whether it may be erased is decided by its statuses.
+-- A run with every run below it and behind it in its thread, which begin with what it said, and the one that started it
+-- (`above`): whether it may be erased is decided by its statuses.
 CREATE FUNCTION runs.tree_to_erase(of_run uuid, at_most integer)
   RETURNS TABLE (run_id uuid, project text, status text, erased boolean, above boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -340,7 +349,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT r.run_id, r.project, r.status, r.erased_at, r.parent_run_id, 0 AS below FROM runs.run r WHERE r.run_id = of_run
     UNION ALL
     SELECT c.run_id, c.project, c.status, c.erased_at, c.parent_run_id, t.below + 1
-    FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
+    FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id OR (c.continues = t.run_id AND c.erased_at IS NULL)
   )
   (SELECT t.run_id, t.project, t.status, t.erased_at IS NOT NULL, false FROM tree t ORDER BY t.below LIMIT at_most)
   UNION ALL

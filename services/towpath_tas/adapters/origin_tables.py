@@ -20,6 +20,9 @@ QUERIES = Queries.load("towpath_tas.adapters", "origins.sql")
 PAGE_SIZE = 500
 """Calls of one run that are read at once."""
 
+AFTER_ALL = 2**31 - 1
+"""A step behind all of a run: one that continues it may know everything of it."""
+
 MAX_BLOB_BYTES = 1_048_576
 """Only the beginning of a larger result is read."""
 
@@ -31,18 +34,21 @@ QuerySource = PinnedDatabaseConnection | Any
 class RunInputs:
     """What a run begins with: texts, inputs by name, and texts that the caller quotes.
 
-    No caller wrote the task of a `born` run (a child), but what is quoted is the same in all runs below it.
+    No caller wrote the task of a `born` run (a child), but what is quoted, and what was `answered` earlier in the
+    conversation, is the same in all runs below it. What users said there stands among the texts.
 
-    `parent` is the run that it is a child or fork of, with the first step of that run which it does not know. A
-    `composed` run (a plan or workflow) passes earlier answers on to its children.
+    `parent` is the run that it is a child or fork of, or `continues`, with the first step of that run which it does not
+    know. A `composed` run (a plan or workflow) passes earlier answers on to its children.
     """
 
     project: str
     texts: tuple[str, ...]
     inputs: Mapping[str, Any]
     quoted: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
     parent: tuple[UUID, int] | None = None
     born: bool = False
+    continues: bool = False
     composed: bool = False
 
 
@@ -127,14 +133,19 @@ async def read_blob(source: QuerySource, project: str, digest: str) -> tuple[byt
 def _task(created: Mapping[str, Any]) -> RunInputs:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
+    turns = created.get("messages") or ()
+    said = [turn["content"] for turn in turns if turn["role"] == "user"]
     texts = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
+    texts += tuple(said)
     return RunInputs(
         project=str(created.get("project", "")),
         texts=tuple(dict.fromkeys(str(text) for text in texts if text)),
         inputs=inputs,
         quoted=tuple(map(str, (created.get("quoted_inputs") or {}).values())),
+        answered=tuple(str(turn["content"]) for turn in turns if turn["role"] != "user"),
         parent=_parent_of(created),
         born=bool(created.get("parent")),
+        continues=bool(created.get("continues")) and not (created.get("parent") or created.get("forked_from")),
         composed=_is_composed(created),
     )
 
@@ -162,7 +173,10 @@ def _parent_of(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
     if forked:
         return UUID(forked["run_id"]), int(forked["step"])
     # A child is created after the calls of its parent's step have ended: it may know their results.
-    return (UUID(born["run_id"]), int(born["step"]) + 1) if born else None
+    if born:
+        return UUID(born["run_id"]), int(born["step"]) + 1
+    continued = created.get("continues")
+    return (UUID(continued["run_id"]), AFTER_ALL) if continued else None
 
 
 def _output(row: Mapping[str, Any]) -> CallOutput:

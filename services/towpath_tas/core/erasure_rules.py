@@ -95,7 +95,7 @@ def tree_problem(run_id: UUID, project: str, tree: Sequence[RunToErase]) -> Prob
         return problem("limit_exceeded", f"more than {MAX_RUNS} runs are below it: erase those further down first")
     live = [run for run in tree if run.status not in FINAL_STATUSES]
     if live:
-        which = "the run that started it" if live[0].above else "it" if live[0] is own else "one below it"
+        which = "the run that started it" if live[0].above else "it" if live[0] is own else "one below or behind it"
         return problem("run_not_ended", f"{which}, {live[0].run_id}, is {live[0].status}", run_id=str(live[0].run_id))
     return None
 

@@ -27,7 +27,23 @@ class RunRecordRows:
         if run is None or run["project"] != project:
             return []
         found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
-        return [{**run, "erased_at": None, "forked_from": None if found is None else json.dumps(found)}]
+        forked = {"forked_from": None if found is None else json.dumps(found)}
+        return [{**run, "erased_at": None, **forked, "next_run_id": self._later(run_id)}]
+
+    def earlier_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or run["project"] != project:
+            return []
+        about_files = ("workspace_changed", "run_forked")
+        has_files = any(event["type"] in about_files for event in self.events[run_id].values())
+        return [{**run, "erased_at": None, "created": self.events[run_id][1]["event"], "has_files": has_files}]
+
+    def later_run(self, _session: Session, run_id: UUID) -> list[Row]:
+        later = self._later(run_id)
+        return [] if later is None else [{"run_id": later}]
+
+    def _later(self, run_id: UUID) -> UUID | None:
+        return next((one for one, run in self.runs.items() if run.get("continues") == run_id), None)
 
     def waits_of_run(self, _session: Session, run_id: UUID, limit: int) -> list[Row]:
         found: list[Row] = []

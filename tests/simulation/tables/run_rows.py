@@ -25,6 +25,7 @@ Row = dict[str, Any]
 
 _TIMES = ("wake_at", "started_at")
 _UNMOVED: Row = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "calls": "{}"}
+_OF_NO_THREAD: Row = {"continues": None, "thread_id": None}
 """What a run is born with, where nothing else is said."""
 
 
@@ -111,7 +112,7 @@ class RunRows(RunRecordRows):
             times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
             ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
             ids |= {"trace_id": None if row["trace_id"] is None else UUID(row["trace_id"])}
-            ends = {**_UNMOVED, "created_at": at, "updated_at": at}
+            ends = {**_UNMOVED, **_OF_NO_THREAD, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
             self.database.seen.note("child_born")
         first = [one for one in json.loads(events) if one["run_id"] in born]
@@ -169,10 +170,12 @@ class RunRows(RunRecordRows):
         names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
         at = v[19]
         made: set[UUID] = set()
-        for row in zip(*v[:19], v[28], v[30], v[32], strict=True):
+        for row in zip(*v[:19], v[28], v[30], v[32], v[33], v[34], strict=True):
             values = dict(zip(names, row[:17], strict=True))
             key, digest = row[17], row[18]
             if row[20] is not None and self.runs[row[20]].get("erased_at") is not None:
+                continue
+            if row[21] is not None and any(run.get("continues") == row[21] for run in self.runs.values()):
                 continue
             full = (values["project"], values["caller"], key)
             if key is not None and full in self.keys:
@@ -181,7 +184,8 @@ class RunRows(RunRecordRows):
                 self.keys[full] = {"run_id": values["run_id"], "request_digest": digest, "created_at": at}
             ends = {**_UNMOVED, "created_at": at, "updated_at": at}
             values["kind"] = row[19]
-            values |= {"parent_run_id": None, "root_run_id": None, "depth": 0, "trace_id": row[21]}
+            values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
+            values |= {"continues": row[21], "thread_id": row[22], "trace_id": row[23]}
             self.runs[values["run_id"]] = {**values, **ends}
             made.add(values["run_id"])
         self._add_events([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)

@@ -13,6 +13,7 @@ OPERATIONS = [
     ("runs:write", "POST", f"/v1/runs/{uuid.uuid4()}/note", {"text": "t"}),
     ("runs:write", "POST", f"/v1/runs/{uuid.uuid4()}/gate", None),
     ("runs:write", "POST", f"/v1/runs/{uuid.uuid4()}/confidence", None),
+    ("runs:write", "POST", f"/v1/runs/{uuid.uuid4()}/messages", {"content": "and then?"}),
     ("runs:write", "POST", "/v1/networks/n/invoke", {"agent_key": "a", "decision": {}}),
     ("runs:read", "GET", "/v1/runs", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}", None),

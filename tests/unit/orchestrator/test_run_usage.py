@@ -15,7 +15,8 @@ TEXTS = ("project", "kind", "network", "snapshot_digest", "status", "reason", "c
 
 def _row(outcome: Any) -> dict[str, Any]:
     numbers = dict.fromkeys(("version", "step", "max_steps", "seq", "depth"), 1)
-    empty = dict.fromkeys(("started_at", "ended_at", "erased_at", "parent_run_id", "root_run_id", "trace_id"))
+    ids = ("parent_run_id", "root_run_id", "trace_id", "continues", "thread_id")
+    empty = dict.fromkeys(("started_at", "ended_at", "erased_at", *ids))
     at = datetime(2026, 1, 1, tzinfo=UTC)
     fields = {"run_id": RUN, "labels": "{}", "created_at": at, "debug": False, "outcome": outcome, "calls": "{}"}
     return {**dict.fromkeys(TEXTS, "x"), **numbers, **empty, **fields}

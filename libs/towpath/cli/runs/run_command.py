@@ -14,8 +14,9 @@ from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive, wait_until
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
-from towpath.cli.shared.input_files import read_labels, read_quoted, read_script
+from towpath.cli.shared.input_files import read_json, read_labels, read_quoted, read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
+from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.client.client import Client
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -44,6 +45,10 @@ class TaskOptions:
     "key=value; may be given more than once."
     quote: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "name=FILE with a text of somebody else (- is standard input), which agents read and which vouches for nothing."
+    continue_run: Annotated[str | None, Parameter(name="--continue")] = None
+    "Reply to this run, which has ended, by its id or the beginning or end of it: the message is all that is needed."
+    messages: Path | None = None
+    "A JSON file with earlier turns of the conversation, oldest first: [{role: user or assistant, content}, …]."
     idempotency_key: str | None = None
     "The same key and task give the same run for 24 hours."
     max_steps: int | None = None
@@ -73,6 +78,7 @@ class TaskOptions:
             "deadline": self.deadline,
             "debug": self.debug,
             "budget": self._budget(),
+            "messages": None if self.messages is None else read_json(self.messages),
         }
         if self.script is not None:
             given |= {"script": read_script(self.script), "model": self.model or "scripted:task"}
@@ -118,6 +124,15 @@ _GRANT = GrantOptions()
 _UNTIL = WaitOptions()
 
 
+async def _replied(client: Client, run: str, network: str, message: str) -> tuple[str, str, UUID]:
+    """Return the network, the message and the run that a command means which replies to *run*.
+
+    What stands alone is the message: the network is that of the run.
+    """
+    earlier = await client.get(await resolve_run_id(client, run))
+    return (network, message, earlier.run_id) if message else (earlier.network, network, earlier.run_id)
+
+
 async def run(
     network: str,
     message: str = "",
@@ -134,7 +149,7 @@ async def run(
     """Submit a task and follow it; the exit code says how it ended.
 
     Args:
-        network: The published network that runs it.
+        network: The published network that runs it; with --continue the message, if that is all.
         message: What it is about.
     """
     limit_s = how.limit_s()
@@ -142,6 +157,8 @@ async def run(
     out = common.out()
     rights.check()
     async with common.connect() as client:
+        if task.continue_run is not None:
+            network, message, options["continues"] = await _replied(client, task.continue_run, network, message)
         options |= await rights.options(client, out, network, message, options)
         accepted = await client.submit(network, message, **options)
         if how.detach:

@@ -48,6 +48,13 @@ def _parent(row: Any) -> str:
     return f"from {parent['run_id']} before step {parent['step']}" if parent else ""
 
 
+def _thread(row: Any) -> str:
+    """Return the thread of a run, and where it stands in it; nothing for a run that is alone."""
+    places = {"after": row.get("previous_run_id"), "before": row.get("next_run_id")}
+    named = ", ".join(f"{word} {run_id}" for word, run_id in places.items() if run_id)
+    return f"{row['thread_id']}: {named}" if named else ""
+
+
 def _answer(row: Any) -> str:
     from towpath.cli.runs.event_lines import answer_text
 
@@ -81,6 +88,7 @@ _SHOW = (
     Column("kind", lambda row: "" if row["kind"] == "network" else row["kind"]),
     Column("network", _network),
     Column("parent", "parent_run_id"),
+    Column("thread", _thread),
     Column("forked", _parent),
     Column("agent", "agent_key"),
     Column("caller", "caller"),
@@ -113,6 +121,7 @@ async def list_runs(
     kind: Kind | None = None,
     parent: str | None = None,
     depth: int | None = None,
+    thread: str | None = None,
     limit: int = 50,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
@@ -125,12 +134,16 @@ async def list_runs(
         kind: Only runs of this kind.
         parent: Only children of this run.
         depth: Only runs that stand so deep; 0 are those that somebody submitted.
+        thread: Only the runs of the thread that this run belongs to.
         limit: How many, at most 200.
     """
     async with common.connect() as client:
         above = None if parent is None else await short_ids.resolve_run_id(client, parent)
+        begins = None
+        if thread is not None:
+            begins = (await client.get(await short_ids.resolve_run_id(client, thread))).thread_id
         wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
-        page = await client.runs(**wanted, parent_run_id=above, limit=limit)
+        page = await client.runs(**wanted, parent_run_id=above, thread_id=begins, limit=limit)
     rows = [run.model_dump(mode="json") for run in page.runs]
     hint = "There are no such runs. Start one: towpath run NETWORK MESSAGE."
     common.out().rows("runs", rows, _LIST, empty=hint)

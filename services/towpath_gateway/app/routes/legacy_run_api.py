@@ -31,6 +31,7 @@ from towpath_gateway.app.dependencies import (
     documented,
     json_answer,
     long_json_answer,
+    require_reading_of_continued,
 )
 from towpath_gateway.app.log_readings import LogReadings, json_parts
 from towpath_gateway.app.routes.runs import IdempotencyKey, trace_header, with_key
@@ -52,6 +53,7 @@ async def run_to_end(
 
     Whatever is raised once there is a run names it: who repeated the request would have it a second time.
     """
+    require_reading_of_continued(principal, task)
     accepted = await dependencies.platform.submit(principal.caller, task, span)
     named = {"run_id": str(accepted.run_id), "trace_id": accepted.trace_id or None}
     try:

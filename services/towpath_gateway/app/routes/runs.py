@@ -27,6 +27,7 @@ from towpath_gateway.app.dependencies import (
     RunsWriter,
     documented,
     json_answer,
+    require_reading_of_continued,
 )
 from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRunFraming, StreamFraming
 from towpath_gateway.app.stream_pace import PageTurns
@@ -102,7 +103,10 @@ def trace_header(run_id: UUID, trace_id: str) -> dict[str, str]:
     status_code=202,
     response_model=RunAccepted,
     responses={
-        **documented("network_not_found", "idempotency_conflict", "overloaded", "request_too_large", "grant_too_large"),
+        **documented(
+            *("network_not_found", "idempotency_conflict", "overloaded", "request_too_large", "grant_too_large"),
+            *("run_not_found", "run_erased", "run_not_ended", "run_continued", "reply_refused"),
+        ),
         200: {"description": "The run ended within the wait", "model": RunView},
     },
     summary="Submit a task",
@@ -116,7 +120,19 @@ async def submit_run(
     prefer: Prefer = None,
 ) -> Response:
     """Accept a task. The run is safe once this answers; the answer says where it is."""
-    accepted = await dependencies.platform.submit(principal.caller, with_key(task, key), span)
+    return await submitted(with_key(task, key), dependencies, principal, span, prefer)
+
+
+async def submitted(
+    task: SubmitTask,
+    dependencies: GatewayDependencies,
+    principal: Principal,
+    span: RemoteSpan | None,
+    prefer: str | None,
+) -> Response:
+    """Submit *task* and answer with where its run is, or with the run where it ends within the wait of *prefer*."""
+    require_reading_of_continued(principal, task)
+    accepted = await dependencies.platform.submit(principal.caller, task, span)
     headers = run_headers(accepted.run_id, accepted.trace_id)
     wait_s = preferred_wait(prefer)
     if wait_s:
@@ -138,6 +154,9 @@ async def list_runs(
     parent_run_id: Annotated[UUID | None, Query(description="Only children of this run")] = None,
     root_run_id: Annotated[UUID | None, Query(description="Only runs below this one, which a caller submitted")] = None,
     depth: Annotated[int | None, Query(ge=0, le=MAX_DEPTH, description="0: only what callers submitted")] = None,
+    thread_id: Annotated[
+        UUID | None, Query(description="Only this run, which begins a thread, and that thread")
+    ] = None,
     before: Annotated[UUID | None, Query(description="`next_before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
@@ -151,6 +170,7 @@ async def list_runs(
         parent_run_id=parent_run_id,
         root_run_id=root_run_id,
         depth=depth,
+        thread_id=thread_id,
         before=before,
         limit=limit,
     )

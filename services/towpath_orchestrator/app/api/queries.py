@@ -131,6 +131,8 @@ def view(row: Any) -> RunView:
         parent_run_id=row["parent_run_id"],
         root_run_id=row["root_run_id"],
         depth=row["depth"],
+        thread_id=row["thread_id"] or (None if row["depth"] else row["run_id"]),
+        previous_run_id=row["continues"],
         calls=CallCounts.model_validate_json(row["calls"]),
         erased_at=row["erased_at"],
     )
@@ -144,11 +146,10 @@ def _message(final: JsonObject | None) -> str:
 
 
 def _whole(row: Any) -> RunView:
-    """Add what only the first event holds; lists do without."""
+    """Add what only the first event holds, and which run comes next; lists do without."""
     text = row["forked_from"]
-    if text is None:
-        return view(row)
-    return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
+    forked = None if text is None else ForkedFrom.model_validate_json(text)
+    return view(row).model_copy(update={"forked_from": forked, "next_run_id": row["next_run_id"]})
 
 
 def _unknown(run_id: UUID, project: str | None) -> ProblemError:
@@ -277,7 +278,7 @@ class RunQueries:
             label = json.dumps({key: value})
         asked = (request.project, request.status, request.network, label, request.before, request.limit)
         family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
-        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family, PAGE_BYTES)
+        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family, PAGE_BYTES, request.thread_id)
         runs = tuple(brief(row) for row in rows)
         more = len(runs) == request.limit or (bool(rows) and len(rows) < rows[0]["found"])
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -25,7 +26,7 @@ from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
+from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA, Queries
 from towpath_orchestrator.adapters.batch_rows import opened_gates
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
@@ -38,6 +39,8 @@ from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.core.transitions import Transition, event_text
 from towpath_orchestrator.settings import OrchestratorSettings
+
+RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 
 KEY_HOURS = 24
 """How long an idempotency key is remembered."""
@@ -251,6 +254,8 @@ class TaskIntake:
             run_id = str(task.forked_from.run_id)
             gone = problem("run_erased", f"run {run_id} was erased before it was forked", run_id=run_id)
             submission.answer.set_exception(ProblemError(gone))
+        elif row is None and task.continues is not None:
+            submission.answer.set_exception(await self._not_continued(task.continues.run_id))
         elif row is None:  # the key ran out between the two statements
             submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
         else:
@@ -260,6 +265,14 @@ class TaskIntake:
                 submission.answer.set_exception(conflict)
             else:
                 submission.answer.set_result(accepted)
+
+    async def _not_continued(self, run_id: UUID) -> ProblemError:
+        """Return why a run could not be continued when the task was stored."""
+        later = await self._pool.fetchval(RECORDS.later_run, run_id)
+        if later is None:
+            gone = f"run {run_id} was erased before it was continued"
+            return ProblemError(problem("run_erased", gone, run_id=str(run_id)))
+        return ProblemError(problem("run_continued", f"run {later} continues {run_id}", run_id=str(later)))
 
 
 def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> RunAccepted:
@@ -320,13 +333,9 @@ def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[An
     columns += [list(column) for column in zip(*events, strict=True)]
     columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
     forked = [s.task.forked_from and s.task.forked_from.run_id for s, _ in pairs]
+    # A fork begins with the same turns as its parent, and a thread of its own.
+    behind = [s.task.continues if s.forked is None else None for s, _ in pairs]
+    continued, threads = [one and one.run_id for one in behind], [one and one.thread_id for one in behind]
     gates = opened_gates([_first_transition(s, state) for s, state in pairs if s.forked is not None])
-    return [
-        *columns,
-        ENGINE_VERSION,
-        [s.task.kind for s, _ in pairs],
-        ageing_s,
-        forked,
-        gates,
-        [trace_of(s.task.traceparent) for s, _ in pairs],
-    ]
+    kinds, traces = [s.task.kind for s, _ in pairs], [trace_of(s.task.traceparent) for s, _ in pairs]
+    return [*columns, ENGINE_VERSION, kinds, ageing_s, forked, gates, continued, threads, traces]

@@ -25,11 +25,13 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.app.api.earlier_runs import EarlierRunReader
 from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
 from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.run_times import times_of
 from towpath_orchestrator.core.task_kinds import mounted
 from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.core.threads import EarlierRun, completed_task, continuing_run, file_problem
 from towpath_orchestrator.settings import OrchestratorSettings
 
 CHECK_TIMEOUT_S = 10.0
@@ -76,6 +78,7 @@ class TaskChecker:
         settings: OrchestratorSettings,
         find_version: FindVersion,
         schemas: SchemaCompiler,
+        earlier_runs: EarlierRunReader,
     ) -> None:
         self._pool = pool
         self._store = store
@@ -83,6 +86,7 @@ class TaskChecker:
         self._settings = settings
         self._find_version = find_version
         self._schemas = schemas
+        self._earlier_runs = earlier_runs
         self._scripts = KeyBatchLoader(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
 
@@ -102,9 +106,13 @@ class TaskChecker:
 
     async def check(self, task: SubmitTask, caller: str, parent: RunCreated | None) -> Submission:
         """Return *task* ready for the commit; raises ProblemError with everything that is wrong with it."""
+        asked, earlier = task, None
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 project = await self.project_of(caller)
+                if task.continues is not None:
+                    earlier = await self._earlier_runs.read(task, task.continues, project, caller)
+                    task = completed_task(task, earlier)
                 version: NetworkVersion = await self._find_version(project, task.network, task.version)
                 snapshot = await self._store.snapshot(version.digest)
                 await self._schemas.prepare(project, task.response_schema)
@@ -119,6 +127,8 @@ class TaskChecker:
                 planner, times = self._settings.planner_model, times_of(self._settings)
                 created = created_event(task, version, snapshot, caller, script_digest, parent, planner, times)
                 created = created.model_copy(update={"caps": caps_of(self._settings)})
+                if earlier is not None:
+                    created = _continuing(created, earlier, snapshot, task.agent_key)
         except GrantChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:
@@ -128,7 +138,7 @@ class TaskChecker:
             task=created,
             snapshot=snapshot,
             idempotency_key=task.idempotency_key,
-            request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key", "traceparent"})),
+            request_digest=digest(asked.model_dump(mode="json", exclude={"idempotency_key", "traceparent"})),
             answer=asyncio.get_running_loop().create_future(),
         )
 
@@ -152,3 +162,12 @@ class TaskChecker:
         for project, name, text in scripts:
             await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
         return {}
+
+
+def _continuing(created: RunCreated, earlier: EarlierRun, snapshot: NetworkSnapshot, agent: str | None) -> RunCreated:
+    """Return *created* as the run that continues *earlier*; raises ProblemError, GrantChainTooLongError."""
+    continuing = continuing_run(created, earlier, snapshot, agent)
+    refused = file_problem(continuing)
+    if refused is not None:
+        raise ProblemError(refused)
+    return continuing

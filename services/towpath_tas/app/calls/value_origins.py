@@ -30,7 +30,7 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
+from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.text_readers import ANYONE, CallDeclaration
@@ -75,6 +75,18 @@ class _Run:
     def log_of(self, run_id: UUID) -> AnswersOfRun:
         """Return what was read of the log of this run, or of one above it."""
         return self.answers.setdefault(run_id, AnswersOfRun())
+
+
+@dataclass(slots=True)
+class _Ancestors:
+    """The runs above a run, the nearest first, with the first step that is not known and whether their logs are read.
+
+    `vouching` are the tasks that callers wrote, the latest first; without all of its ancestors (`whole`) none vouches.
+    """
+
+    vouching: list[RunInputs]
+    runs: list[tuple[UUID, int, bool]] = field(default_factory=list)
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,35 +134,24 @@ class RunProvenanceCache:
 
         A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
         plan or workflow receives answers of earlier agents, which are not trusted. Calls are added from the root
-        downwards, as they happened: what a record returned first is not the agents' own.
+        downwards, as they happened: what a record returned first is not the agents' own. Of a thread at most
+        MAX_ANCESTORS runs are read; what was only in older ones is unknown.
         """
         if task is None or task.project != run.project:
             run.knowledge.mark_incomplete()  # nor is it known which runs are above it
             return
         run.kept = True
-        for text in task.quoted:
-            await self.threads.run(partial(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
-        ancestors: list[tuple[UUID, int, bool]] = []
-        vouching = None if task.born else task
-        while task.parent is not None and len(ancestors) < MAX_ANCESTORS:
-            above, before = task.parent
-            found = (await read_tasks(source, [above])).get(above)
-            if found is None or found.project != run.project:
-                ancestors.append((above, before, False))
-                break
-            # The task of a plan's step has the answers that it was given; the others in the log it does not know.
-            ancestors.append((above, before, not found.composed))
-            if found.composed and task.born and before > FIRST_STEP + 1:
-                for text in task.texts:
-                    run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
-            task = found
-            vouching = None if task.born else vouching or task
-        for above, before, logged in reversed(ancestors):
+        for name, texts in ((QUOTED_INPUTS, task.quoted), (EARLIER_TURNS, task.answered)):
+            for text in texts:
+                await self.threads.run(partial(run.knowledge.add_untrusted, ValueSource(name), text))
+        found = await _ancestors(source, run, task)
+        for above, before, logged in reversed(found.runs):
             await self._read(source, {above: run}, before=before, logged=logged)
-        if task.parent is not None:
+        if not found.whole:
             run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
-        elif vouching is not None:
-            _add_task(run.knowledge, vouching)
+            return
+        for one in reversed(found.vouching):
+            _add_task(run.knowledge, one)
 
     async def _read(
         self,
@@ -273,6 +274,30 @@ class RunProvenanceCache:
         while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
             oldest = next(iter(self._runs))
             chars -= self._runs.pop(oldest).knowledge.chars
+
+
+async def _ancestors(source: QuerySource, run: _Run, task: RunInputs) -> _Ancestors:
+    """Follow a run upwards. Where earlier agents have answered a step of a plan, that is added at once."""
+    found = _Ancestors(vouching=[] if task.born else [task])
+    while task.parent is not None and len(found.runs) < MAX_ANCESTORS:
+        run_id, before = task.parent
+        above = (await read_tasks(source, [run_id])).get(run_id)
+        if above is None or above.project != run.project:
+            found.runs.append((run_id, before, False))
+            found.whole = False
+            return found
+        # The task of a plan's step has the answers that it was given; the others in the log it does not know.
+        found.runs.append((run_id, before, not above.composed))
+        if above.composed and task.born and before > FIRST_STEP + 1:
+            for text in task.texts:
+                run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
+        if above.born:
+            found.vouching = []  # a model may have written all that is below it
+        elif task.continues or not found.vouching:
+            found.vouching.append(above)
+        task = above
+    found.whole = task.parent is None or (task.continues and len(found.runs) == MAX_ANCESTORS)
+    return found
 
 
 def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:

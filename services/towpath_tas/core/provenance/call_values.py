@@ -26,6 +26,9 @@ _LISTED: dict[int, tuple[Mapping[str, Any], Mapping[str, frozenset[str]]]] = {}
 QUOTED_INPUTS = "quoted_inputs"
 """The source of what the task itself quotes."""
 
+EARLIER_TURNS = "earlier turns"
+"""The source of what was answered earlier in the conversation. No tool has a space in its name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedValue:

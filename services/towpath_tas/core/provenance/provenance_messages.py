@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_tas.core.provenance.call_values import (
+    EARLIER_TURNS,
     QUOTED_INPUTS,
     UNTRUSTED,
     CallProvenance,
@@ -39,6 +40,12 @@ MEMBERS = frozenset(CallProvenance(values=(), carried=CarriedReaders()).context(
 _WITHOUT_READING = frozenset({"hazards", "writes"})
 _OF_SINKS = frozenset({"worst_sink", "sinks", "leaks"})
 _OF_POINTERS = frozenset({"worst_pointer", "pointers"})
+
+_NOT_READ = {
+    QUOTED_INPUTS: ("the task quotes it", "what the task quotes"),
+    EARLIER_TURNS: ("it was answered earlier", "what was answered earlier in the conversation"),
+}
+"""What no tool of the run has returned, by its source: as an event, and as a place."""
 
 MAX_NAMED_READERS = 5
 MAX_NAMED_VALUES = 3
@@ -156,8 +163,8 @@ def _describe_leak(sink: SinkValue, carried: CarriedReaders, hidden: set[str]) -
 
 def _describe_carried(text: CarriedText) -> str:
     read = f"it was read with {text.source.tool} in step {text.source.step}"
-    if text.source.tool == QUOTED_INPUTS:
-        read = "the task quotes it"
+    if text.source.tool in _NOT_READ:
+        read = _NOT_READ[text.source.tool][0]
     if text.readers is None:
         return f"nobody has said who may know {text.path} ({read})"
     names = ", ".join(text.readers.names[:MAX_NAMED_READERS])
@@ -169,8 +176,8 @@ def _describe_value(one: TracedValue, hidden: set[str]) -> str:
     if one.arg in hidden:
         return f"{one.path} is not vouched for"
     piece = f" ({one.piece[:100]})" if one.piece else ""
-    if one.source is not None and one.source.tool == QUOTED_INPUTS:
-        return f"{one.path}{piece} comes only from what the task quotes"
+    if one.source is not None and one.source.tool in _NOT_READ:
+        return f"{one.path}{piece} comes only from {_NOT_READ[one.source.tool][1]}"
     if one.label == UNTRUSTED and one.source is not None:
         return f"{one.path}{piece} comes only from what {one.source.tool} returned in step {one.source.step}"
     return f"{one.path}{piece} comes from nowhere that is known"

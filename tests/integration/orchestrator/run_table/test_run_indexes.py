@@ -131,7 +131,8 @@ async def test_no_statement_looks_through_the_runs_that_have_ended(owner: Any, d
             ("sweep_runs", (datetime.now(UTC) - timedelta(seconds=60), 2_000)),
             ("sweep_runs", (datetime(1970, 1, 1, tzinfo=UTC), 200)),
             ("idle_runs", (30.0, 60.0, 3_600.0, 100)),
-            ("list_runs", ("default", None, None, None, None, 50, None, None, None, None, 600_000)),
+            ("list_runs", ("default", None, None, None, None, 50, None, None, None, None, 600_000, None)),
+            ("list_runs", ("default", None, None, None, None, 50, None, None, None, None, 600_000, some[0])),
             ("commit_plain_batch", transition_of([*some])),
         ):
             text = await orchestrator.fetchval(EXPLAIN + getattr(QUERIES, name), *values)

@@ -131,6 +131,23 @@ async def test_live_runs_and_those_of_other_projects_are_refused(owners: Owners)
         await owners.confirm(first)
 
 
+async def test_a_run_is_erased_with_the_runs_that_continue_it_which_begin_with_what_it_said(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    behind = "UPDATE runs.run SET status = $3, continues = $1, thread_id = $1 WHERE run_id = $2"
+    await owners.log.owner(behind, first, second, "running")
+    request = RequestErasure(project=PROJECT, actor="dana", reason="r", kind="run", run_id=first)
+    with pytest.raises(ProblemError, match="below or behind it"):
+        await owners.log.erasures.request(request)
+    await owners.log.owner(behind, first, second, "completed")
+    asked = await owners.log.erasures.request(request)
+    assert asked.run_ids == (first, second), "whoever asks sees it"
+    later = request.model_copy(update={"run_id": second})
+    assert (await owners.log.erasures.request(later)).run_ids == (second,), "what came before it stays"
+    await owners.erase(first)
+    assert await owners.log.owner("SELECT 1 FROM runs.run_event") == []
+    assert [row[0] for row in await owners.log.owner("SELECT erased_at IS NULL FROM runs.run")] == [False, False]
+
+
 async def test_letters_gates_notices_and_states_go_and_the_row_stays(owners: Owners) -> None:
     first, second = await owners.all_runs()
     for run_id in (first, second):

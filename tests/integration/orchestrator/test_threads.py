@@ -1,0 +1,153 @@
+"""A run that has ended is continued: a thread is a line of runs with one conversation, which replays."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from tests.integration.orchestrator.test_task_runs import ended, publish, three_steps
+from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
+
+from towpath_contracts import rpc
+from towpath_contracts.runs.records import ForkOptions, ForkRun, ReplayRuns
+from towpath_contracts.runs.views import GetRun, ListRuns
+from towpath_contracts.tasks import SubmitTask
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, three_steps)
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def submit(peers: Peers, message: str, caller: str = "", **options: Any) -> Any:
+    task = SubmitTask.model_validate({"network": "solo", "user_message": message, **options})
+    subject = f"task.submit.{caller}" if caller else "task.submit"
+    return json.loads((await peers.raw(subject, task.model_dump_json().encode())).data)
+
+
+async def completed(peers: Peers, message: str, **options: Any) -> str:
+    accepted = await submit(peers, message, **options)
+    assert "run_id" in accepted and "code" not in accepted, accepted
+    assert (await ended(peers, accepted["run_id"])).status == "completed"
+    run_id: str = accepted["run_id"]
+    return run_id
+
+
+async def view(peers: Peers, run_id: str) -> Any:
+    return await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=UUID(run_id)))
+
+
+def shown(peers: Peers, run_id: str) -> list[tuple[str, str]]:
+    """Return the earlier turns that the first decision of a run was shown."""
+    asked = next(one for one in peers.decisions if str(one.run_id) == run_id)
+    return [(turn.role, turn.content) for turn in asked.context.messages]
+
+
+async def test_b4_a_run_is_continued_by_whoever_may_read_it_and_only_once(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    dsn = database()
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        given = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello!"}]
+        first = await completed(peers, "Is it lit?", messages=given, labels={"team": "x"})
+        assert shown(peers, first) == [("user", "Hello."), ("assistant", "Hello!")]
+        await publish(peers)
+
+        asked = {"continues": first, "idempotency_key": "k"}
+        second = await completed(peers, "And now?", **asked)
+        turns = [("user", "Hello."), ("assistant", "Hello!"), ("user", "Is it lit?"), ("assistant", "done")]
+        assert shown(peers, second) == turns
+        repeated = await submit(peers, "And now?", **asked)
+        assert (repeated["run_id"], repeated["duplicate"]) == (second, True)
+        assert (await submit(peers, "And then?", **asked))["code"] == "idempotency_conflict"
+        again = await submit(peers, "And now?", continues=first)
+        assert (again["code"], again["run_id"]) == ("run_continued", second)
+
+        third = await completed(peers, "Thanks.", continues=second)
+        assert shown(peers, third) == [*turns, ("user", "And now?"), ("assistant", "done")]
+        views = [await view(peers, run_id) for run_id in (first, second, third)]
+        assert {str(one.thread_id) for one in views} == {first}
+        assert [one.previous_run_id and str(one.previous_run_id) for one in views] == [None, first, second]
+        assert [one.next_run_id and str(one.next_run_id) for one in views] == [second, third, None]
+        assert {one.labels["team"] for one in views} == {"x"}
+        other = await completed(peers, "Something else.")
+        page = await peers.ask(rpc.LIST_RUNS, ListRuns(project="default", thread_id=UUID(first)))
+        assert [str(one.run_id) for one in page.runs] == [third, second, first]
+        assert str((await view(peers, other)).thread_id) == other
+
+        racing = await asyncio.gather(*(submit(peers, f"{n}", continues=third) for n in range(6)))
+        made = [one["run_id"] for one in racing if "code" not in one]
+        assert (len(made), {one["code"] for one in racing if "code" in one}) == (1, {"run_continued"})
+        await ended(peers, made[0])
+
+        request = ForkRun(
+            project="default", run_id=UUID(second), caller="anonymous", actor="bob", options=ForkOptions(from_step=2)
+        )
+        fork = json.loads((await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())).data)["run_id"]
+        await ended(peers, fork)
+        assert shown(peers, fork) == turns
+        assert str((await view(peers, fork)).thread_id) == fork, "a thread of its own"
+        await completed(peers, "And here?", continues=fork)
+        replayed = await peers.ask(rpc.REPLAY_RUNS, ReplayRuns(project="default"))
+        assert (replayed.runs, replayed.identical) == (7, 7)
+
+        await change(dsn, "UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(made[0]))
+        assert (await view(peers, third)).next_run_id is None
+        await completed(peers, "Once more.", continues=third)
+
+
+async def test_what_can_not_be_continued_is_refused_with_a_code(database: Any, nats_server: Any, peers: Peers) -> None:
+    dsn = database()
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        assert (await submit(peers, "x", continues=str(uuid4())))["code"] == "run_not_found"
+        first = await completed(peers, "Is it lit?")
+        await change(dsn, "UPDATE runs.run SET caller = 'bob' WHERE run_id = $1", UUID(first))
+        assert (await submit(peers, "x", continues=first))["code"] == "run_not_found", "anonymous sees its own alone"
+        await change(dsn, "UPDATE runs.run SET caller = 'anonymous', project = 'other' WHERE run_id = $1", UUID(first))
+        assert (await submit(peers, "x", continues=first))["code"] == "run_not_found"
+        await change(dsn, "UPDATE runs.run SET project = 'default', depth = 1 WHERE run_id = $1", UUID(first))
+        assert (await submit(peers, "x", continues=first))["code"] == "reply_refused"
+        await change(dsn, "UPDATE runs.run SET depth = 0, erased_at = now() WHERE run_id = $1", UUID(first))
+        assert (await submit(peers, "x", continues=first))["code"] == "run_erased"
+        peers.answer_tools = False
+        waiting = (await submit(peers, "Wait."))["run_id"]
+        refused = await submit(peers, "x", continues=waiting)
+        assert (refused["code"], "runs cancel" in refused["remedy"]) == ("run_not_ended", True)
+
+
+async def test_a_run_that_is_erased_while_it_is_continued_is_not_continued(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        first = await completed(peers, "Is it lit?")
+        eraser = await asyncpg.connect(database())
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        async with eraser.transaction():
+            await eraser.execute("SELECT 1 FROM runs.run WHERE run_id = $1 FOR UPDATE", UUID(first))
+            replying = asyncio.create_task(submit(peers, "And now?", continues=first, idempotency_key="k"))
+            async with asyncio.timeout(20):
+                while not replying.done() and not await eraser.fetch(waits):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            await eraser.execute("UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(first))
+        assert (await replying).get("code") == "run_erased"
+        assert await eraser.fetchval("SELECT count(*) FROM runs.run") == 1
+        assert await eraser.fetchval("SELECT count(*) FROM runs.idempotency WHERE key = 'k'") == 0
+        await eraser.close()
+
+
+async def change(dsn: str, statement: str, *values: Any) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(statement, *values)
+    finally:
+        await connection.close()
