@@ -201,8 +201,8 @@ SELECT 'moved' AS what, run_id, NULL AS detail FROM moved
 
 -- name: create_runs
 -- New runs, each with its idempotency key; a key that is taken creates nothing, and neither does a fork of a run that was
--- erased, or one that continues it. Whoever erases that run waits, or is waited for. Nor is a run continued twice: a
--- thread is a line.
+-- erased or is confirmed to be, or one that continues it. Whoever erases that run waits, or is waited for. Nor is a run
+-- continued twice: a thread is a line.
 WITH asked AS (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
                        $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
@@ -213,6 +213,7 @@ WITH asked AS (
           continues, thread_id, trace_id)
 ), parents AS MATERIALIZED (
   SELECT run_id FROM runs.run WHERE run_id = ANY ($31::uuid[] || $33::uuid[]) AND erased_at IS NULL
+    AND run_id NOT IN (SELECT unnest(due.run_ids) FROM runs.due_erasures('{}') AS due) -- asked only where there is one
   ORDER BY run_id FOR KEY SHARE
 ), wanted AS (
   SELECT * FROM asked

@@ -13,8 +13,15 @@ from tests.support.orchestrator.orchestrator_peers import Peers, connected, orch
 
 from towpath_contracts import rpc
 from towpath_contracts.runs.records import ForkOptions, ForkRun, ReplayRuns
-from towpath_contracts.runs.views import GetRun, ListRuns
+from towpath_contracts.runs.views import GetEvents, GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
+
+CONFIRMED = (
+    "INSERT INTO tas.erasure"
+    " (erasure_id, project, kind, reason, status, requested_by, requested_at, alone_from, run_ids)"
+    " VALUES (gen_random_uuid(), 'default', 'run', 'r', 'confirmed', 'dana', now(), now(), ARRAY[$1::uuid])"
+)
+"""An erasure that nobody carries out, as the log of the audit has nothing of it."""
 
 
 @pytest.fixture
@@ -57,7 +64,8 @@ async def test_b4_a_run_is_continued_by_whoever_may_read_it_and_only_once(
     async with orchestrator(database("orchestrator"), nats_server.url()):
         await publish(peers)
         given = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello!"}]
-        first = await completed(peers, "Is it lit?", messages=given, labels={"team": "x"})
+        files = [{"mount_path": "in", "files": [{"path": "a.md", "content": "text"}]}]
+        first = await completed(peers, "Is it lit?", messages=given, labels={"team": "x"}, mounts=files)
         assert shown(peers, first) == [("user", "Hello."), ("assistant", "Hello!")]
         await publish(peers)
 
@@ -65,6 +73,8 @@ async def test_b4_a_run_is_continued_by_whoever_may_read_it_and_only_once(
         second = await completed(peers, "And now?", **asked)
         turns = [("user", "Hello."), ("assistant", "Hello!"), ("user", "Is it lit?"), ("assistant", "done")]
         assert shown(peers, second) == turns
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=UUID(second), limit=1))
+        assert [(file.path, file.size) for file in page.entries[0].event.workspace] == [("in/a.md", 4)]
         repeated = await submit(peers, "And now?", **asked)
         assert (repeated["run_id"], repeated["duplicate"]) == (second, True)
         assert (await submit(peers, "And then?", **asked))["code"] == "idempotency_conflict"
@@ -116,7 +126,11 @@ async def test_what_can_not_be_continued_is_refused_with_a_code(database: Any, n
         assert (await submit(peers, "x", continues=first))["code"] == "run_not_found"
         await change(dsn, "UPDATE runs.run SET project = 'default', depth = 1 WHERE run_id = $1", UUID(first))
         assert (await submit(peers, "x", continues=first))["code"] == "reply_refused"
-        await change(dsn, "UPDATE runs.run SET depth = 0, erased_at = now() WHERE run_id = $1", UUID(first))
+        await change(dsn, "UPDATE runs.run SET depth = 0 WHERE run_id = $1", UUID(first))
+        await change(dsn, CONFIRMED, UUID(first))
+        assert (await submit(peers, "x", continues=first))["code"] == "run_erased", "nobody adds to what is to go"
+        assert await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=UUID(first))), "it is there still"
+        await change(dsn, "UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(first))
         assert (await submit(peers, "x", continues=first))["code"] == "run_erased"
         peers.answer_tools = False
         waiting = (await submit(peers, "Wait."))["run_id"]

@@ -252,7 +252,7 @@ class TaskIntake:
             return
         if row is None and task.forked_from is not None:
             run_id = str(task.forked_from.run_id)
-            gone = problem("run_erased", f"run {run_id} was erased before it was forked", run_id=run_id)
+            gone = problem("run_erased", f"run {run_id} is erased: nothing is forked from it", run_id=run_id)
             submission.answer.set_exception(ProblemError(gone))
         elif row is None and task.continues is not None:
             submission.answer.set_exception(await self._not_continued(task.continues.run_id))
@@ -270,7 +270,7 @@ class TaskIntake:
         """Return why a run could not be continued when the task was stored."""
         later = await self._pool.fetchval(RECORDS.later_run, run_id)
         if later is None:
-            gone = f"run {run_id} was erased before it was continued"
+            gone = f"run {run_id} is erased: nothing continues it"
             return ProblemError(problem("run_erased", gone, run_id=str(run_id)))
         return ProblemError(problem("run_continued", f"run {later} continues {run_id}", run_id=str(later)))
 
