@@ -17,7 +17,7 @@ MAX_TURNS = 200
 """Earlier turns of one run, whoever brings them."""
 
 TURNS_BYTES = 128 * 1024
-"""Of their text together. It goes into every message of the run, which the broker limits to 1 MiB."""
+"""Of their texts together, as JSON. They go into every message of the run, which the broker limits to 1 MiB."""
 
 FIRST_TURNS = 2
 """Turns that a cut keeps at the beginning of a conversation; what is left out stood behind them."""

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.earlier_turns import FIRST_TURNS, MAX_TURNS, TURNS_BYTES, ContinuedRun, EarlierTurn
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.earlier_turns import (
+    FIRST_TURNS,
+    MAX_TURNS,
+    TURNS_BYTES,
+    ContinuedRun,
+    EarlierTurn,
+    TaskTurn,
+)
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
@@ -102,7 +110,9 @@ def continuing_run(
     Raises GrantChainTooLongError.
     """
     before = earlier.task
-    begins = agent or (before.agent_key if before.agent_key in snapshot.agents else created.agent_key)
+    begins = agent or before.agent_key
+    if created.kind != "network" or begins not in snapshot.agents:
+        begins = created.agent_key  # of other kinds only some agents may begin
     turns, left_out = turns_after(earlier, created.context_limit)
     own = {file.path: file for file in (*earlier.files, *created.workspace)}
     rights: JsonObject = {"grant": before.grant, "grants": before.grants}
@@ -110,7 +120,7 @@ def continuing_run(
         rights = {"grants": narrow(before.grants, before.grant)}
     return created.model_copy(
         update={
-            "agent_key": created.agent_key if created.swarm is not None else begins,
+            "agent_key": begins,
             "messages": turns,
             "continues": ContinuedRun(run_id=earlier.run_id, thread_id=earlier.thread_id, turns_left_out=left_out),
             "workspace": tuple(own[path] for path in sorted(own)),
@@ -138,7 +148,7 @@ def answer_of(earlier: EarlierRun) -> str:
 
 
 def fit_turns(turns: Sequence[EarlierTurn], room: int, left_out: int = 0) -> tuple[tuple[EarlierTurn, ...], int]:
-    """Return those of *turns* that have *room*, in bytes of text, and how many are left out with those before."""
+    """Return those of *turns* that have *room*, in bytes of JSON, and how many are left out with those before."""
     if len(turns) <= MAX_TURNS and sum(map(_bytes, turns)) <= room:
         return tuple(turns), left_out
     short = [_shortened(turn, room // SHARE_OF_ONE) for turn in turns]
@@ -154,22 +164,28 @@ def fit_turns(turns: Sequence[EarlierTurn], room: int, left_out: int = 0) -> tup
     return (*first, *rest[gone:]), left_out + gone
 
 
-def _bytes(turn: EarlierTurn) -> int:
-    return text_bytes(turn.content)
+def _bytes(turn: EarlierTurn | TaskTurn) -> int:
+    """Return what a turn takes of a message: as JSON, where a control character has six bytes."""
+    return text_bytes(canonical_json(turn.content))
 
 
 def _shortened(turn: EarlierTurn, most: int) -> EarlierTurn:
-    size = _bytes(turn)
-    if size <= most:
+    if _bytes(turn) <= most:
         return turn
-    preview = preview_of(turn.content, most - MARK_BYTES)
-    gone = size - text_bytes(preview.head) - text_bytes(preview.tail)
-    return turn.model_copy(update={"content": f"{preview.head}\n[{gone} bytes are left out here]\n{preview.tail}"})
+    short = _cut(turn, most - MARK_BYTES)
+    return short if _bytes(short) <= most else _cut(turn, (most - MARK_BYTES) // 6)
+
+
+def _cut(turn: EarlierTurn, most: int) -> EarlierTurn:
+    preview = preview_of(turn.content, most)
+    gone = preview.size - text_bytes(preview.head) - text_bytes(preview.tail)
+    text = f"{preview.head}\n[{gone} bytes are left out here]\n{preview.tail}"
+    return turn.model_copy(update={"content": text})
 
 
 def turn_problems(task: SubmitTask) -> list[ProblemDetail]:
     """Return what is wrong with the earlier turns that a task brings, beside their form."""
-    size = sum(text_bytes(turn.content) for turn in task.messages)
+    size = sum(map(_bytes, task.messages))
     if size <= TURNS_BYTES:
         return []
     detail = f"the messages have {size} bytes together; the limit is {TURNS_BYTES}"
