@@ -315,6 +315,30 @@ async def test_b4_a_finished_run_is_continued_over_http_from_python_and_at_the_t
     assert (await alice.get(f"/v1/runs/{second['run_id']}")).json()["next_run_id"] == str(third.run_id)
 
 
+async def test_what_is_left_out_of_a_long_conversation_is_summarized_by_a_recorded_decision(
+    alice: httpx2.AsyncClient,
+) -> None:
+    turns = [{"role": "user", "content": f"Turn {n}. " + "x" * 4_000} for n in range(12)]
+    first = (await alice.post("/run", json={**TASK, "messages": turns, "script": [ANSWER]})).json()
+    summary = {"kind": "summarize", "summary": "They spoke of LAMPS."}
+    task = {**TASK, "user_message": "And now?", "script": [summary, ANSWER], "debug": True}
+    second = (await alice.post("/run", json={**task, "continues": first["run_id"]})).json()
+    assert (second["status"], second["steps"]) == ("completed", 1), "it is no step"
+    asked, decided = (one["prompt"].partition("# Context")[2] for one in second["debug"]["steps"])
+    assert "Turn 2." in asked and "## Turns to summarize" in asked
+    assert "Turn 2." not in decided and "Turn 0." in decided
+    assert decided.index("Turn 1.") < decided.index("They spoke of LAMPS.") < decided.index(TASK["user_message"])
+    log = (await alice.get(f"/v1/runs/{second['run_id']}/events")).json()["entries"]
+    kinds = [one["event"].get("kind", "decide") for one in log if one["event"]["type"] == "decision_received"]
+    assert kinds == ["summarize", "decide"]
+    assert (await alice.get(f"/v1/runs/{second['run_id']}/replay")).json()["verdict"] == "identical"
+    assert (await alice.get(f"/v1/runs/{second['run_id']}/history")).status_code == 200
+    task = {**task, "user_message": "And then?", "continues": second["run_id"], "script": [ANSWER]}
+    third = (await alice.post("/run", json=task)).json()
+    (decided,) = (one["prompt"].partition("# Context")[2] for one in third["debug"]["steps"])
+    assert "They spoke of LAMPS." in decided, "a summary goes along the thread"
+
+
 async def test_one_idempotency_key_is_one_run(alice: httpx2.AsyncClient) -> None:
     headers = {"Idempotency-Key": f"order-{uuid.uuid4()}"}
     task = {**TASK, "script": [ANSWER]}

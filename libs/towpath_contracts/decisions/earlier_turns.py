@@ -23,6 +23,10 @@ FIRST_TURNS = 2
 """Turns that a cut keeps at the beginning of a conversation; what is left out stood behind them."""
 
 
+SUMMARY_CHARS = 8_000
+"""Of a summary of the turns that are left out."""
+
+
 class TaskTurn(ClientMessagePart):
     """One earlier turn as a client gives it."""
 
@@ -41,9 +45,12 @@ class EarlierTurn(MessagePart):
 class ContinuedRun(MessagePart):
     """The run that another one continues, and the first run of their thread, which names it.
 
-    `turns_left_out` of the conversation before it were left out when the others were cut.
+    `turns_left_out` of the conversation before it were left out when the others were cut. A model is asked to summarize
+    those `to_summarize`, which are new among them; `summary` is what one has said of those before.
     """
 
     run_id: UUID
     thread_id: UUID
     turns_left_out: int = 0
+    to_summarize: tuple[EarlierTurn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
+    summary: str = Field(default="", exclude_if=lambda text: not text)

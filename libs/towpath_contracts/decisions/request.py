@@ -92,7 +92,8 @@ class PromptContext(MessagePart):
 
     `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
     `assessment` is what an assessment is to judge. `quoted_inputs` are texts of others that the caller quotes.
-    `messages` are earlier turns of a conversation, oldest first: `messages_left_out` are missing behind two.
+    `messages` are earlier turns of a conversation, oldest first: `messages_left_out` are missing behind two,
+    and `messages_summary` is a model's summary of these.
     """
 
     agent_key: str
@@ -116,6 +117,7 @@ class PromptContext(MessagePart):
     quoted_inputs: dict[str, str] = Field(default_factory=dict, exclude_if=lambda texts: not texts)
     messages: tuple[EarlierTurn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
     messages_left_out: int = Field(default=0, exclude_if=lambda count: count == 0)
+    messages_summary: str = Field(default="", exclude_if=lambda text: not text)
     run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
     run: JsonObject | None = Field(default=None, exclude_if=is_unset)
     assessment: JsonObject | None = Field(default=None, exclude_if=is_unset)

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 from towpath_contracts import facts
 from towpath_contracts.budgets import ChildRunBudget
+from towpath_contracts.decisions.earlier_turns import ContinuedRun
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import ChildTask, ParentRun
@@ -21,6 +22,7 @@ from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.loop_inheritance import counters_for_child
 from towpath_engine.reducers.references import inline_or_reference
+from towpath_engine.state.earlier_turns import summary_of
 from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, PendingEffect, RunState, Status, StepChild
 
 _RANDOM_BITS = (1 << 62) - 1
@@ -147,6 +149,7 @@ def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
             "single_instruction": False,
             "response_schema": task.response_schema,
             "forked_from": None,
+            "continues": _continues(state),
             "carve_outs": (*own.carve_outs, *_carved(event)),
             "parent": above,
             "spent": total_cost(state),
@@ -155,6 +158,12 @@ def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
         }
     )
     return NewChildRun(child_id=event.child_id, task=created)
+
+
+def _continues(state: RunState) -> ContinuedRun | None:
+    """Return of which thread a child is: it has the summary that its parent has, and asks for none."""
+    before = state.created.continues
+    return before and before.model_copy(update={"to_summarize": (), "summary": summary_of(state)})
 
 
 def take_child_report(run: TransitionBuilder, fact: facts.ChildReportedFact) -> bool:

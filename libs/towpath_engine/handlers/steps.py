@@ -16,10 +16,12 @@ from towpath_contracts.decisions.decision import (
     FinishInstruction,
     TransferInstruction,
 )
+from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.runs.run_control import MANUAL
 from towpath_contracts.text import truncate
+from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.run_kinds import strategy_of
@@ -31,6 +33,7 @@ from towpath_engine.handlers.stop_checks.watchdog import stop_on_finding
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.loop_counters import LOOP_DETECTED
 from towpath_engine.rules.decisions import DecisionRefusal, instruct
+from towpath_engine.state.earlier_turns import wants_summary
 from towpath_engine.state.run import EffectKind, RunState, Status
 from towpath_engine.state.workspace import file_list_json
 
@@ -54,6 +57,9 @@ def begin_step(run: TransitionBuilder) -> None:
     if is_awaiting(run.state):
         return  # the resolution of the gate, or the last answer, comes here again
     if any(stops(run) for stops in STOP_CHECKS):
+        return
+    if wants_summary(run.state):
+        request_assessment(run, DecisionKind.SUMMARIZE)
         return
     force_answer(run)
     strategy_of(run).act(run)

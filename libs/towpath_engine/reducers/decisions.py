@@ -8,6 +8,7 @@ from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.budget import PaidEvent, add_usage
 from towpath_engine.reducers.loop_counters import after_handoff, after_refusal
 from towpath_engine.reducers.watchdog import clear_reported_finding
+from towpath_engine.state.earlier_turns import is_summary_awaited, summary_in
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import ACTION_KINDS, LOG_TAIL, EffectKind, PendingEffect, RunState
 from towpath_readings.execution_log import REASONING_CHARS, agent_entry
@@ -49,6 +50,8 @@ def apply_backed_off(state: RunState, event: ev.BackedOff, _at: datetime) -> Run
 
 
 def apply_decision_received(state: RunState, event: ev.DecisionReceived, _at: datetime) -> RunState:
+    if is_summary_awaited(state):
+        return replace(_answered(state, event), earlier_summary=summary_in(event.decision))
     if state.asked not in ACTION_KINDS:
         return _answered(state, event)
     state = _with_log_entry(_answered(state, event), agent_entry(event, state.input_preview))
@@ -57,6 +60,8 @@ def apply_decision_received(state: RunState, event: ev.DecisionReceived, _at: da
 
 
 def apply_decision_missed(state: RunState, event: ev.DecisionRequestFailed, _at: datetime) -> RunState:
+    if is_summary_awaited(state):
+        state = replace(state, earlier_summary="")
     return _with_log_entry(_answered(state, event), _system_entry(event.step, f"{event.code}: {event.message}"))
 
 

@@ -52,9 +52,10 @@ class ForkInheritedState:
     operator_notes: OperatorNotes | None = None
     composition: PlanRunState | None = None
     children: tuple[StepChild, ...] | None = None
+    earlier_summary: str | None = None
 
 
-_LATER = ("desk", "goal", "swarm", "operator_notes", "composition", "children")
+_LATER = ("desk", "goal", "swarm", "operator_notes", "composition", "children", "earlier_summary")
 """Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(ForkInheritedState))

@@ -14,6 +14,7 @@ from towpath_engine.reducers.routes import description_of, routes_of
 from towpath_engine.requests.background_context import background_section, reflection_section, summary_section
 from towpath_engine.requests.goal_context import goal_assessment, goal_section
 from towpath_engine.requests.planner import planner_context
+from towpath_engine.state.earlier_turns import is_summary_awaited, summary_of, turns_to_summarize
 from towpath_engine.state.output_shares import shown_values
 from towpath_engine.state.run import ACTION_KINDS, RunState
 from towpath_readings.execution_log import INPUT_CHARS
@@ -32,6 +33,8 @@ def assessment_section(state: RunState) -> JsonObject | None:
     """Return what the pending assessment is to judge; None where a decision is asked for."""
     if state.asked in ACTION_KINDS:
         return None
+    if is_summary_awaited(state):
+        return {"kind": state.asked, "earlier_turns": turns_to_summarize(state)}
     results = shown_values([(c.call.execution_id, c.result) for c in state.calls], state.created.context_limit)
     calls = [
         {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": result}
@@ -110,6 +113,7 @@ def build_context(state: RunState) -> PromptContext:
         quoted_inputs=task.quoted_inputs,
         messages=task.messages,
         messages_left_out=0 if task.continues is None else task.continues.turns_left_out,
+        messages_summary=summary_of(state),
         handoff=state.handoff,
         handoff_from=state.handoff_from,
         tools=(*offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)), *_output_tools(state, agent)),

@@ -12,6 +12,7 @@ from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, PLAN_INVALID
 from towpath_contracts.text import truncate
 from towpath_engine.reducers.references import INLINE_BYTES, size_of
 from towpath_engine.rules.members import members_of, nested_swarms
+from towpath_engine.state.earlier_turns import summary_of
 from towpath_engine.state.run import RunState
 
 FAULT_CHARS = 400
@@ -40,6 +41,7 @@ def planner_context(state: RunState) -> PromptContext:
         quoted_inputs=state.created.quoted_inputs,
         messages=state.created.messages,
         messages_left_out=0 if state.created.continues is None else state.created.continues.turns_left_out,
+        messages_summary=summary_of(state),
         steps_left=max(1, MAX_ATTEMPTS + 1 - (held.attempts if held is not None else 1)),
         assessment=about,
     )

@@ -195,7 +195,8 @@ class RunState:
 
     `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
     `unanswered` means that its answer is no longer waited for, and that it is asked once more. `below` is what
-    children that have ended, with their own, have cost.
+    children that have ended, with their own, have cost. `earlier_summary` is a model's summary of earlier turns, empty
+    where it gave none.
     """
 
     run_id: UUID
@@ -257,6 +258,7 @@ class RunState:
     composition: PlanRunState | None = None
     swarm: HandoffState | None = None
     operator_notes: OperatorNotes = NO_NOTES
+    earlier_summary: str | None = None
 
     @property
     def created(self) -> RunCreated:

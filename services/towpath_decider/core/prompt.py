@@ -202,7 +202,7 @@ def _context(context: PromptContext, *, outputs_shown: bool) -> str:
     parts = ["# Context"]
     if context.messages:
         turns = [(turn.role, turn.content) for turn in context.messages]
-        parts.append(earlier_turns(turns, context.messages_left_out))
+        parts.append(earlier_turns(turns, context.messages_left_out, context.messages_summary))
     if context.user_message or context.run is None:
         parts.append("## User message\n" + fenced("user_message", context.user_message))
     if context.quoted_inputs:

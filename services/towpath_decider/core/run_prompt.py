@@ -35,6 +35,7 @@ _TITLES = {
     "reflections": "What was found by reflection",
     "conversation": "The conversation so far: what agents said and did before you took over",
     "calls": "The calls that are to be judged",
+    "earlier_turns": "Turns to summarize, oldest first",
     "error": "What went wrong",
     "evidence": "What can be named as evidence",
     "text_criteria": "The numbers of the criteria that are texts",
@@ -97,6 +98,11 @@ must know: it sees nothing else. What an earlier step found is written as {{ res
 where KEY is the result_key of that agent. Use as few steps as will do.""",
 }
 
+_SUMMARIZE_TURNS = """# Task: summarize earlier turns
+These turns of the conversation will be shown no more; the summary takes their place. Say in summary what was asked, \
+answered, found and agreed in them, who said it, and what is still open, with the names, numbers and addresses that \
+matter. Add nothing, and carry nothing out. Be brief; leave deliverable out."""
+
 _JUDGED = "# What is to be judged"
 
 _ACTIONS = """## ABANDON: give the work up
@@ -117,16 +123,19 @@ def fenced(name: str, text: str) -> str:
     return f"<<<{name} {mark}>>>\n{text}\n<<<end {mark}>>>"
 
 
-def earlier_turns(turns: Sequence[tuple[str, str]], left_out: int = 0) -> str:
+def earlier_turns(turns: Sequence[tuple[str, str]], left_out: int = 0, summary: str = "") -> str:
     """Return what the turns of a conversation, as role and content, show before the message that is answered now."""
     parts = [f"### {role}\n" + fenced(f"earlier_{role}", content) for role, content in turns]
     if left_out:
-        parts.insert(FIRST_TURNS, f"### {left_out} turns are left out here")
+        told = f"### {left_out} turns are left out here"
+        parts.insert(FIRST_TURNS, f"{told}, in short:\n" + fenced("summary", summary) if summary else told)
     return "\n".join(("## Earlier in this conversation, oldest first", *parts))
 
 
 def task_instructions(kind: DecisionKind, run_kind: str) -> str:
     """Return what the platform says of the task at hand; empty for a decision of a network run."""
+    if kind is DecisionKind.SUMMARIZE and run_kind in PLAIN_KINDS:
+        return _SUMMARIZE_TURNS
     if kind in _TASKS:
         return _TASKS[kind]
     rules = _RULES.get(run_kind, "")

@@ -6,7 +6,6 @@ turns the first two and the last ones. Rights only narrow along a thread.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -30,11 +29,16 @@ from towpath_contracts.tools.grants import narrow
 from towpath_contracts.tools.previews import preview_of, text_bytes
 from towpath_contracts.tools.workspace import MAX_FILES, MAX_WORKSPACE_BYTES, FileEntry
 
+Turns = tuple[EarlierTurn, ...]
+
 LEAST_ROOM = 8_192
 """Bytes of earlier turns that a run has at least, however little its network shows of outputs."""
 
-SHARE_OF_ONE = 4
-"""One turn has at most this part of the room, so that the first two and the last two always fit."""
+SHARE_LEFT = 2
+"""What is cut leaves this part of the room free: a model is asked for a summary after each cut, so cuts are rare."""
+
+SHARE_OF_ONE = 8
+"""One turn that is kept has at most this part of the room, so that the first two and the last two always fit."""
 
 MARK_BYTES = 64
 """More than the line has that stands where a turn was cut."""
@@ -52,10 +56,11 @@ class EarlierRun:
     final: JsonObject | None
     own: bool = True
     files: tuple[FileEntry, ...] = ()
+    summary: str = ""
 
-    def with_files(self, files: tuple[FileEntry, ...]) -> "EarlierRun":
-        """Return the same run with the files that it left."""
-        return replace(self, files=files)
+    def with_state(self, files: tuple[FileEntry, ...], summary: str) -> "EarlierRun":
+        """Return the same run with the files that it left, and what it had as a summary of turns before."""
+        return replace(self, files=files, summary=summary)
 
 
 def final_of(outcome: str | None) -> JsonObject | None:
@@ -113,7 +118,7 @@ def continuing_run(
     begins = agent or before.agent_key
     if created.kind != "network" or begins not in snapshot.agents:
         begins = created.agent_key  # of other kinds only some agents may begin
-    turns, left_out = turns_after(earlier, created.context_limit)
+    kept, gone = turns_after(earlier, created.context_limit)
     own = {file.path: file for file in (*earlier.files, *created.workspace)}
     rights: JsonObject = {"grant": before.grant, "grants": before.grants}
     if created.grant is not None:
@@ -121,21 +126,34 @@ def continuing_run(
     return created.model_copy(
         update={
             "agent_key": begins,
-            "messages": turns,
-            "continues": ContinuedRun(run_id=earlier.run_id, thread_id=earlier.thread_id, turns_left_out=left_out),
+            "messages": kept,
+            "continues": _behind(earlier, gone),
             "workspace": tuple(own[path] for path in sorted(own)),
             **rights,
         }
     )
 
 
-def turns_after(earlier: EarlierRun, context_limit: int) -> tuple[tuple[EarlierTurn, ...], int]:
-    """Return the conversation up to the end of that run, and how many turns of it are left out."""
+def _behind(earlier: EarlierRun, gone: Turns) -> ContinuedRun:
+    """Return what the run continues; what is newly left out is to be summarized, with what stood for older turns."""
+    before = earlier.task.continues
+    older = 0 if before is None else before.turns_left_out
+    said = EarlierTurn(role="assistant", content=f"[in short, what came before] {earlier.summary}")
+    return ContinuedRun(
+        run_id=earlier.run_id,
+        thread_id=earlier.thread_id,
+        turns_left_out=older + len(gone),
+        to_summarize=(said, *gone) if gone and earlier.summary else gone,
+        summary=earlier.summary,
+    )
+
+
+def turns_after(earlier: EarlierRun, context_limit: int) -> tuple[Turns, Turns]:
+    """Return what is shown of the conversation up to the end of that run, and what is newly left out of it."""
     asked = EarlierTurn(role="user", content=earlier.task.user_message, run_id=earlier.run_id)
     answered = EarlierTurn(role="assistant", content=answer_of(earlier), run_id=earlier.run_id)
     turns = (*earlier.task.messages, asked, answered)
-    left_out = 0 if earlier.task.continues is None else earlier.task.continues.turns_left_out
-    return fit_turns(turns, min(TURNS_BYTES, max(LEAST_ROOM, context_limit)), left_out)
+    return fit_turns(turns, min(TURNS_BYTES, max(LEAST_ROOM, context_limit)))
 
 
 def answer_of(earlier: EarlierRun) -> str:
@@ -147,21 +165,21 @@ def answer_of(earlier: EarlierRun) -> str:
     return as_text(payload)
 
 
-def fit_turns(turns: Sequence[EarlierTurn], room: int, left_out: int = 0) -> tuple[tuple[EarlierTurn, ...], int]:
-    """Return those of *turns* that have *room*, in bytes of JSON, and how many are left out with those before."""
+def fit_turns(turns: Turns, room: int) -> tuple[Turns, Turns]:
+    """Return those of *turns* that are shown in *room*, in bytes of JSON, and those behind the first that are not."""
     if len(turns) <= MAX_TURNS and sum(map(_bytes, turns)) <= room:
-        return tuple(turns), left_out
-    short = [_shortened(turn, room // SHARE_OF_ONE) for turn in turns]
+        return turns, ()
+    short = tuple(_shortened(turn, room // SHARE_OF_ONE) for turn in turns)
     first, rest = short[:FIRST_TURNS], short[FIRST_TURNS:]
-    left = room - sum(map(_bytes, first))
+    left = room // SHARE_LEFT - sum(map(_bytes, first))
     kept = 0
-    for turn in reversed(rest[-(MAX_TURNS - FIRST_TURNS) :]):
+    for turn in reversed(rest[-(MAX_TURNS // SHARE_LEFT) :]):
         left -= _bytes(turn)
         if left < 0:
             break
         kept += 1
     gone = len(rest) - kept
-    return (*first, *rest[gone:]), left_out + gone
+    return (*first, *rest[gone:]), rest[:gone]
 
 
 def _bytes(turn: EarlierTurn | TaskTurn) -> int:

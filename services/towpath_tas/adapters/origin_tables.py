@@ -133,7 +133,8 @@ async def read_blob(source: QuerySource, project: str, digest: str) -> tuple[byt
 def _task(created: Mapping[str, Any]) -> RunInputs:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
-    turns = created.get("messages") or ()
+    continued = created.get("continues") or {}
+    turns = [*(created.get("messages") or ()), *(continued.get("to_summarize") or ())]
     said = [turn["content"] for turn in turns if turn["role"] == "user"]
     texts = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
     texts += tuple(said)
@@ -142,7 +143,10 @@ def _task(created: Mapping[str, Any]) -> RunInputs:
         texts=tuple(dict.fromkeys(str(text) for text in texts if text)),
         inputs=inputs,
         quoted=tuple(map(str, (created.get("quoted_inputs") or {}).values())),
-        answered=tuple(str(turn["content"]) for turn in turns if turn["role"] != "user"),
+        answered=(
+            *(str(turn["content"]) for turn in turns if turn["role"] != "user"),
+            *([str(continued["summary"])] if continued.get("summary") else ()),
+        ),
         parent=_parent_of(created),
         born=bool(created.get("parent")),
         continues=bool(created.get("continues")) and not (created.get("parent") or created.get("forked_from")),

@@ -235,6 +235,8 @@ class InvariantChecker:
         elif event.kind == "decide" or event.step != self.step:
             assert event.step == self.step + 1 <= self.task.max_steps and event.kind in ("decide", "replan")
             self.tries = 0
+        elif event.kind == "summarize" and event.step == 0:
+            assert self.task.continues is not None and self.task.continues.to_summarize
         else:
             assert self.task.kind != "network"
         if self.backs_off:

@@ -128,6 +128,9 @@ def test_b4_earlier_turns_stand_before_the_message_and_say_what_is_left_out() ->
     assert shown.count("<<<earlier_user ") == 2 and shown.count("<<<earlier_assistant ") == 1
     assert "Earlier in this conversation" not in render(context()).text
     assert "left out here" not in render(context(messages=turns)).text
+    short = render(context(messages=turns, messages_left_out=7, messages_summary="THEY TALKED")).context
+    assert short.index("### 7 turns are left out here, in short:\n<<<summary ") < short.index("THEY TALKED")
+    assert short.index("THEY TALKED") < short.index("THANKS")
 
 
 def test_text_from_outside_is_never_a_template() -> None:

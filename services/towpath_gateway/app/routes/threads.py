@@ -72,11 +72,11 @@ async def reply(
     body: ReplyBody,
     dependencies: Dependencies,
     principal: RunsWriter,
-    link: ClientSpan,
+    span: ClientSpan,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
     """Start the next run of the thread: it has the turns before it, the files, and a budget and time of its own."""
     require_scope(principal, "runs:read")
     earlier = await dependencies.platform.run(principal.project, run_id)
-    return await submitted(with_key(body.task(earlier.network, run_id), key), dependencies, principal, link, prefer)
+    return await submitted(with_key(body.task(earlier.network, run_id), key), dependencies, principal, span, prefer)

@@ -1,4 +1,4 @@
-"""Reads the run that a task continues: its task, how it ended, and the files that it left.
+"""Reads the run that a task continues: its task, how it ended, and what it left.
 
 A run of another project does not exist, and for a caller without a credential neither does anybody else's. Reading a
 log takes one of the project's turns.
@@ -12,6 +12,8 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import FileEntry
+from towpath_engine.state.earlier_turns import summary_of
+from towpath_engine.state.workspace import EMPTY_WORKSPACE
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.turns.work_turns import WorkTurns
@@ -54,7 +56,8 @@ class EarlierRunReader:
             refused = why_not_continued(task, earlier)
             if refused is not None:
                 raise ProblemError(refused)
-            return await self._with_files(earlier) if row["has_files"] or created.workspace else earlier
+            plain = not row["has_files"] and not created.workspace and created.continues is None
+            return earlier if plain else await self._with_state(earlier)
 
     async def _is_of_a_caller(self, row: Any, created: RunCreated, project: str) -> bool:
         """Return whether a caller wrote the task: a model writes those of children, which their forks have too."""
@@ -69,15 +72,15 @@ class EarlierRunReader:
             created = _created(row)
         return False
 
-    async def _with_files(self, earlier: EarlierRun) -> EarlierRun:
+    async def _with_state(self, earlier: EarlierRun) -> EarlierRun:
         state = await self._store.load(earlier.run_id)
-        if state is None or state.desk is None:
+        if state is None:
             return earlier
         files = tuple(
             FileEntry(path=path, digest=file.digest, size=file.size, read_only=file.read_only)
-            for path, file in sorted(state.desk.files.items())
+            for path, file in sorted((state.desk or EMPTY_WORKSPACE).files.items())
         )
-        return earlier.with_files(files)
+        return earlier.with_state(files, summary_of(state))
 
 
 def _created(row: Any) -> RunCreated:

@@ -1,6 +1,8 @@
 """What a run takes over from the one that it continues: turns within bounds, rights that only narrow, files."""
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -202,23 +204,49 @@ def turn(role: str, content: str) -> EarlierTurn:
 
 def test_what_fits_is_not_touched() -> None:
     turns = tuple(turn("user", "x" * 100) for _ in range(10))
-    assert fit_turns(turns, 1_020, 3) == (turns, 3)
+    assert fit_turns(turns, 1_020) == (turns, ())
 
 
-def test_a_cut_keeps_the_first_two_turns_and_the_last_ones() -> None:
-    turns = [turn("user" if n % 2 == 0 else "assistant", f"{n:03}" + "x" * 997) for n in range(40)]
-    kept, left_out = fit_turns(turns, 8_192)
-    assert [one.content[:3] for one in kept] == ["000", "001", "034", "035", "036", "037", "038", "039"]
-    assert left_out == 32
-    again, more = fit_turns([*kept, turn("user", "040" + "x" * 997), turn("assistant", "041" + "x" * 997)], 8_192, 32)
-    assert [one.content[:3] for one in again] == ["000", "001", "036", "037", "038", "039", "040", "041"]
-    assert more == 34
+def numbered(first: int, last: int) -> tuple[EarlierTurn, ...]:
+    return tuple(turn("user" if n % 2 == 0 else "assistant", f"{n:03}" + "x" * 897) for n in range(first, last))
+
+
+def numbers(turns: Sequence[EarlierTurn]) -> list[int]:
+    return [int(one.content[:3]) for one in turns]
+
+
+def test_a_cut_keeps_the_first_two_turns_and_the_last_ones_and_leaves_half_of_the_room() -> None:
+    kept, gone = fit_turns(numbered(0, 10), 8_192)
+    assert (numbers(kept), numbers(gone)) == ([0, 1, 8, 9], [2, 3, 4, 5, 6, 7])
+    again, none = fit_turns((*kept, *numbered(10, 14)), 8_192)
+    assert (numbers(again), none) == ([0, 1, *range(8, 14)], ()), "there is room for a while"
+    more, gone = fit_turns((*again, *numbered(14, 18)), 8_192)
+    assert (numbers(more), numbers(gone)) == ([0, 1, 16, 17], list(range(8, 16)))
+
+
+def test_what_is_left_out_is_to_be_summarized_with_what_stood_for_older_turns() -> None:
+    given = [{"role": "user", "content": "x" * 3_000}] * 12
+    first = earlier(task("x" * 3_000, messages=given))
+    asked = created(task())
+    second = continuing_run(asked, first, NETWORK.model_copy(update={"context_limit": 8_192}), None)
+    behind = second.continues
+    assert behind is not None and behind.turns_left_out == len(behind.to_summarize) > 0
+    assert behind.turns_left_out + len(second.messages) == 14
+    third = continuing_run(asked, replace(earlier(), task=second, summary="They ordered lamps."), NETWORK, None)
+    after = third.continues
+    assert after is not None and (after.to_summarize, after.summary) == ((), "They ordered lamps.")
+    assert after.turns_left_out == behind.turns_left_out
+    longer = second.model_copy(update={"messages": tuple(turn("user", "y" * 3_000) for _ in range(14))})
+    fourth = continuing_run(asked, replace(earlier(), task=longer, summary="They ordered lamps."), NETWORK, None)
+    last = fourth.continues
+    assert last is not None and last.to_summarize[0].content.endswith("They ordered lamps.")
+    assert last.turns_left_out == behind.turns_left_out + len(last.to_summarize) - 1
 
 
 def test_of_a_long_turn_the_beginning_and_the_end_stay() -> None:
-    (kept, *_), left_out = fit_turns([turn("assistant", "BEGIN" + "x" * 50_000 + "END")], LEAST_ROOM)
+    (kept,), gone = fit_turns((turn("assistant", "BEGIN" + "x" * 50_000 + "END"),), LEAST_ROOM)
     assert kept.content.startswith("BEGIN") and kept.content.endswith("END")
-    assert "bytes are left out here]" in kept.content and left_out == 0
+    assert "bytes are left out here]" in kept.content and gone == ()
 
 
 @given(
@@ -227,13 +255,13 @@ def test_of_a_long_turn_the_beginning_and_the_end_stay() -> None:
     room=st.integers(LEAST_ROOM, 40_000),
 )
 def test_a_conversation_never_has_more_than_its_room(sizes: list[int], letter: str, room: int) -> None:
-    turns = [turn("user", letter * size) for size in sizes]
-    kept, left_out = fit_turns(turns, room)
+    turns = tuple(turn("user", letter * size) for size in sizes)
+    kept, gone = fit_turns(turns, room)
     assert sum(text_bytes(canonical_json(one.content)) for one in kept) <= room
-    assert len(kept) + left_out == len(turns)
-    if left_out:
+    assert len(kept) + len(gone) == len(turns)
+    if gone:
         assert len(kept) >= FIRST_TURNS + 2
-    assert fit_turns(kept, room, left_out) == (kept, left_out), "a cut is cut no further"
+    assert fit_turns(kept, room) == (kept, ()), "a cut is cut no further"
 
 
 def test_the_room_is_that_of_the_networks_outputs() -> None:
