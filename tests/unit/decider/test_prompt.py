@@ -7,7 +7,7 @@ import pytest
 from tests.support.decider.decisions import context
 
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
-from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
+from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, OlderOutput
 from towpath_decider.core.prompt import render
 from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base_prompt, template_tokens
 
@@ -131,6 +131,13 @@ def test_b4_earlier_turns_stand_before_the_message_and_say_what_is_left_out() ->
     short = render(context(messages=turns, messages_left_out=7, messages_summary="THEY TALKED")).context
     assert short.index("### 7 turns are left out here, in short:\n<<<summary ") < short.index("THEY TALKED")
     assert short.index("THEY TALKED") < short.index("THANKS")
+
+
+def test_a_model_is_told_to_summarize_turns_and_not_a_run_that_is_over() -> None:
+    asked = context(assessment={"kind": "summarize", "earlier_turns": "[user] LAMPS"})
+    shown = render(asked, {"type": "object"}, DecisionKind.SUMMARIZE).text
+    assert "# Task: summarize earlier turns" in shown and "The run is over" not in shown
+    assert "## Turns to summarize, oldest first\n<<<earlier_turns " in shown and "[user] LAMPS" in shown
 
 
 def test_text_from_outside_is_never_a_template() -> None:

@@ -10,6 +10,7 @@ from tests.unit.engine.handlers.test_fork import Fork
 from towpath_contracts.decisions.assessments import UNJUDGED
 from towpath_contracts.decisions.earlier_turns import SUMMARY_CHARS, ContinuedRun, EarlierTurn
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_engine.handlers.children import new_child_run
 from towpath_engine.replay import fold, replay
 from towpath_engine.requests.network_context import build_context
@@ -74,6 +75,19 @@ def test_agents_in_code_and_runs_without_a_cut_are_not_asked(more: dict[str, Any
     assert kinds(Machine(**{**behind(summary="older"), **more})) == ["decide"]
     own = snapshot(agent("a", model="agent:mine", allow_respond=True))
     assert kinds(Machine(own, **behind())) == ["decide"]
+
+
+def test_a_swarm_whose_agents_hand_over_has_one_too() -> None:
+    handoffs = {"billing": ("expert",), "expert": ("billing",)}
+    swarm = CompiledSwarm(mode="handoff", members=tuple(handoffs), stages=(("billing",),), handoffs=handoffs)
+    network = snapshot(*(agent(key, allow_respond=True, equipped_tools=("echo",)) for key in handoffs), swarm=swarm)
+    machine = Machine(network, kind="swarm", swarm={"swarm": swarm}, **behind())
+    machine.decide({"summary": SUMMARY})
+    assert (kinds(machine), machine.state.step) == (["summarize", "decide"], 1)
+    machine.decide(respond("expert"))
+    assert (machine.state.agent_key, machine.context.messages_summary) == ("expert", SUMMARY)
+    machine.decide(respond("done"))
+    assert machine.state.status == "completed"
 
 
 def test_a_fork_and_a_child_have_the_summary_and_ask_for_none() -> None:
