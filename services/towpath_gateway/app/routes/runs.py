@@ -16,6 +16,7 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.run_limits import MAX_DEPTH
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.tree import GetTree, RunTreeNode
 from towpath_contracts.runs.views import ActionDone, CancelRun, ExecutionHistory, GetHistory, ListRuns, RunPage, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
