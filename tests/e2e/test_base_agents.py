@@ -50,7 +50,10 @@ def place() -> Iterator[Path]:
         shutil.copytree(EXAMPLE, folder / "lock")
         (folder / "lock" / "samples.yaml").write_text(NETWORK)
         rules = (folder / "lock" / "policy.yaml").read_text()
-        (folder / "policy.yaml").write_text(rules + "\n  - {name: look, tool: sample.look, effect: allow}\n")
+        (folder / "policy.yaml").write_text(
+            rules + "\n  - {name: look, tool: sample.look, effect: allow, max_cost_per_run_usd: 5}\n"
+        )
+        (folder / "prices.yaml").write_text('"agent:sampler": {input_usd: 100000, output_usd: 0}\n')
         yield folder
 
 
@@ -62,7 +65,10 @@ async def platform(place: Path) -> AsyncIterator[Platform]:
         AgentLaunch(target=f"{place / 'lock' / 'keeper.py'}:LockKeeper"),
         AgentLaunch(target=f"{SAMPLES}:Sampler", name="sampler", count=2, environment=environment),
     ]
-    policy = {"tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")}}
+    policy = {
+        "tas": {"TOWPATH_POLICY_FILE": str(place / "policy.yaml")},
+        "orchestrator": {"TOWPATH_MODEL_PRICES_FILE": str(place / "prices.yaml")},
+    }
     async with Platform(place / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as running:
         notices: list[str] = []
         await NetworkFolderPublisher(place / "lock", running.client_url, notices.append).publish_changed()
@@ -260,6 +266,13 @@ async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_
     assert asked == ["decide", "validate", "progress", "confidence"]
     (measured,) = await events(client, run_id, "confidence_measured")
     assert (measured["trigger"], measured["score"]) == ("requested", 0.9)
+
+
+async def test_budget_what_an_agent_can_not_price_costs_what_the_operator_says(client: httpx2.AsyncClient) -> None:
+    """A rule that lets a run go on only while it costs less than an amount needs a known cost."""
+    run = await reached(client, await submit(client, "samples", "look unpriced"), FINAL)
+    assert (run["status"], run["calls"]["allowed"]) == ("completed", 1), run
+    assert run["cost"] == {"usd": 2.0, "price_known": True, "price_source": "price file"}
 
 
 async def test_c1_a_judge_of_its_own_is_believed_by_what_it_names_in_the_record(client: httpx2.AsyncClient) -> None:

@@ -38,8 +38,8 @@ class Sampler(BaseAgent):
 
     async def plan(self, request: AgentRequest) -> AnyMove:
         match request.message or str(request.run.get("goal", "")):
-            case "look":
-                return await self._look(request)
+            case "look" | "look unpriced":
+                return await self._look(request, usd=0.25 if request.message == "look" else None)
             case "slow":
                 return await self._slow(request)
             case "fail":
@@ -52,9 +52,9 @@ class Sampler(BaseAgent):
                 return self._careful(request)
         return respond(f"{request.message}: {len(request.feedback)} refused")
 
-    async def _look(self, request: AgentRequest) -> AnyMove:
+    async def _look(self, request: AgentRequest, usd: float | None) -> AnyMove:
         async with request.model_call("local:tiny") as call:
-            call.used(input_tokens=10, output_tokens=5, usd=0.25)
+            call.used(input_tokens=10, output_tokens=5, usd=usd)
         if request.results("sample.look"):
             return respond({"seen": request.results("sample.look")})
         return execute_tool("sample.look", where="here")
