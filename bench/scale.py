@@ -31,10 +31,10 @@ import httpx2
 from compare import machine, say
 from comparison.table import in_page
 from harness import STEPS, together
-from scale_length import measure_length
-from scale_page import text
-from scale_platform import FULL, PURE, QUICK, Found, Scene, Sizes, scene
-from scale_waiting import measure_parked, measure_queued
+from scaling.length import measure_length
+from scaling.page import text
+from scaling.platform import FULL, PURE, QUICK, Found, Scene, Sizes, scene
+from scaling.waiting import measure_parked, measure_queued
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_names import replica_names
 

@@ -18,11 +18,12 @@ import yaml
 from tests.support.gateway.sse import frames
 from tests.support.places import EXAMPLES
 from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
+from tests.support.platform.run_traces import CLIENT_SPAN, CLIENT_TRACE, SECRET, check_plan_tree, check_tree, whole
 from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError, call, plan
 from towpath.cli import main
-from towpath_contracts.runs.views import GateView, RunView
+from towpath_contracts.runs.views import GateView
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -30,8 +31,6 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAMPLE = EXAMPLES / "support"
-CLIENT_TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-SECRET = "the customer said something private"
 SERVICES = {f"towpath-{name}" for name in ("gateway", "orchestrator", "decider", "tas", "worker")}
 RULES = [
     {"name": "plan", "who": {"network": "planning"}, "tool": "agent_orchestrate", "effect": "allow"},
@@ -334,58 +333,6 @@ async def run(client: httpx2.AsyncClient) -> str:
     answer = await client.post("/v1/runs", json=task, headers=headers)
     assert answer.json()["status"] == "completed", answer.text
     return str(answer.json()["run_id"])
-
-
-def check_tree(receiver: Receiver, run_id: str) -> None:
-    spans = {span.span_id: span for span in receiver.spans if span.trace_id == CLIENT_TRACE}
-    (root,) = (span for span in spans.values() if span.parent_id not in spans)
-    assert (root.name, root.parent_id) == ("invoke_workflow support", CLIENT_SPAN)
-    assert root.attributes["gen_ai.conversation.id"] == run_id
-    parents = {(span.name, spans[span.parent_id].name) for span in spans.values() if span is not root}
-    assert parents >= {
-        ("submit support", "invoke_workflow support"),
-        ("step billing", "invoke_workflow support"),
-        ("chat task", "step billing"),
-        ("tool_call orders.find", "step billing"),
-        ("authorize orders.find", "tool_call orders.find"),
-        ("execute_tool orders.find", "tool_call orders.find"),
-        ("execute_tool orders.refund", "tool_call orders.refund"),
-    }
-    assert not any(span.name == "execute_tool orders.delete" for span in spans.values())
-    assert SECRET not in repr(receiver.spans)
-
-
-PLANNED = {
-    ("tool_call agent_orchestrate", "step boss"),
-    ("invoke_agent boss", "tool_call agent_orchestrate"),
-    ("invoke_workflow planning", "invoke_agent boss"),
-    ("plan_step", "invoke_workflow planning"),
-    ("invoke_agent tech", "plan_step"),
-    ("invoke_workflow planning", "invoke_agent tech"),
-    ("step tech", "invoke_workflow planning"),
-    ("chat task", "step tech"),
-    ("tool_call orders.find", "step tech"),
-    ("authorize orders.find", "tool_call orders.find"),
-    ("execute_tool orders.find", "tool_call orders.find"),
-}
-
-
-def check_plan_tree(receiver: Receiver, view: RunView) -> None:
-    spans = {span.span_id: span for span in receiver.spans if span.trace_id == view.run_id.hex}
-    assert [span.name for span in spans.values() if not span.parent_id] == ["invoke_workflow planning"]
-    assert all(span.parent_id in spans for span in spans.values() if span.parent_id)
-    assert {(span.name, spans[span.parent_id].name) for span in spans.values() if span.parent_id} >= PLANNED
-    (step,) = [span for span in spans.values() if span.name == "plan_step"]
-    assert (step.attributes["towpath.plan.step_id"], step.attributes["towpath.plan.status"]) == ("look", "success")
-
-
-def whole(check: Any, *about: Any) -> bool:
-    """Return whether every span has come whose parent or child has come."""
-    try:
-        check(*about)
-    except (AssertionError, KeyError, StopIteration):
-        return False
-    return True
 
 
 async def test_e10_a_run_and_everything_below_it_is_one_trace(place: Place) -> None:

@@ -32,14 +32,11 @@ from towpath_gateway.app.routes import (
     policies,
     problems,
     records,
-    run_control,
-    run_views,
-    runs,
     sign_in,
     switches,
-    threads,
     workspaces,
 )
+from towpath_gateway.app.routes.runs import control, submission, threads, views
 from towpath_gateway.app.strict_requests import requirements
 
 TITLE = "Towpath"
@@ -53,10 +50,10 @@ DESCRIPTION = (
 ROUTERS = tuple(
     route_module.router
     for route_module in (
-        runs,
-        run_control,
+        submission,
+        control,
         legacy_run_api,
-        run_views,
+        views,
         threads,
         workspaces,
         records,

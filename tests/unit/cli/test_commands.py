@@ -28,6 +28,7 @@ TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
     *("runs log", "runs output", "runs replay", "runs export", "runs fork", "runs erase", "runs goal", "runs history"),
+    *("runs pause", "runs resume", "runs note", "runs gate", "runs confidence"),
     *("runs tree", "plans check", "plans show"),
     *("workspace ls", "workspace cat", "workspace diff", "workspace export"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),

@@ -34,7 +34,7 @@ from towpath_gateway.app.dependencies import (
     require_reading_of_continued,
 )
 from towpath_gateway.app.log_readings import LogReadings, json_parts
-from towpath_gateway.app.routes.runs import IdempotencyKey, trace_header, with_key
+from towpath_gateway.app.routes.runs.submission import IdempotencyKey, trace_header, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import byte_range, preferred_wait

@@ -19,7 +19,7 @@ from towpath_contracts.runs.records import (
 )
 from towpath_contracts.tasks import RunAccepted
 from towpath_gateway.app.dependencies import Dependencies, RunsOperator, RunsWriter, documented, json_answer
-from towpath_gateway.app.routes.runs import IdempotencyKey, run_headers
+from towpath_gateway.app.routes.runs.submission import IdempotencyKey, run_headers
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.headers import idempotency_key
 

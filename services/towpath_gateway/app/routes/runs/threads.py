@@ -17,7 +17,7 @@ from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask, TaskGrantRule
 from towpath_gateway.app.dependencies import ClientSpan, Dependencies, RunsWriter, documented, require_scope
-from towpath_gateway.app.routes.runs import IdempotencyKey, Prefer, submitted, with_key
+from towpath_gateway.app.routes.runs.submission import IdempotencyKey, Prefer, submitted, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
 router = APIRouter(prefix="/v1/runs/{run_id}", route_class=BoundedJsonRoute, tags=["runs"])

@@ -10,7 +10,7 @@ from compare import say
 from flood import by_nats
 from harness import MIB
 from processes import machine_seconds, memory_by_name, processor_seconds
-from scale_platform import APPROVED, LOOK_S, PURE, ROOT, Found, Scene, Sizes, growth, seconds_of_services
+from scaling.platform import APPROVED, LOOK_S, PURE, ROOT, Found, Scene, Sizes, growth, seconds_of_services
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ResolveGate
 from w1 import script
