@@ -51,6 +51,15 @@ async def view(peers: Peers, run_id: str) -> Any:
     return await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=UUID(run_id)))
 
 
+async def forked(peers: Peers, run_id: str) -> str:
+    request = ForkRun(
+        project="default", run_id=UUID(run_id), caller="anonymous", actor="bob", options=ForkOptions(from_step=2)
+    )
+    reply = await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())
+    run: str = json.loads(reply.data)["run_id"]
+    return run
+
+
 def shown(peers: Peers, run_id: str) -> list[tuple[str, str]]:
     """Return the earlier turns that the first decision of a run was shown."""
     asked = next(one for one in peers.decisions if str(one.run_id) == run_id)
@@ -98,16 +107,19 @@ async def test_b4_a_run_is_continued_by_whoever_may_read_it_and_only_once(
         assert (len(made), {one["code"] for one in racing if "code" in one}) == (1, {"run_continued"})
         await ended(peers, made[0])
 
-        request = ForkRun(
-            project="default", run_id=UUID(second), caller="anonymous", actor="bob", options=ForkOptions(from_step=2)
-        )
-        fork = json.loads((await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())).data)["run_id"]
+        fork = await forked(peers, second)
         await ended(peers, fork)
         assert shown(peers, fork) == turns
         assert str((await view(peers, fork)).thread_id) == fork, "a thread of its own"
         await completed(peers, "And here?", continues=fork)
+        await change(dsn, "UPDATE runs.run SET depth = 1 WHERE run_id = $1", UUID(second))
+        other = await forked(peers, second)
+        await ended(peers, other)
+        refused = await submit(peers, "x", continues=other)
+        assert refused["code"] == "reply_refused", "a model wrote the task of the run that it is forked from"
+        await change(dsn, "UPDATE runs.run SET depth = 0 WHERE run_id = $1", UUID(second))
         replayed = await peers.ask(rpc.REPLAY_RUNS, ReplayRuns(project="default"))
-        assert (replayed.runs, replayed.identical) == (7, 7)
+        assert (replayed.runs, replayed.identical) == (8, 8)
 
         await change(dsn, "UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(made[0]))
         assert (await view(peers, third)).next_run_id is None
