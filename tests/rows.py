@@ -33,7 +33,7 @@ from tests.support.places import ROOT
 TABLE = ROOT / "tests" / "rows.yaml"
 ROWS = (
     *(f"A{number}" for number in range(1, 17)),
-    *(f"B{number}" for number in range(1, 18)),
+    *(f"B{number}" for number in range(1, 19)),
     *(f"C{number}" for number in range(1, 15)),
     *(f"D{number}" for number in range(1, 14)),
     *(f"E{number}" for number in range(1, 12)),

@@ -70,6 +70,7 @@ from towpath_engine.reducers.decisions import (
     apply_note_added,
     apply_usage_corrected,
 )
+from towpath_engine.reducers.epoch_turns import update_epoch_turns
 from towpath_engine.reducers.fork import apply_run_forked
 from towpath_engine.reducers.gates import apply_gate_closed, apply_gate_opened
 from towpath_engine.reducers.goal import update_goal
@@ -183,6 +184,9 @@ def evolve(state: RunState, entry: ev.LogEntry) -> RunState:
         changed = replace(changed, goal=update_goal(state, changed, changed.goal, event))
     if changed.swarm is not None:
         changed = replace(changed, swarm=update_conversation(state, changed, changed.swarm, event))
+    if changed.epoch_turns is not None:
+        kept = update_epoch_turns(state, changed, changed.epoch_turns, event)
+        changed = changed if kept is changed.epoch_turns else replace(changed, epoch_turns=kept)
     changed = replace(changed, seq=entry.seq, status=_live_status(changed))
     return _with_active_time(changed, at)
 

@@ -90,9 +90,8 @@ class RunNodesView(Message):
 
 def merge_usage(usages: Iterable[Usage]) -> Usage:
     """Add up *usages*."""
-    counts = [(one.input_tokens, one.output_tokens, one.total_tokens, one.model_calls) for one in usages]
-    read, wrote, total, calls = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0, 0)
-    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=calls)
+    counted = tuple(usages)
+    return Usage(**{name: sum(getattr(one, name) for one in counted) for name in Usage.model_fields})
 
 
 def merge_costs(costs: Iterable[Cost]) -> Cost:

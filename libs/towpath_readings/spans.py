@@ -233,6 +233,8 @@ def usage_attributes(usage: Usage, cost: Cost) -> dict[str, Attribute | None]:
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
         "towpath.model_calls": usage.model_calls,
         "towpath.cost.usd": cost.usd,
     }

@@ -233,7 +233,9 @@ async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watch
     async with Client(watched.platform.client_url) as client:
         view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=180)
         talk = await client.messages(view.run_id)
-    assert [role for role, _ in LOCAL.sent_turns(watched.server.seen[1])] == ["system", "user"]
+    first, second = (LOCAL.sent_turns(one) for one in watched.server.seen)
+    assert [role for role, _ in second] == ["system", "user", "assistant", "user"]
+    assert second[:2] == first and json.loads(second[2][1])["action"] == "USE_TOOL"
     assert [message.role for message in talk.messages] == ["user", "assistant", "tool", "assistant"]
     assert [message.content for message in talk.messages[::3]] == ["Mark it.", "done"]
     assert (talk.dangling, talk.waiting) == ((), ())

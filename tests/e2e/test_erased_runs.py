@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,18 @@ OWNERS = {"orchestrator": "runs.notice", "log_writer": "history.skipped_event", 
 """A table of each owner that is changed last or nearly: who holds it has the erasing wait in the middle."""
 
 
-def decided(action: str, **details: Any) -> Answer:
-    return says(json.dumps({"action": action, "action_reasoning": THOUGHT, "action_details": details}))
+CACHED = 640
+
+
+def decided(action: str, *, cached: int = 0, **details: Any) -> Answer:
+    return says(json.dumps({"action": action, "action_reasoning": THOUGHT, "action_details": details}), cached=cached)
 
 
 def answers() -> Sequence[Answer]:
     return (
         decided("USE_TOOL", tool_name="private.look", tool_params={"who": ARGUMENT}),
         decided("USE_TOOL", tool_name="private.dump", tool_params={"who": ARGUMENT}),
-        decided("RESPOND", payload=ANSWER),
+        decided("RESPOND", cached=CACHED, payload=ANSWER),
     )
 
 
@@ -125,6 +129,7 @@ async def test_f9_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) 
         )
         async with platform, client_of(platform, "dana") as dana, client_of(platform, "eve") as eve:
             run_id = await run_of(dana)
+            await check_conversation(dana, run_id, [one.body for one in server.seen])
             await asyncio.sleep(3)  # logs of calls and of the model are on their way
             before = await places_of(platform, SECRETS)
             assert {secret for _, secret in before} == set(SECRETS), "what is not stored can't be erased"
@@ -140,6 +145,22 @@ async def test_f9_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) 
             assert report.faults == []
             assert report.figures["payloads_erased"] > 3
             assert report.figures["runs_erased"] == 1
+
+
+async def check_conversation(client: httpx2.AsyncClient, run_id: str, sent: list[Any]) -> None:
+    """The model was asked by turns that were only added to, and what its cache had is counted."""
+    assert [one["role"] for one in sent[2]["contents"]] == ["user", "model", "user", "model", "user"]
+    for before, now in pairwise(sent):
+        assert now["systemInstruction"] == before["systemInstruction"]
+        assert now["contents"][: len(before["contents"])] == before["contents"]
+    assert f'"who":"{ARGUMENT}"' in sent[2]["contents"][1]["parts"][0]["text"]
+    shown = (await client.post("/v1/networks/private/prompt", json={"user_message": TASK})).json()["prompt"]
+    system, opening = sent[0]["systemInstruction"]["parts"][0]["text"], sent[0]["contents"][0]["parts"][0]["text"]
+    assert shown.startswith(f"{system}\n\n{opening[: opening.index('## Quoted')]}"), "what is shown is what is sent"
+    nodes = (await client.get(f"/v1/runs/{run_id}/nodes")).json()
+    assert [one["usage"].get("cached_tokens", 0) for one in nodes["nodes"]] == [0, 0, CACHED]
+    assert nodes["usage"]["cached_tokens"] == CACHED
+    assert nodes["nodes"][2]["cost"]["usd"] < nodes["nodes"][1]["cost"]["usd"]
 
 
 async def erase(platform: Platform, dana: httpx2.AsyncClient, eve: httpx2.AsyncClient, run_id: str) -> None:

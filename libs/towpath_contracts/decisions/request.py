@@ -12,6 +12,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
+from towpath_contracts.decisions.epoch_turns import EpochTurns
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.swarm import handoff_name_in
 
@@ -93,7 +94,8 @@ class PromptContext(MessagePart):
     `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
     `assessment` is what an assessment is to judge. `quoted_inputs` are texts of others that the caller quotes.
     `messages` are earlier turns of a conversation, oldest first: `messages_left_out` are missing behind two,
-    and `messages_summary` is a model's summary of these.
+    and `messages_summary` is a model's summary of these. With `epoch_turns` the prompt is a conversation that is only
+    added to.
     """
 
     agent_key: str
@@ -121,6 +123,7 @@ class PromptContext(MessagePart):
     run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
     run: JsonObject | None = Field(default=None, exclude_if=is_unset)
     assessment: JsonObject | None = Field(default=None, exclude_if=is_unset)
+    epoch_turns: EpochTurns | None = Field(default=None, exclude_if=is_unset)
 
     def schema_for(self, payload: JsonObject) -> JsonObject | None:
         """Return the schema that an answer must satisfy; None where nothing says so.
@@ -180,12 +183,17 @@ class DecisionRequest(Message):
 
 
 class Usage(MessagePart):
-    """Tokens of one or more model calls, summed over attempts."""
+    """Tokens of one or more model calls, summed over attempts.
+
+    Of the input, `cached_tokens` were read from the provider's prompt cache and `cache_write_tokens` stored there.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
     model_calls: int = 0
+    cached_tokens: int = Field(default=0, exclude_if=lambda tokens: tokens == 0)
+    cache_write_tokens: int = Field(default=0, exclude_if=lambda tokens: tokens == 0)
 
 
 class Cost(MessagePart):
@@ -220,10 +228,11 @@ class LlmCallLog(Message):
 
 
 class RenderPromptRequest(Message):
-    """Ask for the prompt an agent would get; *project* is whose turn it is where it takes long to be compiled."""
+    """Ask for the prompt that *model* would get; *project* is whose turn it is where it takes long to be compiled."""
 
     context: PromptContext
     project: str = ""
+    model: str = ""
 
 
 class RenderPromptAnswer(Message):

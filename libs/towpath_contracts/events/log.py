@@ -120,7 +120,8 @@ class RunCreated(MessagePart):
     `budget_root` is the run with which a fork shares accounts and counts of calls; `caps` are recorded where they are
     lower than the server's.
     `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
-    was born. `traceparent` names the span of whoever submitted the run at the top of the tree.
+    was born. `traceparent` names the span of whoever submitted the run at the top of the tree. With `epoch_turns`
+    agents are asked by conversations that are only added to.
     """
 
     type: Literal["run_created"] = "run_created"
@@ -167,6 +168,7 @@ class RunCreated(MessagePart):
     caps: RunTreeCaps | None = Field(default=None, exclude_if=is_unset)
     messages: tuple[EarlierTurn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
     continues: ContinuedRun | None = Field(default=None, exclude_if=is_unset)
+    epoch_turns: bool = Field(default=False, exclude_if=lambda kept: not kept)
 
     @property
     def goal_settings(self) -> GoalSettings:

@@ -22,6 +22,9 @@ PLATFORM_TOKENS = 8_192
 OFFER_TOKENS = 64
 """What a provider's API has around a tool that is offered natively."""
 
+TURN_TOKENS = 128
+"""What stands around an earlier decision, and around each of its results, in a conversation."""
+
 REPAIR_TOKENS = 2_048
 """A question for repair, beside the answer that it is about."""
 
@@ -40,6 +43,8 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     calls = message.max_calls or CALLS
     repeats = message.context.base_prompt.count("{{")
     asked = len(message.context.model_dump_json().encode()) * (1 + repeats) + PLATFORM_TOKENS
+    if message.context.epoch_turns is not None:
+        asked += sum(TURN_TOKENS * (1 + len(turn.calls)) for turn in message.context.epoch_turns.turns)
     if message.response_schema is not None:
         asked += len(canonical_json(message.response_schema).encode())
     if message.model.partition(":")[0] in WITH_NATIVE_TOOLS:

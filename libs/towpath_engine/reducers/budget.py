@@ -37,6 +37,8 @@ def add_usage(usage: Usage, cost: Cost, event: PaidEvent) -> tuple[Usage, Cost]:
         output_tokens=usage.output_tokens + event.usage.output_tokens,
         total_tokens=usage.total_tokens + event.usage.total_tokens,
         model_calls=usage.model_calls + event.usage.model_calls,
+        cached_tokens=usage.cached_tokens + event.usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens + event.usage.cache_write_tokens,
     )
     usd = (cost.usd or 0.0) + (event.cost.usd or 0.0) if known else None
     return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)

@@ -17,7 +17,7 @@ from towpath_contracts.tools.previews import OutputPreview, text_bytes
 from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.reducers.loop_signatures import error_signature
 from towpath_engine.reducers.workspace import with_unconfirmed_outcome
-from towpath_engine.state.output_shares import cut_text, divide_outputs
+from towpath_engine.state.output_shares import cut_text, divide_outputs, keep_outputs
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, PendingEffect, RunState, StepCall
 from towpath_engine.state.workspace import file_list_json
@@ -215,7 +215,8 @@ def _joined(state: RunState) -> RunState:
 
 def with_outputs(state: RunState, outputs: list[FullToolOutput]) -> RunState:
     """Keep what the context limit leaves of the outputs, newest first; those without room by id, then as a count."""
-    shown, hidden, size = divide_outputs(outputs, state.created.context_limit)
+    divide = divide_outputs if state.epoch_turns is None else keep_outputs
+    shown, hidden, size = divide(outputs, state.created.context_limit)
     older = (*map(_older, hidden), *state.older)[:OLDER_KEPT]
     count = state.older_count + len(hidden)
     return replace(state, outputs=tuple(shown), output_bytes=size, older=older, older_count=count)

@@ -80,8 +80,10 @@ def _remembered(state: RunState, held: HandoffState, turn: JsonObject) -> Handof
         turn = _shortened(turn)
         size = json_bytes(turn)
     turns, sizes = [*held.turns, turn], [*held.sizes, size]
+    # Where prompts are only added to, half of the room is emptied at once.
+    left = limit if state.epoch_turns is None or sum(sizes) <= limit else limit // 2
     gone = 0
-    while turns[gone:] and sum(sizes[gone:]) > limit:
+    while turns[gone:] and sum(sizes[gone:]) > (left if turns[gone + 1 :] else limit):
         gone += 1
     return replace(held, turns=tuple(turns[gone:]), sizes=tuple(sizes[gone:]), left_out=held.left_out + gone)
 

@@ -15,6 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.decisions.request import FullToolOutput, OlderOutput
 from towpath_contracts.events import log as ev
+from towpath_engine.state.epoch_turns import KeptEpochTurns
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.operator_notes import OperatorNotes
@@ -53,9 +54,10 @@ class ForkInheritedState:
     composition: PlanRunState | None = None
     children: tuple[StepChild, ...] | None = None
     earlier_summary: str | None = None
+    epoch_turns: KeptEpochTurns | None = None
 
 
-_LATER = ("desk", "goal", "swarm", "operator_notes", "composition", "children", "earlier_summary")
+_LATER = ("desk", "goal", "swarm", "operator_notes", "composition", "children", "earlier_summary", "epoch_turns")
 """Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(ForkInheritedState))

@@ -14,6 +14,7 @@ from towpath_engine.reducers.loop_inheritance import inherited_detectors
 from towpath_engine.reducers.plan import with_plan_or_swarm
 from towpath_engine.reducers.workspace import initial_workspace, unconfirmed_outcomes
 from towpath_engine.state.background import BackgroundRunState
+from towpath_engine.state.epoch_turns import KeptEpochTurns
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState, Status, StepCall
@@ -45,6 +46,7 @@ def apply_run_created(state: RunState, event: ev.RunCreated, at: datetime) -> Ru
         background=None if event.background is None else BackgroundRunState(),
         desk=initial_workspace(event.workspace, at),
         detectors=inherited_detectors(event.detectors),
+        epoch_turns=KeptEpochTurns() if event.epoch_turns else None,
         cursors=event.cursors if event.parent is None else {**event.cursors, ROOT_ONLY_QUEUE: NO_ENTRY_LEFT},
     )
     return with_plan_or_swarm(created, event)

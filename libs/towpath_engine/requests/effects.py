@@ -102,6 +102,11 @@ def models_for(state: RunState, kind: DecisionKind) -> tuple[str, ...]:
     return tuple(dict.fromkeys((first, *agent.fallback_models))) if is_the_agents else (first,)
 
 
+def reads_prompt(model: str) -> bool:
+    """Return whether *model* reads the words of its prompt: a script, and an agent in user code, don't."""
+    return not model.startswith(("scripted:", "agent:"))
+
+
 def asked_model(state: RunState, effect: PendingEffect) -> str:
     """Return the model that a pending request asks now."""
     return effect.model or model_for(state, DecisionKind(state.asked))
@@ -187,7 +192,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         epoch=state.epoch,
         kind=kind,
         model=model,
-        context=build_context(state),
+        context=build_context(state, epoch_turns=reads_prompt(model)),
         response_schema=plan_schema(state) if kind is DecisionKind.COMPILE_PLAN else None,
         max_output_tokens=min(output_tokens, LEAN_OUTPUT_TOKENS) if lean else output_tokens,
         timeout_ms=task.step_timeout_ms,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.epoch_turns import EpochTurns
 from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot
 from towpath_contracts.text import truncate
@@ -70,11 +71,16 @@ def offered_tools(snapshot: NetworkSnapshot, agent: CompiledAgent, grants: Grant
     )
 
 
-def _output_tools(state: RunState, agent: CompiledAgent) -> tuple[OfferedTool, ...]:
-    """Return the tools that read outputs, where something of one is not shown; else a prompt is spared them."""
+def _output_tools(state: RunState, agent: CompiledAgent, *, converses: bool) -> tuple[OfferedTool, ...]:
+    """Return the tools that read outputs, where something of one is not shown; else a prompt is spared them.
+
+    Who *converses* and has tools is offered them from the beginning: tools that come later would change how its prompts
+    begin.
+    """
     turns = state.swarm.turns if state.swarm is not None else ()
     shortened = any(call.get(CUT) for turn in turns for call in turn.get("calls", ()))
-    if not shortened and not state.older_count and all(output.cut is None for output in state.outputs):
+    early = converses and bool(agent.equipped_tools)
+    if not early and not shortened and not state.older_count and all(output.cut is None for output in state.outputs):
         return ()
     return tuple(
         OfferedTool(name=spec.name, description=spec.description, parameters=spec.parameters)
@@ -99,12 +105,22 @@ def input_preview(state: RunState) -> str:
     return truncate(state.created.user_message, INPUT_CHARS)
 
 
-def build_context(state: RunState) -> PromptContext:
-    """Return everything the current agent's prompt is rendered from."""
+def epoch_turns_of(state: RunState) -> EpochTurns | None:
+    """Return what the agent was told and decided so far; None where a request is not answered by its next decision."""
+    kept = state.epoch_turns
+    if kept is None or state.asked not in ACTION_KINDS:
+        return None
+    return EpochTurns.model_construct(log=kept.log, turns=kept.turns, left_out=kept.left_out)
+
+
+def build_context(state: RunState, *, epoch_turns: bool = True) -> PromptContext:
+    """Return everything the current agent's prompt is rendered from; the *epoch_turns* only where it is read."""
     if state.asked == DecisionKind.COMPILE_PLAN:
         return planner_context(state)
     task, snapshot = state.created, state.snapshot
     agent = snapshot.agents[state.agent_key]
+    kept = epoch_turns_of(state) if epoch_turns else None
+    output_tools = _output_tools(state, agent, converses=kept is not None)
     return PromptContext(
         agent_key=agent.key,
         display_name=agent.display_name,
@@ -116,7 +132,7 @@ def build_context(state: RunState) -> PromptContext:
         messages_summary=summary_of(state),
         handoff=state.handoff,
         handoff_from=state.handoff_from,
-        tools=(*offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)), *_output_tools(state, agent)),
+        tools=(*offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)), *output_tools),
         routes=offered_routes(state),
         allow_respond=agent.allow_respond,
         respond_schema=task.response_schema or agent.respond_schema,
@@ -131,4 +147,5 @@ def build_context(state: RunState) -> PromptContext:
         run_kind=task.kind,
         run=run_section(state),
         assessment=assessment_section(state),
+        epoch_turns=kept,
     )

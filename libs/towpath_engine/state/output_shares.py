@@ -25,6 +25,9 @@ LEFT_TO_OLDER = 4
 """A step that can't be shown whole leaves this part of the room to what came before it, where that needs it: a result
 that is cut anyway must not take small ones away."""
 
+LEFT_WHEN_FULL = 8
+"""What came before a step that takes more than half of the room has this part of it at most."""
+
 LEAST_SHOWN = 300
 """Bytes: less room than that is no preview, as the line about what is left out has about half of it."""
 
@@ -62,6 +65,23 @@ def divide_outputs(
         hidden += left_out
         room -= sum(text_bytes(output.text) for output in own)
     return shown, hidden, limit - room
+
+
+def keep_outputs(
+    outputs: Sequence[FullToolOutput], limit: int
+) -> tuple[list[FullToolOutput], list[FullToolOutput], int]:
+    """Return what `divide_outputs` does, for prompts that are only added to: nothing changes while all have room.
+
+    Else they are divided so that about half of the room is free again: what was shown changes once for many steps. A
+    step that needs more than half has what it needs; one that does not fit at all leaves a quarter free.
+    """
+    size = sum(text_bytes(output.text) for output in outputs)
+    if size <= limit:
+        return list(outputs), [], size
+    newest = sum(text_bytes(output.text) for output in outputs if output.step == outputs[0].step)
+    if newest > limit:
+        return divide_outputs(outputs, limit - limit // LEFT_TO_OLDER)
+    return divide_outputs(outputs, limit // 2 if newest <= limit // 2 else min(limit, newest + limit // LEFT_WHEN_FULL))
 
 
 def _shown_of_step(group: list[FullToolOutput], room: int) -> tuple[list[FullToolOutput], list[FullToolOutput]]:

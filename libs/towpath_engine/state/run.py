@@ -23,6 +23,7 @@ from towpath_contracts.runs.children import SERVER_CAPS, RunTreeCaps
 from towpath_contracts.runs.views import CallCounts
 from towpath_engine.state.background import BackgroundRunState
 from towpath_engine.state.budget import BudgetState
+from towpath_engine.state.epoch_turns import KeptEpochTurns
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.loop_counters import NOTHING_COUNTED, LoopCounters
 from towpath_engine.state.operator_notes import NO_NOTES, OperatorNotes
@@ -259,6 +260,7 @@ class RunState:
     swarm: HandoffState | None = None
     operator_notes: OperatorNotes = NO_NOTES
     earlier_summary: str | None = None
+    epoch_turns: KeptEpochTurns | None = None
 
     @property
     def created(self) -> RunCreated:

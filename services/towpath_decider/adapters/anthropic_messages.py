@@ -21,14 +21,22 @@ from towpath_decider.adapters.model_options import (
     DroppableOption,
     chosen,
 )
-from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, assemble_message, read_unstreamed
 from towpath_decider.core.answer_schema import closed, schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
-from towpath_decider.core.native_tool_calls import NativeCall, native_tools, parameters_of, read_written
+from towpath_decider.core.native_tool_calls import (
+    NativeCall,
+    native_names,
+    native_tools,
+    parameters_of,
+    read_written,
+    sent_name,
+)
+from towpath_decider.core.turns import ConversationTurn
 from towpath_fabric.telemetry.logs import Logger
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -38,10 +46,18 @@ LEAST_BUDGET = 1_024
 _BUDGETS = {"none": 0, "minimal": LEAST_BUDGET, "low": LEAST_BUDGET, "medium": 4_096, "high": 16_384}
 """Tokens that a model may think, for each word of an effort; part of its limit for output, and no less than 1,024."""
 
+CACHE = "cache"
+BLOCKS_LOOKED_AT = 20
+"""How far before a mark the API looks for what an earlier request has stored."""
+
+_KEPT = {"type": "ephemeral"}
+_ROLES = {"user": "user", "model": "assistant"}
+
 _OPTIONS = (
     STREAMING,
     *SETTINGS,
     OFFERED_TOOLS,
+    DroppableOption(name=CACHE, named=re.compile(r"cache_control|\bcache\b|caching", re.IGNORECASE)),
     DroppableOption(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
     DroppableOption(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
 )
@@ -96,11 +112,12 @@ class ClaudeProvider(SdkProvider):
     ) -> Any:
         body: JsonObject = {
             "model": model_name(request.model),
-            "system": question.instructions,
-            "messages": messages_of(question),
             "max_tokens": request.max_output_tokens,
         }
         budget = 0 if "thinking" in off else _thinking_budget(request)
+        # Beside thinking the API takes earlier calls only with what was thought then, which nobody has kept.
+        names = None if TOOLS in off or budget else native_names(request)
+        body |= conversation_of(question, names, cached=CACHE not in off)
         if budget:
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         elif "thinking" not in off:
@@ -130,13 +147,7 @@ class ClaudeProvider(SdkProvider):
         blocks = [block for block in answer.content if block.type == "tool_use"]
         calls = [NativeCall(name=block.name, arguments=block.input) for block in blocks]
         usage = _usage(answer.usage)
-        cost = price(
-            PRICE_PROVIDER,
-            model_name(request.model),
-            usage,
-            cached_tokens=answer.usage.cache_read_input_tokens or 0,
-            stored_tokens=answer.usage.cache_creation_input_tokens or 0,
-        )
+        cost = price(PRICE_PROVIDER, model_name(request.model), usage)
         if answer.stop_reason == "refusal":
             details = getattr(answer, "stop_details", None)
             why = getattr(details, "explanation", None) or getattr(details, "category", None) or "no reason given"
@@ -156,16 +167,54 @@ def _thinking_budget(request: DecisionRequest) -> int:
     return min(_BUDGETS[effort or "none"], most) if most >= LEAST_BUDGET else 0
 
 
-def messages_of(question: ModelQuestion) -> list[JsonObject]:
-    """Return the turns, the user's last; the system's words travel beside them."""
-    roles = {"user": "user", "model": "assistant"}
-    return [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
+def conversation_of(question: ModelQuestion, names: Mapping[str, str] | None = None, *, cached: bool) -> JsonObject:
+    """Return the system's words and the turns, the user's last.
+
+    With the *names* of tools, earlier calls and their results are told as such. With *cached* the provider keeps what
+    the next request begins with: the system's words, and everything up to the last turn's tail. The mark of the turn
+    before is there where more blocks follow it than the API looks back at.
+    """
+    system: JsonObject = {"type": "text", "text": question.instructions}
+    turns = [(turn, _blocks(turn, names)) for turn in question.turns]
+    messages = [{"role": _ROLES[turn.role], "content": blocks} for turn, blocks in turns]
+    if cached:
+        system["cache_control"] = _KEPT
+        asked = [(place, turn, blocks) for place, (turn, blocks) in enumerate(turns) if turn.role == "user"]
+        for place, turn, blocks in asked[-2:]:
+            behind = sum(len(message["content"]) for message in messages[place + 1 :])
+            if place == asked[-1][0] or behind >= BLOCKS_LOOKED_AT:
+                blocks[-2 if turn.tail and len(blocks) > 1 else -1]["cache_control"] = _KEPT
+    return {"system": [system], "messages": messages}
+
+
+def _blocks(turn: ConversationTurn, names: Mapping[str, str] | None) -> list[JsonObject]:
+    """Return one turn; its tail is a block of its own, the last one."""
+    blocks: list[JsonObject] = []
+    native = names is not None and (turn.calls or turn.results)
+    if native:
+        blocks += [{"type": "tool_result", "tool_use_id": one.call_id, "content": one.text} for one in turn.results]
+    text = turn.beside if native else turn.text
+    blocks += [{"type": "text", "text": part} for part in (text, turn.tail) if part.strip()]
+    if native:
+        blocks += [
+            {"type": "tool_use", "id": call.call_id, "name": sent_name(call.name, names or {}), "input": call.arguments}
+            for call in turn.calls
+        ]
+    return blocks
 
 
 def _usage(counted: Any) -> Usage:
     """What was read from or written to the prompt cache is part of the input, and counted apart by this API."""
     if counted is None:
         return ONE_CALL
-    cached = (counted.cache_read_input_tokens or 0) + (counted.cache_creation_input_tokens or 0)
-    read, wrote = (counted.input_tokens or 0) + cached, counted.output_tokens or 0
-    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=read + wrote, model_calls=1)
+    cached, stored = counted.cache_read_input_tokens or 0, counted.cache_creation_input_tokens or 0
+    read, wrote = (counted.input_tokens or 0) + cached + stored, counted.output_tokens or 0
+    cached = cached_part(read, cached)
+    return Usage(
+        input_tokens=read,
+        output_tokens=wrote,
+        total_tokens=read + wrote,
+        model_calls=1,
+        cached_tokens=cached,
+        cache_write_tokens=cached_part(read - cached, stored),
+    )

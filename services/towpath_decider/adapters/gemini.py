@@ -106,7 +106,7 @@ class GeminiProvider:
     ) -> ModelReply | ModelCallFailure:
         model = model_name(request.model)
         contents = [
-            self._types.Content(role=turn.role, parts=[self._types.Part(text=turn.text)]) for turn in question.turns
+            self._types.Content(role=turn.role, parts=[self._types.Part(text=turn.whole)]) for turn in question.turns
         ]
         try:
             config, models = self._config(request, question, off), self._client.aio.models

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.core.conversation import INVALID_OUTPUT, ModelCallFailure, ModelReply
@@ -53,8 +53,7 @@ def read_reply(response: Any, request: DecisionRequest) -> ModelReply | ModelCal
         message = "Gemini's answer is empty"
         return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
     usage = _usage(counted)
-    cached = (counted.cached_content_token_count or 0) if counted is not None else 0
-    cost = price(PRICE_PROVIDER, model_name(request.model), usage, cached_tokens=cached)
+    cost = price(PRICE_PROVIDER, model_name(request.model), usage)
     reason = _reason(candidate, response.prompt_feedback)
     calls = native_calls(parts)
     if _is_unusable(reason, written=bool(text.strip() or calls)):
@@ -141,5 +140,9 @@ def _usage(counted: Any) -> Usage:
     wrote = (counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0)
     read = counted.prompt_token_count or 0
     return Usage(
-        input_tokens=read, output_tokens=wrote, total_tokens=counted.total_token_count or read + wrote, model_calls=1
+        input_tokens=read,
+        output_tokens=wrote,
+        total_tokens=counted.total_token_count or read + wrote,
+        model_calls=1,
+        cached_tokens=cached_part(read, counted.cached_content_token_count),
     )

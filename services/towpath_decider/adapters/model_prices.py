@@ -17,24 +17,29 @@ def _prices() -> tuple[Any, str]:
     return import_module("genai_prices"), f"{PACKAGE} {metadata.version(PACKAGE)}"
 
 
-def price(provider_id: str, model: str, usage: Usage, *, cached_tokens: int = 0, stored_tokens: int = 0) -> Cost:
-    """Return the cost of *usage*, of whose input *cached_tokens* came from a cache and *stored_tokens* were put there.
+def cached_part(input_tokens: int, counted: Any) -> int:
+    """Return how many of *input_tokens* a provider *counted* as read from its cache, or stored there.
 
-    An unknown model's price is unknown and never 0. What a provider counts is its own word: parts that are more than
-    the whole are cut to it, and counts that can have no price are of unknown price. Raises nothing for any count:
-    the answer is paid, and is not lost for what it cost.
+    That is its own word: nothing and nonsense are 0, and more than the whole is the whole.
+    """
+    return min(max(0, counted), max(0, input_tokens)) if isinstance(counted, int) else 0
+
+
+def price(provider_id: str, model: str, usage: Usage) -> Cost:
+    """Return the cost of *usage*, with the price of a cache for what was read from one or stored there.
+
+    An unknown model's price is unknown and never 0; so is that of counts that can have no price. Raises nothing for any
+    count: the answer is paid, and is not lost for what it cost.
     """
     prices, source = _prices()
     unknown = Cost(usd=None, price_known=False, price_source=source)
     if min(usage.input_tokens, usage.output_tokens) < 0:
         return unknown
-    cached = min(max(0, cached_tokens), usage.input_tokens)
-    stored = min(max(0, stored_tokens), usage.input_tokens - cached)
     counted = prices.Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        cache_read_tokens=cached or None,
-        cache_write_tokens=stored or None,
+        cache_read_tokens=usage.cached_tokens or None,
+        cache_write_tokens=usage.cache_write_tokens or None,
     )
     try:
         total: Decimal = prices.calc_price(counted, model_ref=model, provider_id=provider_id).total_price

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr
+from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
@@ -21,14 +22,21 @@ from towpath_decider.adapters.model_options import (
     DroppableOption,
     chosen,
 )
-from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
-from towpath_decider.core.native_tool_calls import NativeCall, native_tools, parameters_of, read_written
+from towpath_decider.core.native_tool_calls import (
+    NativeCall,
+    native_names,
+    native_tools,
+    parameters_of,
+    read_written,
+    sent_name,
+)
 from towpath_fabric.telemetry.logs import Logger
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -39,6 +47,8 @@ NO_KEY = "not-needed"
 """The SDK insists on a key; servers without keys ignore it."""
 
 SCHEMA_NAME = "answer"
+
+_ROLES = {"user": "user", "model": "assistant"}
 
 _MAX_TOKENS = re.compile(r"max_(completion_)?tokens", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"max_(completion_)?tokens\W.{0,60}too large", re.IGNORECASE | re.DOTALL)
@@ -130,7 +140,7 @@ class OpenAiProvider(SdkProvider):
     ) -> Any:
         body = {
             "model": model_name(request.model),
-            "messages": messages_of(question),
+            "messages": messages_of(question, None if TOOLS in off else native_names(request)),
             **_limit(request, off, local=self._local),
             **_tools(request, off),
             **_format(request, off),
@@ -156,7 +166,7 @@ class OpenAiProvider(SdkProvider):
             return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
         choice, reply = answer.choices[0], answer.choices[0].message
         usage = _usage(answer.usage)
-        cost = self._cost(request, answer.usage, usage)
+        cost = LOCAL if self._local else price("openai", model_name(request.model), usage)
         text = _THOUGHTS.sub("", reply.content or "", count=1)
         filtered, cut_off = choice.finish_reason == "content_filter", choice.finish_reason == "length"
         calls = [  # asked for no tool call, some servers make one of the answer all the same
@@ -172,19 +182,30 @@ class OpenAiProvider(SdkProvider):
         written = read_written(text, calls, request, cut_off=cut_off)
         return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
 
-    def _cost(self, request: DecisionRequest, counted: Any, usage: Usage) -> Cost:
-        if self._local:
-            return LOCAL
-        details = getattr(counted, "prompt_tokens_details", None)
-        cached = (details.cached_tokens or 0) if details is not None else 0
-        return price("openai", model_name(request.model), usage, cached_tokens=cached)
 
+def messages_of(question: ModelQuestion, names: Mapping[str, str] | None = None) -> list[JsonObject]:
+    """Return the question as messages: system, the turns before, the user's last.
 
-def messages_of(question: ModelQuestion) -> list[JsonObject]:
-    """Return the question as messages: system, the turns before, the user's last."""
-    roles = {"user": "user", "model": "assistant"}
-    turns = [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
-    return [{"role": "system", "content": question.instructions}, *turns]
+    With the *names* of tools, earlier calls and their results are told as such.
+    """
+    messages: list[JsonObject] = [{"role": "system", "content": question.instructions}]
+    for turn in question.turns:
+        if names is None or not (turn.calls or turn.results):
+            messages.append({"role": _ROLES[turn.role], "content": turn.whole})
+        elif turn.calls:
+            calls = [
+                {
+                    "id": call.call_id,
+                    "type": "function",
+                    "function": {"name": sent_name(call.name, names), "arguments": to_json(call.arguments).decode()},
+                }
+                for call in turn.calls
+            ]
+            messages.append({"role": "assistant", "content": turn.beside or None, "tool_calls": calls})
+        else:
+            messages += [{"role": "tool", "tool_call_id": one.call_id, "content": one.text} for one in turn.results]
+            messages.append({"role": "user", "content": turn.whole_beside})
+    return messages
 
 
 def _limit(request: DecisionRequest, off: frozenset[str], *, local: bool) -> JsonObject:
@@ -240,4 +261,6 @@ def _usage(counted: Any) -> Usage:
         return ONE_CALL
     read, wrote = counted.prompt_tokens or 0, counted.completion_tokens or 0  # the latter with what was only thought
     total = counted.total_tokens or read + wrote
-    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=1)
+    details = getattr(counted, "prompt_tokens_details", None)
+    cached = cached_part(read, getattr(details, "cached_tokens", None))
+    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=1, cached_tokens=cached)

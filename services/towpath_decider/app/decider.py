@@ -94,7 +94,7 @@ class Decider:
     async def render_prompt(self, request: RenderPromptRequest) -> RenderPromptAnswer:
         """DecisionAnswer `svc.decider.render_prompt`."""
         try:
-            prompt = await self._service.prompt_of(request.project, request.context)
+            prompt = await self._service.shown_prompt(request)
         except PromptInvalidError as error:
             raise ProblemError(problem("prompt_invalid", str(error))) from error
         return RenderPromptAnswer(prompt=prompt.text, digest=prompt.digest)

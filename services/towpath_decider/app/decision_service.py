@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
@@ -19,6 +20,7 @@ from towpath_contracts.decisions.request import (
     LlmCallLog,
     PlayedScriptEntry,
     PromptContext,
+    RenderPromptRequest,
     Usage,
 )
 from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, DecisionMadeFact
@@ -61,6 +63,9 @@ CALLS_KEPT_APART = 100
 
 UNAVAILABLE = "model_unavailable"
 """The code of a call that failed on its way, or at the provider: nobody knows what it used."""
+
+_NOBODY = UUID(int=0)
+"""The run of a prompt that is only shown."""
 
 Sleep = Callable[[float], Awaitable[None]]
 OpenTextListener = Callable[[DecisionRequest], TextListener | None]
@@ -163,6 +168,23 @@ class DecisionMaker:
         except ProblemError as error:
             raise PlatformUnavailableError(error.problem.detail) from error
         return await self._run_dialogue(converse(progress.prompt, check, request.max_calls), provider, progress)
+
+    async def shown_prompt(self, shown: RenderPromptRequest) -> Prompt:
+        """Render the prompt that a model would get. Raises PromptInvalidError, and ProblemError `overloaded`."""
+        provider = self._providers.get(shown.model.partition(":")[0])
+        asked = DecisionRequest(
+            request_id=_NOBODY,
+            run_id=_NOBODY,
+            project=shown.project,
+            attempt=1,
+            fence=0,
+            step=1,
+            epoch=0,
+            model=shown.model,
+            context=shown.context,
+        )
+        offered = provider is not None and provider.offers_tools(asked)
+        return await self.prompt_of(shown.project, shown.context, native_tools=offered)
 
     async def prompt_of(
         self,

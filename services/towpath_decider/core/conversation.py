@@ -8,12 +8,12 @@ shell does it, so every order of events can be tried without a model or a clock.
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Literal
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 from towpath_decider.core.answers import AcceptedAnswer, Check, RefusedAnswer, read_answer
 from towpath_decider.core.prompt import Prompt
+from towpath_decider.core.turns import ConversationTurn
 from towpath_decider.core.usage import NO_USAGE, NOTHING
 
 MAX_FAILURES = 3
@@ -41,14 +41,6 @@ CUT_OFF = "the answer was cut off at the limit of output tokens, make it shorter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationTurn:
-    """One message of the conversation."""
-
-    role: Literal["user", "model"]
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelQuestion:
     """What a model is asked: `turns` end with the platform's. `repairs` counts questions for a readable answer."""
 
@@ -59,7 +51,7 @@ class ModelQuestion:
     @property
     def text(self) -> str:
         """The whole text for the model, as it is recorded."""
-        return "\n\n".join((self.instructions, *(turn.text for turn in self.turns)))
+        return "\n\n".join((self.instructions, *(turn.whole for turn in self.turns)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +119,7 @@ Dialogue = Generator[AskModel | WaitBeforeRetry, ModelReply | ModelCallFailure |
 
 def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
     """Yield the steps to an answer to *prompt* that passes *check*; at most *max_calls* calls, 0 for no limit."""
-    question = ModelQuestion(
-        instructions=prompt.instructions, turns=(ConversationTurn(role="user", text=prompt.context),)
-    )
+    question = ModelQuestion(instructions=prompt.instructions, turns=prompt.turns)
     failures: list[ModelCallFailure] = []
     calls, waited = 0, 0.0
     while True:

@@ -65,6 +65,16 @@ def tools_by_native_name(tools: Sequence[OfferedTool]) -> dict[str, OfferedTool]
     return named
 
 
+def native_names(request: DecisionRequest) -> dict[str, str]:
+    """Return the names that providers take, by the tools' own."""
+    return {tool.name: name for name, tool in native_tools(request).items()}
+
+
+def sent_name(tool: str, names: Mapping[str, str]) -> str:
+    """Return the name of a tool that was called before, also where it is not offered any more."""
+    return names.get(tool) or _UNUSUAL.sub("_", tool)[:MAX_NAME_CHARS]
+
+
 def _is_usual(name: str) -> bool:
     return len(name) <= MAX_NAME_CHARS and _UNUSUAL.search(name) is None
 

@@ -48,6 +48,11 @@ _TITLES = {
 CALLER_SECTIONS = ("goal", "acceptance_criteria", "constraints", "objective", "context_sections")
 """Sections that the caller wrote: they say what is wanted, all others are data."""
 
+LASTING_SECTIONS = frozenset(
+    {"goal", "constraints", "objective", "context_sections", "deliverable_schema", "conversation"}
+)
+"""Sections that stay as they are while an agent is at work."""
+
 _RULES = {
     "goal": """# How a goal is reached
 - Take one action at a time; every step is validated against what really happened.
@@ -158,6 +163,17 @@ def run_sections(run: JsonObject | None, run_kind: str) -> tuple[str, ...]:
         return ()
     head = "# Scratchpad: the run as it stands" if run_kind == "background" else "# The run as it stands"
     return (head, *_sections(run))
+
+
+def lasting_sections(run: JsonObject | None) -> list[str]:
+    """Return the sections of a run's snapshot that stay as they are while an agent is at work."""
+    return _sections({name: value for name, value in (run or {}).items() if name in LASTING_SECTIONS})
+
+
+def volatile_sections(run: JsonObject | None, run_kind: str, kind: DecisionKind) -> tuple[str, ...]:
+    """Return where a run stands now, and that another attempt is wanted: the end of a conversation."""
+    now = {name: value for name, value in (run or {}).items() if value and name not in LASTING_SECTIONS}
+    return (*run_sections(now, run_kind), *((_REPLAN,) if kind is DecisionKind.REPLAN else ()))
 
 
 def assessed_sections(assessment: JsonObject | None) -> tuple[str, ...]:

@@ -243,6 +243,8 @@ def _llm_call(call: LlmCallLog) -> tuple[Any, ...]:
         _maybe_plain(call.prompt),
         _maybe_plain(call.raw_text),
         _maybe_plain(call.error),
+        call.usage.cached_tokens,
+        call.usage.cache_write_tokens,
     )
 
 

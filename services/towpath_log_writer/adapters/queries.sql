@@ -125,15 +125,16 @@ ON CONFLICT (run_id, seq) DO NOTHING
 -- name: add_llm_calls
 INSERT INTO history.llm_call (
   run_id, request_id, attempt, call, project_id, step_number, agent_id, kind, model, started_at, duration_ms,
-  input_tokens, output_tokens, total_tokens, cost_usd, price_source, prompt_digest, raw_digest, prompt, raw_text, error)
+  input_tokens, output_tokens, total_tokens, cost_usd, price_source, prompt_digest, raw_digest, prompt, raw_text, error,
+  cached_tokens, cache_write_tokens)
 SELECT r.run_id, r.request_id, r.attempt, r.call, r.project_id, r.step_number, r.agent_id, r.kind, r.model,
   r.started_at, r.duration_ms, r.input_tokens, r.output_tokens, r.total_tokens, r.cost_usd::numeric, r.price_source,
-  r.prompt_digest, r.raw_digest, r.prompt, r.raw_text, r.error
+  r.prompt_digest, r.raw_digest, r.prompt, r.raw_text, r.error, r.cached_tokens, r.cache_write_tokens
 FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::int[], $7::text[], $8::text[], $9::text[],
   $10::timestamptz[], $11::int[], $12::bigint[], $13::bigint[], $14::bigint[], $15::float8[], $16::text[], $17::text[],
-  $18::text[], $19::text[], $20::text[], $21::text[]) AS r (run_id, request_id, attempt, call, project_id, step_number,
+  $18::text[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::bigint[]) AS r (run_id, request_id, attempt, call, project_id, step_number,
   agent_id, kind, model, started_at, duration_ms, input_tokens, output_tokens, total_tokens, cost_usd, price_source,
-  prompt_digest, raw_digest, prompt, raw_text, error)
+  prompt_digest, raw_digest, prompt, raw_text, error, cached_tokens, cache_write_tokens)
 WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = r.run_id AND c.erased)
 ON CONFLICT (run_id, request_id, attempt, call) DO NOTHING
 
@@ -187,7 +188,8 @@ SELECT call FROM (
     'run_id', s.execution_id, 'request_id', split_part(d.key, ':', 1), 'project_id', s.project_id, 'step_number', s.step_number,
     'agent_id', s.agent_id, 'model', d.value -> 'model', 'duration_ms', d.value -> 'duration_ms',
     'input_tokens', d.value -> 'input_tokens', 'output_tokens', d.value -> 'output_tokens',
-    'total_tokens', d.value -> 'total_tokens', 'cost_usd', d.value -> 'cost_usd',
+    'total_tokens', d.value -> 'total_tokens', 'cached_tokens', d.value -> 'cached_tokens',
+    'cache_write_tokens', d.value -> 'cache_write_tokens', 'cost_usd', d.value -> 'cost_usd',
     'price_source', d.value -> 'price_source', 'prompt_digest', d.value -> 'prompt_digest',
     'raw_digest', d.value -> 'raw_digest', 'script', d.value -> 'script', 'error', d.value -> 'error')::text
   FROM history.agent_execution_steps s, jsonb_each(s.decisions) d

@@ -139,6 +139,8 @@ def _add_usage(row: StepRow, request_id: UUID | str, usage: Usage, cost: Cost, s
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
         "model_calls": usage.model_calls,
         "cost_usd": cost.usd,
         "price_source": cost.price_source,

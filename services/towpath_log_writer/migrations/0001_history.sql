@@ -94,6 +94,8 @@ CREATE TABLE history.llm_call (
   input_tokens  bigint NOT NULL,
   output_tokens bigint NOT NULL,
   total_tokens  bigint NOT NULL,
+  cached_tokens bigint NOT NULL DEFAULT 0,       -- of input_tokens, as cache_write_tokens
+  cache_write_tokens bigint NOT NULL DEFAULT 0,
   cost_usd      numeric(18, 8),
   price_source  text NOT NULL,
   prompt_digest text NOT NULL,

@@ -48,13 +48,15 @@ def _listed(model: str) -> ModelPrice | None:
         return None
     prices: Any = import_module("genai_prices")
 
-    def cost(input_tokens: int, output_tokens: int) -> Decimal:
-        usage = prices.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    def cost(input_tokens: int, output_tokens: int, stored: int | None = None) -> Decimal:
+        usage = prices.Usage(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=stored)
         total: Decimal = prices.calc_price(usage, model_ref=name, provider_id=PROVIDERS[provider]).total_price
         return total
 
     try:
         input_usd = max(cost(MILLION, 0), cost(THOUSAND, 0) * THOUSAND)
+        # What a provider's prompt cache stores may cost more than what is only read.
+        input_usd = max(input_usd, cost(MILLION, 0, MILLION), cost(THOUSAND, 0, THOUSAND) * THOUSAND)
         output_usd = max(cost(MILLION, MILLION) - cost(MILLION, 0), cost(0, MILLION))
     except LookupError:
         return None

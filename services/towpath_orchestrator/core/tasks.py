@@ -177,6 +177,7 @@ def created_event(
         traceparent=_recorded(task.traceparent),
         planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
         messages=tuple(EarlierTurn(role=turn.role, content=turn.content) for turn in task.messages),
+        epoch_turns=True,
     )
 
 

@@ -26,9 +26,10 @@ class Answer:
     cut: bool = False
 
 
-def says(text: str, *, finish: str = "STOP") -> Answer:
-    """The model says *text*."""
+def says(text: str, *, finish: str = "STOP", cached: int = 0) -> Answer:
+    """The model says *text*; so many of the prompt's tokens were *cached*."""
     usage = {
+        **({"cachedContentTokenCount": cached} if cached else {}),
         "promptTokenCount": INPUT_TOKENS,
         "candidatesTokenCount": OUTPUT_TOKENS,
         "thoughtsTokenCount": THOUGHT_TOKENS,

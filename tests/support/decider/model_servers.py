@@ -285,8 +285,11 @@ class Claude(Dialect):
         return [(frame["type"], frame) for frame in (*frames, {"type": "message_stop"})]
 
     def sent_turns(self, seen: RecordedRequest) -> list[tuple[str, str]]:
-        turns = [(message["role"], message["content"]) for message in seen.body["messages"]]
-        return [("system", seen.body["system"]), *turns]
+        said = [("system", seen.body["system"]), *((one["role"], one["content"]) for one in seen.body["messages"])]
+        return [
+            (role, "\n\n".join(block.get("text", block.get("content", "")) for block in blocks))
+            for role, blocks in said
+        ]
 
     def schema(self, seen: RecordedRequest) -> dict[str, Any] | None:
         wanted = seen.body.get("output_config")

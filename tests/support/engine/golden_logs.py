@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.engine.goal_machine import goal_run
-from tests.support.engine.machine import RUN, Machine, agent, respond, route, snapshot, use, use_all
+from tests.support.engine.machine import AGENTS, RUN, Machine, agent, respond, route, snapshot, use, use_all
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 from tests.support.places import TESTS
 
@@ -212,9 +212,37 @@ def handed() -> Machine:
     return machine
 
 
+def conversing() -> Machine:
+    """Models that are asked by conversations: results that fill the room, a refusal, a handover, a large decision."""
+    network = snapshot(*(one.model_copy(update={"model": "local:qwen3"}) for one in AGENTS), context_limit=4_000)
+    machine = Machine(network, epoch_turns=True)
+    for number, size in enumerate((900, 1_800, 6_000, 1_200)):
+        machine.decide(use("echo", text=str(number)), after=0.5)
+        machine.finish(result=str(number) * size, after=0.1)
+    machine.decide(use("nothing"))
+    machine.decide(route("expert", "look at it"))
+    machine.decide(use("echo", text="x" * 3_000))
+    machine.finish(result="seen")
+    machine.decide(respond("All is well."))
+    return machine
+
+
 SCENES: dict[str, Callable[[], Machine]] = {
     scene.__name__: scene
-    for scene in (answer, wandering, together, stopped, circling, overdue, forked, pursued, planned, flowing, handed)
+    for scene in (
+        answer,
+        wandering,
+        together,
+        stopped,
+        circling,
+        overdue,
+        forked,
+        pursued,
+        planned,
+        flowing,
+        handed,
+        conversing,
+    )
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from towpath_contracts.decisions.request import Usage
-from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.script_source import FileScriptSource, ScriptLoadError
 from towpath_decider.settings import DeciderSettings
 
@@ -34,7 +34,8 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
     assert known.price_known
     assert known.usd == pytest.approx(0.30025)
     assert known.price_source.startswith("genai-prices ")
-    assert price("google", "gemini-2.5-flash", usage, cached_tokens=500_000).usd != known.usd
+    half = usage.model_copy(update={"cached_tokens": 500_000})
+    assert price("google", "gemini-2.5-flash", half).usd == pytest.approx(0.16525)
     unknown = price("google", "nobody-knows-this", usage)
     assert (unknown.usd, unknown.price_known) == (None, False)
 
@@ -43,9 +44,9 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
 def test_no_count_of_a_provider_is_worth_a_paid_answer(provider: str, model: str) -> None:
     """Parts above the whole are cut to it; what can't be counted is of unknown price, and nothing is raised."""
     usage = Usage(input_tokens=10, output_tokens=1, total_tokens=11)
-    assert price(provider, model, usage, cached_tokens=20) == price(provider, model, usage, cached_tokens=10)
-    assert price(provider, model, usage, cached_tokens=8, stored_tokens=8).price_known
-    assert price(provider, model, usage, cached_tokens=-1) == price(provider, model, usage)
+    assert [cached_part(10, counted) for counted in (20, 10, 8, -1, None, "many")] == [10, 10, 8, 0, 0, 0]
+    assert cached_part(-4, 8) == 0
+    assert price(provider, model, usage.model_copy(update={"cached_tokens": 8, "cache_write_tokens": 2})).price_known
     for wrong in (usage.model_copy(update={"input_tokens": -4}), usage.model_copy(update={"output_tokens": 10**400})):
         assert price(provider, model, wrong).usd is None
 

@@ -36,7 +36,9 @@ def _tokens(row: Any) -> str:
         return ""
     cost = row["cost"]
     money = f" · ${cost['usd']:.4f}" if cost["usd"] else "" if cost["price_known"] else " · cost not known"
-    return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"
+    cached = row["usage"].get("cached_tokens")
+    of_them = f" ({cached} cached)" if cached else ""
+    return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{of_them}{money}"
 
 
 def _calls(row: Any) -> str:

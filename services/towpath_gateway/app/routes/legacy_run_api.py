@@ -211,7 +211,7 @@ async def show_prompt(
     )
     preview: PromptContextPreview = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
     rendered: RenderPromptAnswer = await dependencies.platform.request(
-        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context, project=principal.project)
+        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context, project=principal.project, model=preview.model)
     )
     return json_answer(
         PromptPreviewAnswer(

@@ -26,6 +26,7 @@ from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools.reserved_names import PLATFORM, is_platform_network
 from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
+from towpath_engine.requests.effects import reads_prompt
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.replace import replace
 from towpath_fabric.batch_loader import KeyBatchLoader
@@ -244,7 +245,8 @@ class NetworkRegistry:
             timeout_ms=snapshot.timeout_ms or USUAL_TIMES_MS["network"],
             step_timeout_ms=snapshot.step_timeout_ms,
             context_limit=snapshot.context_limit,
+            epoch_turns=True,
         )
         now = await self._pool.fetchval(QUERIES.now)
         state, _entry = create(new_run_id(), snapshot, task, now)
-        return build_context(replace(state, step=1))
+        return build_context(replace(state, step=1), epoch_turns=reads_prompt(snapshot.agents[agent_key].model))
