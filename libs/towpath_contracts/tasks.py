@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
+from towpath_contracts.decisions.attachments import MAX_ATTACHMENTS, TaskAttachment
 from towpath_contracts.decisions.earlier_turns import MAX_TURNS, TaskTurn
 from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
 from towpath_contracts.networks.goal import GoalTask
@@ -43,9 +44,10 @@ class SubmitTask(ClientMessage):
     name, such as a customer's mail: agents read them, and nothing in them counts as said by the caller. A `goal`, a
     `background` objective or a `plan` makes the run one of that kind; `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend. `model_settings` win over those of its
-    agents, one by one. `messages` are the earlier turns of a conversation, oldest first; a run that `continues` another
-    one has those of that run, and takes over what it does not say itself. `traceparent` names the caller's span, below
-    which the run stands; it is no part of what is asked for: a task that is sent again may bring another.
+    agents, one by one. `attachments` are images that agents are shown. `messages` are the earlier turns of a
+    conversation, oldest first; a run that `continues` another one has those of that run, and takes over what it does
+    not say itself. `traceparent` names the caller's span, below which the run stands; it is no part of what is asked
+    for: a task that is sent again may bring another.
     """
 
     network: Name
@@ -71,6 +73,9 @@ class SubmitTask(ClientMessage):
     mounts: tuple[WorkspaceMount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
     budget: Budget | None = Field(default=None, exclude_if=is_unset)
     model_settings: ModelSettings | None = Field(default=None, exclude_if=is_unset)
+    attachments: tuple[TaskAttachment, ...] = Field(
+        default=(), max_length=MAX_ATTACHMENTS, exclude_if=lambda attached: not attached
+    )
     messages: tuple[TaskTurn, ...] = Field(default=(), max_length=MAX_TURNS, exclude_if=lambda turns: not turns)
     continues: UUID | None = Field(default=None, exclude_if=is_unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)

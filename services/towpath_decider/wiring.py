@@ -2,6 +2,7 @@
 
 from towpath_contracts.rpc import RENDER_PROMPT
 from towpath_decider.adapters.anthropic_messages import ClaudeProvider
+from towpath_decider.adapters.attachment_source import AttachmentSource
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.openai_chat import OpenAiProvider
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
@@ -64,6 +65,7 @@ def build_service(settings: DeciderSettings) -> Service:
             open_listener=token_publisher.open_listener if settings.decider_deltas else None,
             limiter=limiter,
             prices=ModelPriceList(settings.model_prices_file),
+            load_attachments=AttachmentSource(service.bus).get,
         ),
         log,
         metrics,

@@ -1,6 +1,7 @@
 """A run is erased whole while every owner of its rows is killed in the middle, and the audit still verifies."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,7 +32,9 @@ SPEC = {"name": "private", "agents": [{**AGENT, "prompt_template": "Help.", "mod
 TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER = (
     f"canary-{place}-51f0" for place in ("task", "quoted", "argument", "label", "thought", "answer")
 )
-SECRETS = (TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER, "canary-result-street", "canary-blob-line")
+ATTACHED = "canary-attached-51f0"
+IMAGE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + ATTACHED.encode()).decode()
+SECRETS = (TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER, ATTACHED, "canary-result-street", "canary-blob-line")
 OWNERS = {"orchestrator": "runs.notice", "log_writer": "history.skipped_event", "tas": "tas.blob_piece"}
 """A table of each owner that is changed last or nearly: who holds it has the erasing wait in the middle."""
 
@@ -67,6 +70,9 @@ async def run_of(client: httpx2.AsyncClient) -> str:
             await asyncio.sleep(0.2)
     body = {"network": "private", "user_message": TASK, "debug": True, "labels": {"case": LABEL}}
     body |= {"quoted_inputs": {"mail": QUOTED}}
+    body |= {"attachments": [{"name": "photo", "media_type": "image/png", "data": IMAGE}]}
+    refused = await client.post("/v1/runs", json={**body, "model": "scripted:task"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "attachment_refused"), refused.text
     answer = await client.post("/v1/runs", json=body, headers={"Prefer": "wait=60"})
     assert answer.json().get("status") == "completed", answer.text
     run_id: str = answer.json()["run_id"]
@@ -153,9 +159,10 @@ async def check_conversation(client: httpx2.AsyncClient, run_id: str, sent: list
     for before, now in pairwise(sent):
         assert now["systemInstruction"] == before["systemInstruction"]
         assert now["contents"][: len(before["contents"])] == before["contents"]
+    assert sent[2]["contents"][0]["parts"][0]["inlineData"] == {"data": IMAGE, "mime_type": "image/png"}
     assert f'"who":"{ARGUMENT}"' in sent[2]["contents"][1]["parts"][0]["text"]
     shown = (await client.post("/v1/networks/private/prompt", json={"user_message": TASK})).json()["prompt"]
-    system, opening = sent[0]["systemInstruction"]["parts"][0]["text"], sent[0]["contents"][0]["parts"][0]["text"]
+    system, opening = sent[0]["systemInstruction"]["parts"][0]["text"], sent[0]["contents"][0]["parts"][1]["text"]
     assert shown.startswith(f"{system}\n\n{opening[: opening.index('## Quoted')]}"), "what is shown is what is sent"
     nodes = (await client.get(f"/v1/runs/{run_id}/nodes")).json()
     assert [one["usage"].get("cached_tokens", 0) for one in nodes["nodes"]] == [0, 0, CACHED]

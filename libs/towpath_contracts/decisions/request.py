@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, is_unset
+from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.epoch_turns import EpochTurns
 from towpath_contracts.networks.model_settings import ModelSettings
@@ -124,6 +125,7 @@ class PromptContext(MessagePart):
     run: JsonObject | None = Field(default=None, exclude_if=is_unset)
     assessment: JsonObject | None = Field(default=None, exclude_if=is_unset)
     epoch_turns: EpochTurns | None = Field(default=None, exclude_if=is_unset)
+    attachments: tuple[StoredAttachment, ...] = Field(default=(), exclude_if=lambda attached: not attached)
 
     def schema_for(self, payload: JsonObject) -> JsonObject | None:
         """Return the schema that an answer must satisfy; None where nothing says so.

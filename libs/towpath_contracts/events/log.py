@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import DEFERRED, JsonObject, Message, MessagePart, is_unset
 from towpath_contracts.budgets import Amounts, Budget, ChildRunBudget
+from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.earlier_turns import ContinuedRun, EarlierTurn
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
@@ -169,6 +170,7 @@ class RunCreated(MessagePart):
     messages: tuple[EarlierTurn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
     continues: ContinuedRun | None = Field(default=None, exclude_if=is_unset)
     epoch_turns: bool = Field(default=False, exclude_if=lambda kept: not kept)
+    attachments: tuple[StoredAttachment, ...] = Field(default=(), exclude_if=lambda attached: not attached)
 
     @property
     def goal_settings(self) -> GoalSettings:

@@ -104,6 +104,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Give the script without a model, or with one of scripted:NAME; for a real model leave the script out.",
     ),
     ProblemKind(
+        "attachment_refused",
+        422,
+        "An attachment can't be shown to the models of the task",
+        "Attach images that every model of the network takes; docs/models.md lists them.",
+    ),
+    ProblemKind(
         "response_schema_invalid",
         422,
         "An answer's JSON Schema can't be used",

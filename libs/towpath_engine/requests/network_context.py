@@ -148,4 +148,5 @@ def build_context(state: RunState, *, epoch_turns: bool = True) -> PromptContext
         run=run_section(state),
         assessment=assessment_section(state),
         epoch_turns=kept,
+        attachments=task.attachments if kept is not None else (),
     )

@@ -175,7 +175,7 @@ def conversation_of(question: ModelQuestion, names: Mapping[str, str] | None = N
     before is there where more blocks follow it than the API looks back at.
     """
     system: JsonObject = {"type": "text", "text": question.instructions}
-    turns = [(turn, _blocks(turn, names)) for turn in question.turns]
+    turns = [(turn, [*_images(turn, question), *_blocks(turn, names)]) for turn in question.turns]
     messages = [{"role": _ROLES[turn.role], "content": blocks} for turn, blocks in turns]
     if cached:
         system["cache_control"] = _KEPT
@@ -185,6 +185,11 @@ def conversation_of(question: ModelQuestion, names: Mapping[str, str] | None = N
             if place == asked[-1][0] or behind >= BLOCKS_LOOKED_AT:
                 blocks[-2 if turn.tail and len(blocks) > 1 else -1]["cache_control"] = _KEPT
     return {"system": [system], "messages": messages}
+
+
+def _images(turn: ConversationTurn, question: ModelQuestion) -> list[JsonObject]:
+    sources = [(one.media_type, question.attached[one.digest]) for one in turn.attachments]
+    return [{"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}} for kind, data in sources]
 
 
 def _blocks(turn: ConversationTurn, names: Mapping[str, str] | None) -> list[JsonObject]:

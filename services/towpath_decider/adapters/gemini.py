@@ -7,6 +7,7 @@ more without it. The key is sent to the API and to nobody else.
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import AsyncIterable
 from contextlib import aclosing
 from importlib import import_module
@@ -27,6 +28,7 @@ from towpath_decider.adapters.provider_failures import (
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_of
 from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
+from towpath_decider.core.turns import ConversationTurn
 from towpath_fabric.telemetry.logs import Logger
 
 _NAMES = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_sequences"}
@@ -105,9 +107,7 @@ class GeminiProvider:
         self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str], on_text: OnText | None
     ) -> ModelReply | ModelCallFailure:
         model = model_name(request.model)
-        contents = [
-            self._types.Content(role=turn.role, parts=[self._types.Part(text=turn.whole)]) for turn in question.turns
-        ]
+        contents = [self._types.Content(role=turn.role, parts=self._parts(turn, question)) for turn in question.turns]
         try:
             config, models = self._config(request, question, off), self._client.aio.models
             if on_text is None or STREAM in off:
@@ -122,6 +122,13 @@ class GeminiProvider:
         except (ValueError, TypeError, AttributeError, LookupError) as error:  # a body that is no answer of this API
             told = read_malformed_call(error) if isinstance(error, ValueError) else None
             return told or failure_of_answer("Gemini", error)
+
+    def _parts(self, turn: ConversationTurn, question: ModelQuestion) -> list[Any]:
+        images = [
+            self._types.Part.from_bytes(data=b64decode(question.attached[one.digest]), mime_type=one.media_type)
+            for one in turn.attachments
+        ]
+        return [*images, self._types.Part(text=turn.whole)]
 
     def _config(self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str]) -> Any:
         options: dict[str, Any] = {

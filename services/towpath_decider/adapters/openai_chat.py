@@ -37,6 +37,7 @@ from towpath_decider.core.native_tool_calls import (
     read_written,
     sent_name,
 )
+from towpath_decider.core.turns import ConversationTurn
 from towpath_fabric.telemetry.logs import Logger
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -191,7 +192,7 @@ def messages_of(question: ModelQuestion, names: Mapping[str, str] | None = None)
     messages: list[JsonObject] = [{"role": "system", "content": question.instructions}]
     for turn in question.turns:
         if names is None or not (turn.calls or turn.results):
-            messages.append({"role": _ROLES[turn.role], "content": turn.whole})
+            messages.append({"role": _ROLES[turn.role], "content": _content(turn, question)})
         elif turn.calls:
             calls = [
                 {
@@ -206,6 +207,14 @@ def messages_of(question: ModelQuestion, names: Mapping[str, str] | None = None)
             messages += [{"role": "tool", "tool_call_id": one.call_id, "content": one.text} for one in turn.results]
             messages.append({"role": "user", "content": turn.whole_beside})
     return messages
+
+
+def _content(turn: ConversationTurn, question: ModelQuestion) -> str | list[JsonObject]:
+    """Return a turn's text, behind the images that are attached to it."""
+    if not turn.attachments:
+        return turn.whole
+    urls = [f"data:{one.media_type};base64,{question.attached[one.digest]}" for one in turn.attachments]
+    return [*({"type": "image_url", "image_url": {"url": url}} for url in urls), {"type": "text", "text": turn.whole}]
 
 
 def _limit(request: DecisionRequest, off: frozenset[str], *, local: bool) -> JsonObject:

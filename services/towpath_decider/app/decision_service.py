@@ -25,6 +25,7 @@ from towpath_contracts.decisions.request import (
 )
 from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError
+from towpath_decider.adapters.attachment_source import LoadAttachments
 from towpath_decider.adapters.provider import Provider, TextListener
 from towpath_decider.app.prompt_cache import PromptTemplateCache
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
@@ -121,6 +122,7 @@ class DecisionMaker:
         open_listener: OpenTextListener | None = None,
         limiter: ProviderLimiter | None = None,
         prices: ModelPriceList | None = None,
+        load_attachments: LoadAttachments | None = None,
     ) -> None:
         """*open_listener* is called before each call of a model, for who receives its text; *limiter* admits calls.
 
@@ -131,6 +133,7 @@ class DecisionMaker:
         self._open_listener = open_listener
         self._limiter = limiter
         self._prices = prices
+        self._load_attachments = load_attachments
         self._prompts = PromptTemplateCache()
 
     async def answer(self, request: DecisionRequest) -> FinishedDecision:
@@ -167,7 +170,16 @@ class DecisionMaker:
             return GaveUp(code="prompt_invalid", message=str(error))
         except ProblemError as error:
             raise PlatformUnavailableError(error.problem.detail) from error
-        return await self._run_dialogue(converse(progress.prompt, check, request.max_calls), provider, progress)
+        attached: Mapping[str, str] = {}
+        if request.context.attachments:
+            if self._load_attachments is None:
+                return GaveUp(code="attachment_unavailable", message="this decider fetches no attachments")
+            try:
+                attached = await self._load_attachments(request.run_id, request.context.attachments)
+            except LookupError as error:
+                return GaveUp(code="attachment_unavailable", message=str(error))
+        dialogue = converse(progress.prompt, check, request.max_calls, attached)
+        return await self._run_dialogue(dialogue, provider, progress)
 
     async def shown_prompt(self, shown: RenderPromptRequest) -> Prompt:
         """Render the prompt that a model would get. Raises PromptInvalidError, and ProblemError `overloaded`."""

@@ -6,8 +6,8 @@ may wait, the attempt is over and says so: the run waits, not the decider. The g
 shell does it, so every order of events can be tried without a model or a clock.
 """
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
@@ -42,11 +42,15 @@ CUT_OFF = "the answer was cut off at the limit of output tokens, make it shorter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelQuestion:
-    """What a model is asked: `turns` end with the platform's. `repairs` counts questions for a readable answer."""
+    """What a model is asked: `turns` end with the platform's. `repairs` counts questions for a readable answer.
+
+    `attached` are the contents of attachments by digest, in base64.
+    """
 
     instructions: str
     turns: tuple[ConversationTurn, ...]
     repairs: int = 0
+    attached: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -117,9 +121,12 @@ class GaveUp:
 Dialogue = Generator[AskModel | WaitBeforeRetry, ModelReply | ModelCallFailure | None, Answered | GaveUp]
 
 
-def converse(prompt: Prompt, check: Check, max_calls: int = 0) -> Dialogue:
-    """Yield the steps to an answer to *prompt* that passes *check*; at most *max_calls* calls, 0 for no limit."""
-    question = ModelQuestion(instructions=prompt.instructions, turns=prompt.turns)
+def converse(prompt: Prompt, check: Check, max_calls: int = 0, attached: Mapping[str, str] | None = None) -> Dialogue:
+    """Yield the steps to an answer to *prompt* that passes *check*; at most *max_calls* calls, 0 for no limit.
+
+    *attached* are the contents of its attachments by digest.
+    """
+    question = ModelQuestion(instructions=prompt.instructions, turns=prompt.turns, attached=attached or {})
     failures: list[ModelCallFailure] = []
     calls, waited = 0, 0.0
     while True:
@@ -178,4 +185,4 @@ def _repair(question: ModelQuestion, text: str, reason: str) -> ModelQuestion:
     # Providers refuse an empty turn, so an empty answer is named in words.
     reply = ConversationTurn(role="model", text=text if text.strip() else "(nothing)")
     wanted = ConversationTurn(role="user", text=REPAIR.format(reason=reason))
-    return ModelQuestion(instructions=question.instructions, turns=(*question.turns, reply, wanted), repairs=1)
+    return replace(question, turns=(*question.turns, reply, wanted), repairs=1)

@@ -5,7 +5,7 @@ What holds for one request alone (the steps that are left, where a run stands) i
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.decision import UseToolDetails
 from towpath_contracts.decisions.epoch_turns import EpochTurn, EpochTurns
 from towpath_contracts.decisions.request import FullToolOutput, PromptContext
@@ -46,7 +47,8 @@ class CallResult:
 class ConversationTurn:
     """One message of the conversation: `text`, and then `tail`, which no later request has.
 
-    Where tools are called natively, `calls` or `results` and the text `beside` them say the same as `text`.
+    `attachments` are shown before it. Where tools are called natively, `calls` or `results` and the text `beside` them
+    say the same as `text`.
     """
 
     role: Role
@@ -55,6 +57,7 @@ class ConversationTurn:
     calls: tuple[MadeCall, ...] = ()
     results: tuple[CallResult, ...] = ()
     beside: str = ""
+    attachments: tuple[StoredAttachment, ...] = ()
 
     @property
     def whole(self) -> str:
@@ -137,7 +140,8 @@ def conversation(
         answered, asked = _answered(turn, results)
         turns.append(answered)
     asked.said += told(context.handoff, context.handoff_from, context.feedback, context.notes)
-    return (*turns, asked.turn(context.steps_left, tail))
+    turns.append(asked.turn(context.steps_left, tail))
+    return (replace(turns[0], attachments=context.attachments), *turns[1:])
 
 
 class _ShownResults:

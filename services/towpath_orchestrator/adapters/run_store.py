@@ -114,8 +114,11 @@ class RunStore:
 
     async def store_texts(self, project: str, texts: Mapping[str, str]) -> None:
         """Store texts by their digests, before an event names them."""
-        for digest, text in texts.items():
-            data = text.encode("utf-8", "surrogatepass")
+        await self.store_blobs(project, {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()})
+
+    async def store_blobs(self, project: str, blobs: Mapping[str, bytes]) -> None:
+        """Store bytes by their digests, before an event names them."""
+        for digest, data in blobs.items():
             await self._pool.execute(QUERIES.add_blob, project, digest, data, len(data))
 
     async def save_snapshot(self, state: RunState) -> None:

@@ -23,6 +23,7 @@ from towpath_contracts.runs.trace_context import parse_traceparent
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
 from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes, times_of
+from towpath_orchestrator.core.task_attachments import attachment_problems, read_attachments
 from towpath_orchestrator.core.task_kinds import (
     goal_problems,
     kind_of,
@@ -53,6 +54,7 @@ def check_task(
         *swarm_problems(task, snapshot),
         *plan_problems(task, snapshot, settings.max_plan_steps),
         *mounted(task).problems,
+        *attachment_problems(task, snapshot),
         *times_of(settings).problems(task),
         *turn_problems(task),
     )
@@ -178,6 +180,7 @@ def created_event(
         planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
         messages=tuple(EarlierTurn(role=turn.role, content=turn.content) for turn in task.messages),
         epoch_turns=True,
+        attachments=read_attachments(task).stored,
     )
 
 

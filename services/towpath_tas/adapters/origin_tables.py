@@ -34,8 +34,9 @@ QuerySource = PinnedDatabaseConnection | Any
 class RunInputs:
     """What a run begins with: texts, inputs by name, and texts that the caller quotes.
 
-    No caller wrote the task of a `born` run (a child), but what is quoted, and what was `answered` earlier in the
-    conversation, is the same in all runs below it. What users said there stands among the texts.
+    No caller wrote the task of a `born` run (a child), but what is quoted, what was `answered` earlier in the
+    conversation, and whether images are `attached`, is the same in all runs below it. What users said there stands
+    among the texts.
 
     `parent` is the run that it is a child or fork of, or `continues`, with the first step of that run which it does not
     know. A `composed` run (a plan or workflow) passes earlier answers on to its children.
@@ -46,6 +47,7 @@ class RunInputs:
     inputs: Mapping[str, Any]
     quoted: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
+    attached: bool = False
     parent: tuple[UUID, int] | None = None
     born: bool = False
     continues: bool = False
@@ -147,6 +149,7 @@ def _task(created: Mapping[str, Any]) -> RunInputs:
             *(str(turn["content"]) for turn in turns if turn["role"] != "user"),
             *([str(continued["summary"])] if continued.get("summary") else ()),
         ),
+        attached=bool(created.get("attachments")),
         parent=_parent_of(created),
         born=bool(created.get("parent")),
         continues=bool(created.get("continues")) and not (created.get("parent") or created.get("forked_from")),

@@ -14,7 +14,7 @@ from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive, wait_until
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
-from towpath.cli.shared.input_files import read_json, read_labels, read_quoted, read_script
+from towpath.cli.shared.input_files import read_attached, read_json, read_labels, read_quoted, read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.client.client import Client
@@ -45,6 +45,8 @@ class TaskOptions:
     "key=value; may be given more than once."
     quote: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "name=FILE with a text of somebody else (- is standard input), which agents read and which vouches for nothing."
+    attach: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "name=FILE with an image that agents are shown, where all their models take images (docs/models.md)."
     continue_run: Annotated[str | None, Parameter(name="--continue")] = None
     "Reply to this run, which has ended, by its id or the beginning or end of it: the message is all that is needed."
     messages: Path | None = None
@@ -75,6 +77,7 @@ class TaskOptions:
             "max_steps": self.max_steps,
             "labels": read_labels(self.label),
             "quoted_inputs": read_quoted(self.quote) or None,
+            "attachments": read_attached(self.attach) or None,
             "deadline": self.deadline,
             "debug": self.debug,
             "budget": self._budget(),

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from base64 import b64encode
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +81,20 @@ def read_quoted(pairs: tuple[str, ...]) -> dict[str, str]:
         if "=" not in pair:
             raise ProblemError(problem("request_invalid", f"--quote takes name=FILE, not {pair}"))
     return {name: read_text(Path(file)) for name, _, file in (pair.partition("=") for pair in pairs)}
+
+
+def read_attached(pairs: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return the files of `name=FILE` pairs as attachments; the platform says which of them it takes."""
+    attached: list[dict[str, str]] = []
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not equals:
+            raise ProblemError(problem("request_invalid", f"--attach takes name=FILE, not {pair}"))
+        path = Path(file)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ProblemError(problem("file_missing", f"{path}: {error.strerror}")) from error
+        kind = guess_type(path.name)[0] or "application/octet-stream"
+        attached.append({"name": name, "media_type": kind, "data": b64encode(data).decode()})
+    return attached

@@ -29,6 +29,7 @@ from towpath_orchestrator.app.api.earlier_runs import EarlierRunReader
 from towpath_orchestrator.app.api.schema_compiler import SchemaCompiler
 from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.run_times import times_of
+from towpath_orchestrator.core.task_attachments import read_attachments
 from towpath_orchestrator.core.task_kinds import mounted
 from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.core.threads import EarlierRun, completed_task, continuing_run, file_problem
@@ -124,6 +125,7 @@ class TaskChecker:
                     raise ProblemError(refused)
                 script_digest = await self._store_script(task, project)
                 await self._store.store_texts(project, mounted(task).texts)
+                await self._store.store_blobs(project, read_attachments(task).data)
                 planner, times = self._settings.planner_model, times_of(self._settings)
                 created = created_event(task, version, snapshot, caller, script_digest, parent, planner, times)
                 created = created.model_copy(update={"caps": caps_of(self._settings)})

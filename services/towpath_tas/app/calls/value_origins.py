@@ -141,9 +141,7 @@ class RunProvenanceCache:
             run.knowledge.mark_incomplete()  # nor is it known which runs are above it
             return
         run.kept = True
-        for name, texts in ((QUOTED_INPUTS, task.quoted), (EARLIER_TURNS, task.answered)):
-            for text in texts:
-                await self.threads.run(partial(run.knowledge.add_untrusted, ValueSource(name), text))
+        await self._add_others(run.knowledge, task)
         found = await _ancestors(source, run, task)
         for above, before, logged in reversed(found.runs):
             await self._read(source, {above: run}, before=before, logged=logged)
@@ -152,6 +150,14 @@ class RunProvenanceCache:
             return
         for one in reversed(found.vouching):
             _add_task(run.knowledge, one)
+
+    async def _add_others(self, knowledge: RunProvenance, task: RunInputs) -> None:
+        """Add what others made, and the caller passes on."""
+        if task.attached:
+            knowledge.mark_incomplete()  # nobody here reads an image: what a model saw in it stands nowhere
+        for name, texts in ((QUOTED_INPUTS, task.quoted), (EARLIER_TURNS, task.answered)):
+            for text in texts:
+                await self.threads.run(partial(knowledge.add_untrusted, ValueSource(name), text))
 
     async def _read(
         self,
