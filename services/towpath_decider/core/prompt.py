@@ -26,7 +26,7 @@ from towpath_decider.core.run_prompt import (
     CALLER_SECTIONS,
     action_names,
     assessed_sections,
-    earlier_turns,
+    earlier_section,
     extra_actions,
     fenced,
     lasting_sections,
@@ -39,9 +39,9 @@ from towpath_decider.core.turns import (
     ConversationTurn,
     bullets,
     conversation,
-    earlier_turns,
     shown_output,
     told,
+    turns_before,
 )
 from towpath_fabric.prompt_templates import CompiledPromptTemplate, compile_base_prompt
 
@@ -102,12 +102,10 @@ def render(
     base: CompiledPromptTemplate | None = None,
     *,
     native_tools: bool = False,
-    earlier: Iterable[tuple[str, str]] = (),
 ) -> Prompt:
     """Render *context* for a request of *kind*; *answer_schema* replaces the decision as what is asked for.
 
     *base* is its base prompt where that is compiled already; *native_tools* says that the tools are offered natively.
-    *earlier* are turns from before the task, as pairs of a role and a text.
 
     Raises PromptInvalidError when the agent's base prompt can't be rendered.
     """
@@ -127,7 +125,10 @@ def render(
         )
     else:
         tail = "\n\n".join(volatile_sections(context.run, context.run_kind, kind))
-        turns = (*earlier_turns(earlier), *conversation(context, epoch_turns, _opening(context, epoch_turns), tail))
+        before, opening = turns_before(context), _opening(context, epoch_turns)
+        if before and before[-1].role == "user":  # nobody answered it: it is asked with the task
+            opening = [before.pop().text, *opening]
+        turns = (*before, *conversation(context, epoch_turns, opening, tail))
     prompt = Prompt(instructions=instructions, turns=turns, digest="")
     return replace(prompt, digest=digest_text(prompt.text))
 
@@ -225,11 +226,8 @@ def _size(output: OlderOutput) -> str:
 
 
 def _task(context: PromptContext) -> list[str]:
-    """Return what the caller said."""
-    parts = ["# Context"]
-    if context.messages:
-        turns = [(turn.role, turn.content) for turn in context.messages]
-        parts.append(earlier_turns(turns, context.messages_left_out, context.messages_summary))
+    """Return what the caller said with the task."""
+    parts = []
     if context.user_message or context.run is None:
         parts.append("## User message\n" + fenced("user_message", context.user_message))
     if context.quoted_inputs:
@@ -243,7 +241,7 @@ def _task(context: PromptContext) -> list[str]:
 
 def _opening(context: PromptContext, epoch_turns: EpochTurns) -> list[str]:
     """Return how a conversation begins: it stays as it is for the whole of the agent's stay, but for rare cuts."""
-    parts = [*_task(context), *lasting_sections(context.run)]
+    parts = ["# Context", *_task(context), *lasting_sections(context.run)]
     if epoch_turns.log:
         parts.append(_log("What happened before you took control", epoch_turns.log))
     called = {call for turn in epoch_turns.turns for call in turn.calls}
@@ -260,7 +258,11 @@ def _log(title: str, entries: Iterable[JsonObject]) -> str:
 
 
 def _context(context: PromptContext, *, outputs_shown: bool) -> str:
-    parts = _task(context)
+    parts = ["# Context"]
+    if context.messages:
+        turns = [(turn.role, turn.content) for turn in context.messages]
+        parts.append(earlier_section(turns, context.messages_left_out, context.messages_summary))
+    parts += _task(context)
     parts += told(context.handoff, context.handoff_from, (), ())
     parts += run_sections(context.run, context.run_kind)
     parts += assessed_sections(context.assessment)

@@ -128,13 +128,18 @@ def fenced(name: str, text: str) -> str:
     return f"<<<{name} {mark}>>>\n{text}\n<<<end {mark}>>>"
 
 
-def earlier_turns(turns: Sequence[tuple[str, str]], left_out: int = 0, summary: str = "") -> str:
+def earlier_section(turns: Sequence[tuple[str, str]], left_out: int = 0, summary: str = "") -> str:
     """Return what the turns of a conversation, as role and content, show before the message that is answered now."""
     parts = [f"### {role}\n" + fenced(f"earlier_{role}", content) for role, content in turns]
     if left_out:
-        told = f"### {left_out} turns are left out here"
-        parts.insert(FIRST_TURNS, f"{told}, in short:\n" + fenced("summary", summary) if summary else told)
+        told = f"### {left_out_heading(left_out, summary)}"
+        parts.insert(FIRST_TURNS, f"{told}\n{fenced('summary', summary)}" if summary else told)
     return "\n".join(("## Earlier in this conversation, oldest first", *parts))
+
+
+def left_out_heading(left_out: int, summary: str) -> str:
+    """Say how many turns are missing, before the *summary* of them where there is one."""
+    return f"{left_out} turns are left out here{', in short:' if summary else ''}"
 
 
 def task_instructions(kind: DecisionKind, run_kind: str) -> str:

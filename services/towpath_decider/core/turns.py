@@ -4,7 +4,7 @@ The beginning of a conversation is the same in every request of an agent's stay,
 What holds for one request alone (the steps that are left, where a run stands) is the tail of the last turn.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from uuid import UUID
@@ -15,10 +15,12 @@ from pydantic_core import to_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.decision import UseToolDetails
+from towpath_contracts.decisions.earlier_turns import FIRST_TURNS
 from towpath_contracts.decisions.epoch_turns import EpochTurn, EpochTurns
 from towpath_contracts.decisions.request import FullToolOutput, PromptContext
-from towpath_decider.core.run_prompt import fenced
+from towpath_decider.core.run_prompt import fenced, left_out_heading
 
+UNKNOWN_BEGINNING = "(What was said before this is not known.)"
 NOT_MADE = "Not made."
 STEPS_LEFT = "Steps left, this one included:"
 NOT_SHOWN = "its result is not shown any more: output_read has it"
@@ -70,17 +72,33 @@ class ConversationTurn:
         return "\n\n".join(part for part in (self.beside, self.tail) if part)
 
 
-def earlier_turns(messages: Iterable[tuple[str, str]]) -> list[ConversationTurn]:
-    """Return turns that came before the task, given as pairs of a role (`user`, `assistant`) and a text.
+def turns_before(context: PromptContext) -> list[ConversationTurn]:
+    """Return what was said before the task, each turn in its role; some templates of models want the user to begin.
 
-    They begin a conversation. What a user said is the caller's word like the task itself, and fenced like it.
+    What a user said is the caller's word like the task itself, and fenced like it.
     """
-    return [
-        ConversationTurn(role="user", text=fenced("user_message", text))
-        if role == "user"
-        else ConversationTurn(role="model", text=text)
-        for role, text in messages
+    turns = [
+        ConversationTurn(role="user", text=fenced("user_message", one.content))
+        if one.role == "user"
+        else ConversationTurn(role="model", text=one.content)
+        for one in context.messages
     ]
+    if context.messages_left_out:
+        turns[FIRST_TURNS:FIRST_TURNS] = [ConversationTurn(role="user", text=_left_out(context))]
+    if turns and turns[0].role == "model":
+        turns.insert(0, ConversationTurn(role="user", text=UNKNOWN_BEGINNING))
+    joined: list[ConversationTurn] = []
+    for turn in turns:
+        if joined and joined[-1].role == turn.role:
+            joined[-1] = replace(turn, text=f"{joined[-1].text}\n\n{turn.text}")
+        else:
+            joined.append(turn)
+    return joined
+
+
+def _left_out(context: PromptContext) -> str:
+    told = left_out_heading(context.messages_left_out, context.messages_summary)
+    return f"({told})" if not context.messages_summary else f"({told})\n{fenced('summary', context.messages_summary)}"
 
 
 def told(handoff: str | None, handoff_from: str | None, feedback: Sequence[str], notes: Sequence[str]) -> list[str]:

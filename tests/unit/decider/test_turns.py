@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context
 
+from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.epoch_turns import EpochTurn, EpochTurns
 from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, OlderOutput, PromptContext
 from towpath_decider.core.prompt import Prompt, render
@@ -139,11 +140,36 @@ def test_where_a_run_stands_is_the_tail_and_what_is_wanted_the_opening() -> None
     assert prompt.instructions == render(asked(run_kind="goal", run=run)).instructions
 
 
-def test_turns_of_an_earlier_conversation_come_first() -> None:
-    said = (("user", "Where is it?"), ("assistant", "Which one?"))
-    prompt = render(asked(), earlier=said)
+def said(*pairs: tuple[str, str]) -> list[EarlierTurn]:
+    return [EarlierTurn(role=role, content=text) for role, text in pairs]
+
+
+def test_turns_of_an_earlier_conversation_come_first_in_their_roles() -> None:
+    before = said(("user", "Where is it?"), ("assistant", "Which one?"))
+    prompt = render(asked(messages=before))
     assert [one.role for one in prompt.turns] == ["user", "model", "user"]
     assert prompt.turns[0].text.startswith("<<<user_message ") and prompt.turns[1].text == "Which one?"
+    assert prompt.turns[2].text.startswith("# Context") and "Where is it?" not in prompt.turns[2].text
+    assert render(asked(turn(1), messages=before)).text.startswith(prompt.text)
+
+
+def test_what_is_left_out_of_a_conversation_is_told_where_it_stood() -> None:
+    before = said(("user", "A"), ("assistant", "B"), ("user", "Y"), ("assistant", "Z"))
+    prompt = render(asked(messages=before, messages_left_out=7, messages_summary="They talked."))
+    assert [one.role for one in prompt.turns] == ["user", "model", "user", "model", "user"]
+    told = prompt.turns[2].text
+    assert told.startswith("(7 turns are left out here, in short:)\n<<<summary ")
+    assert told.index("They talked.") < told.index("<<<user_message ") < told.index("\nY\n")
+    assert (
+        render(asked(messages=before, messages_left_out=7)).turns[2].text.startswith("(7 turns are left out here)\n\n")
+    )
+
+
+def test_roles_take_turns_whoever_begins_and_ends_a_conversation() -> None:
+    prompt = render(asked(messages=said(("assistant", "Hello!"), ("user", "Hi."), ("user", "Are you there?"))))
+    assert [one.role for one in prompt.turns] == ["user", "model", "user"]
+    last = prompt.turns[-1].text
+    assert last.index("Hi.") < last.index("Are you there?") < last.index("# Context")
 
 
 def test_a_base_prompt_that_places_the_outputs_itself_is_asked_in_one_turn() -> None:

@@ -234,6 +234,8 @@ async def test_the_oldest_runs_of_a_long_thread_are_not_read(tas: Running) -> No
     assert await verdict(tas, last, "orders.send", to="ann@acme.example") == "permitted", "its own task vouches"
     lost = await begun(tas, continues={"run_id": str(new_run_id()), "thread_id": str(run_id)})
     assert await verdict(tas, lost, "orders.send", to="ann@acme.example") == "approval.required", "what came before?"
+
+
 async def test_of_a_run_that_was_shown_an_image_not_everything_is_known(tas: Running) -> None:
     await careful(tas)
     await tas.caller.apply(f"{CAREFUL}  - {{name: half, tool: '*', effect: deny, when: '!origin.whole'}}\n")
