@@ -18,6 +18,7 @@ from towpath_audit.sealed_calls import CallKey, SealedCalls, call_key
 from towpath_audit.sealed_erasures import SealedErasures, read_detail
 from towpath_audit.sealed_persons import TOOL_DECIDED, EntryPlace, SealedPersons
 from towpath_audit.sealed_rules import POLICY_APPLIED, SealedRules
+from towpath_audit.sealed_states import SealedStates
 from towpath_audit.sealed_tools import SealedTools
 from towpath_audit.stored_rows import differences
 
@@ -98,6 +99,7 @@ class BundleCompletenessCheck:
     approvals: SealedApprovals = field(default_factory=SealedApprovals)
     persons: SealedPersons = field(default_factory=SealedPersons)
     calls: SealedCalls = field(default_factory=SealedCalls)
+    states: SealedStates = field(default_factory=SealedStates)
     rules: SealedRules = field(default_factory=SealedRules)
     tools: SealedTools = field(default_factory=SealedTools)
     redecided: dict[tuple[str, str, int], AuditFault] = field(default_factory=dict)
@@ -208,11 +210,7 @@ class BundleCompletenessCheck:
             if entry.phase in ENDS and entry.execution_id is not None:
                 self.outdated.setdefault(entry.execution_id, []).append(fault)
             elif entry.phase in TOOL_DECIDED:  # who refused a version may accept it later
-                if (
-                    self.persons.until is None
-                    and self.persons.sealed
-                    and not self.persons.is_new(found.get("decided_at"))
-                ):
+                if not self.persons.may_be_untold(found.get("decided_at")):
                     self.redecided[tool] = fault
             else:
                 self.add_fault(fault)
@@ -245,6 +243,8 @@ class BundleCompletenessCheck:
         self.tools.partial = self.partial or self.retention.dropped
         for code, message, place in (*self.calls.finish(), *self.rules.finish(), *self.tools.finish()):
             self._fault(code, message, place.leaf, place.line, place.entry)
+        for fault in self.states.finish():
+            self.add_fault(fault)
         self._finish_persons(report)
         self._finish_undecided(report)
         self._finish_grounds(report)
@@ -352,6 +352,7 @@ class BundleCompletenessCheck:
         key = call_key(entry)
         if key is None:
             return
+        self.states.on_entry(leaf, line, entry)
         if entry.phase == "decision":
             self._on_decision(leaf, line, entry, key)
         if (entry.phase, entry.verdict) in PERMISSIONS:

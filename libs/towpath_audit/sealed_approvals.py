@@ -1,7 +1,8 @@
 """Did people let a call go? An approval that was used up rests on sealed votes, whatever tables say of it.
 
 `approval.consumed` needs before it an entry that asked for the approval, and votes about what was asked from as many
-people as it asked for; a no among them lets nothing go. Whose run asks is none of these, unless the vote says that the
+people as it asked for; a no among them lets nothing go. It is used up once, and who is asked anew is asked in the same
+role, unless the approval was escalated. Whose run asks is none of these, unless the vote says that the
 platform is for a single person. A call that waits for people is let go by nothing else: a later decision to allow it (a
 switch that held it was released) needs its approval to be used up. Of entries whose details are erased only their own
 fields are known, and these are taken to fit.
@@ -10,6 +11,7 @@ fields are known, and these are taken to fit.
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.sealed_erasures import Detail, read_detail
@@ -18,6 +20,7 @@ ASKED = ("decision", "require_approval")
 CONSUMED = ("approval.consumed", "allow")
 YES = frozenset({("approval.vote", "approved"), ("approval.approved", "approved"), ("approval.edited", "edited")})
 NO = "approval.denied"
+ESCALATED = "approval.escalated"
 
 ALIASES = frozenset({"local", "anonymous"})
 """Who has the token of a platform without keys, and who needs none there: the same person."""
@@ -40,6 +43,7 @@ class _Word:
     digest: str | None
     quorum: int | None = None
     alone: bool = False
+    role: str | None = None
 
     def is_by(self, caller: str) -> bool:
         """Return whether it is by the person whose run asks, which a vote must not be."""
@@ -57,6 +61,8 @@ class _Call:
     yes: list[_Word] = field(default_factory=list)
     no: list[_Word] = field(default_factory=list)
     consumed: dict[int, _Word] = field(default_factory=dict)
+    escalated: set[str | None] = field(default_factory=set)
+    used: set[str | None] = field(default_factory=set)
     allowed: dict[int, AuditLogEntry] = field(default_factory=dict)
     compared: int = 0
 
@@ -87,11 +93,15 @@ class SealedApprovals:
             call.yes.append(word)
         elif entry.phase == NO:
             call.no.append(word)
+        elif entry.phase == ESCALATED:
+            call.escalated.add(word.approval)
         elif kind == ("decision", "allow"):
             call.allowed[entry.entry_id] = entry
         elif kind == CONSUMED and entry.entry_id not in call.consumed:
             call.consumed[entry.entry_id] = word
-            return "its approvals are too many to be compared" if call.is_too_long() else _why_not(call, word)
+            why = "its approvals are too many to be compared" if call.is_too_long() else _why_not(call, word)
+            call.used |= {word.approval} - {None}
+            return why
         return None
 
     def let_go_unasked(self) -> Iterator[AuditLogEntry]:
@@ -111,6 +121,10 @@ def _why_not(call: _Call, consumed: _Word) -> str | None:
     asked = [one for one in call.asked if one.entry_id < consumed.entry_id and _fit(one.approval, consumed.approval)]
     if not asked:
         return NOBODY_ASKED
+    if consumed.approval in call.used:
+        return "it was used up before"
+    if _was_other_role_asked(call, consumed):
+        return "people were asked in another role than before, and nothing escalated it"
     wanted = asked[-1]
     if not _fit(wanted.digest, consumed.digest):
         return "it is for something else than people were asked about"
@@ -126,6 +140,15 @@ def _why_not(call: _Call, consumed: _Word) -> str | None:
     return f"{len(yes)} of {quorum} people said yes to it before{own}"
 
 
+def _was_other_role_asked(call: _Call, consumed: _Word) -> bool:
+    """Return whether another role than before was asked on the way to an approval, though nothing was escalated."""
+    asked = sorted((one for one in call.asked if one.entry_id < consumed.entry_id), key=lambda one: one.entry_id)
+    return any(
+        None not in (before.role, after.role) and before.role != after.role and after.approval not in call.escalated
+        for before, after in pairwise(asked)
+    )
+
+
 def _word(entry: AuditLogEntry, payload: ErasablePayload | None) -> _Word:
     said = read_detail(payload)
     quorum = said.get("quorum")
@@ -139,6 +162,7 @@ def _word(entry: AuditLogEntry, payload: ErasablePayload | None) -> _Word:
         digest=_text(said, "digest"),
         quorum=quorum if type(quorum) is int else None,
         alone=payload is None or said.get("single_person") is True,
+        role=_text(said, "role"),
     )
 
 

@@ -6,10 +6,12 @@ for a person and is accepted, a call that was let go under a pause. What may be 
 include is no fault: of what came before its first leaf, after the time it was asked for, or within the last minute.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
@@ -26,7 +28,7 @@ KEY_CREATED, KEY_REVOKED = "key.created", "key.revoked"
 TOOL_PROPOSED = "tool.proposed"
 TOOL_DECIDED = frozenset({"tool.accepted", "tool.refused"})
 PAUSED, RESUMED = "switch.paused", "switch.resumed"
-LET_GO = frozenset({("decision", "allow"), ("dispatch", "again")})
+LET_GO = frozenset({("decision", "allow"), ("dispatch", "again"), ("claim", "granted")})
 """Entries that no call has while a pause holds it; an approval may be used up then, and its call waits all the same."""
 
 MAX_MATCHED = 2_000_000
@@ -57,7 +59,8 @@ class PersonFault(NamedTuple):
 
 
 SCOPE_OF = (
-    dict.fromkeys(VOTES, "gates:resolve")
+    dict.fromkeys((*VOTES, "settled", "gate.resolved"), "gates:resolve")
+    | dict.fromkeys((KEY_CREATED, KEY_REVOKED), "keys:admin")
     | dict.fromkeys(("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase")
     | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")
     | dict.fromkeys((PAUSED, RESUMED, "run.paused", "run.resumed"), "runs:operate")
@@ -76,12 +79,14 @@ class _Vote(NamedTuple):
     key: str
     approval: object = None
     commitment: object = None
+    made: "_MadeKey | None" = None
 
 
 class _MadeKey(NamedTuple):
     """A key as the entry says that made it: for whom, until when it counts, and what it allows; None if not known."""
 
     entry_id: int
+    project: str
     caller: object
     expires_at: str | None = None
     roles: frozenset[str] | None = None
@@ -97,6 +102,9 @@ class _Pause(NamedTuple):
 
     def held(self, entry_id: int) -> bool:
         return self.paused < entry_id and (self.resumed is None or entry_id < self.resumed)
+
+
+_paused = attrgetter("paused")
 
 
 @dataclass
@@ -119,7 +127,7 @@ class SealedPersons:
     voted: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     stored_votes: dict[str, tuple[EntryPlace, Any]] = field(default_factory=dict)
     waiting: dict[tuple[str, str, object], tuple[EntryPlace, Any]] = field(default_factory=dict)
-    pauses: dict[tuple[str, str, str], _Pause] = field(default_factory=dict)
+    pauses: dict[tuple[str, str, str], list[_Pause]] = field(default_factory=dict)
     under_pause: list[EntryPlace] = field(default_factory=list)
     matched: int = 0
     unmatched: int = 0
@@ -128,11 +136,11 @@ class SealedPersons:
         """Add an entry, and what is stored of it where that is told."""
         entry = place.entry
         detail = read_detail(payload)
-        key = detail.get("by_key")
+        key, made = detail.get("by_key"), _made_key(entry, detail) if entry.phase == KEY_CREATED else None
         if isinstance(key, str) and key:
-            self.by_key.append(_Vote(place, key, detail.get("approval_id"), detail.get("by_commitment")))
-        if entry.phase == KEY_CREATED:
-            self.keys[str(detail.get("key"))] = _made_key(entry.entry_id, detail)
+            self.by_key.append(_Vote(place, key, detail.get("approval_id"), detail.get("by_commitment"), made))
+        if made is not None:
+            self.keys[str(detail.get("key"))] = made
         elif entry.phase == KEY_REVOKED:
             self.revoked[str(detail.get("key"))] = entry.at
         elif entry.phase in VOTES and entry.execution_id is not None:
@@ -175,6 +183,8 @@ class SealedPersons:
                 yield PersonFault("key_unmade", f"{what}, and no entry before it makes that key", place)
             elif made.caller != place.entry.actor:
                 yield PersonFault("key_unmade", f"{what}, which was made for somebody else", place)
+            elif made.project != place.entry.project:
+                yield PersonFault("key_unmade", f"{what}, which was made for project {made.project!r}", place)
             elif None not in (made.commitment, vote.commitment) and made.commitment != vote.commitment:
                 yield PersonFault("key_unmade", f"{what}, whose secret was another than it was made with", place)
             elif key in self.revoked and place.entry.at > later(self.revoked[key], SEALED_WITHIN):
@@ -193,7 +203,7 @@ class SealedPersons:
         role = self.asked_roles.get(str(vote.approval)) if phase in VOTES else ROLE_OF.get(phase)
         if role is not None and made.roles is not None and role not in made.roles:
             return f"role {role}"
-        return None
+        return None if vote.made is None else _lacks_of(vote.made, made)
 
     def _votes_unsaid(self) -> Iterator[PersonFault]:
         for execution_id, (place, votes) in self.stored_votes.items():
@@ -209,12 +219,11 @@ class SealedPersons:
         switch = (entry.project, str(detail.get("kind")), str(detail.get("name")))
         if len(switch[2]) > MAX_NAME:
             return  # no switch of a platform has such a name
+        spans = self.pauses.setdefault(switch, [])  # all are kept: within a seal the entries of calls come last
         if entry.phase == PAUSED:
-            self.pauses[switch] = _Pause(entry.entry_id)
-            return
-        span = self.pauses.get(switch)
-        if span is not None:  # kept: within a seal the entries of calls come last, whatever was written first
-            self.pauses[switch] = span._replace(resumed=entry.entry_id)
+            spans.append(_Pause(entry.entry_id))
+        elif spans and spans[-1].resumed is None:
+            spans[-1] = spans[-1]._replace(resumed=entry.entry_id)
 
     def _on_let_go(self, place: EntryPlace) -> None:
         entry = place.entry
@@ -222,10 +231,10 @@ class SealedPersons:
             self.unmatched += 1
             return
         self.matched += len(self.pauses)
-        for (project, kind, name), pause in self.pauses.items():
+        for (project, kind, name), pauses in self.pauses.items():
             values = {"project": project, "tool": entry.tool, "network": entry.network, "caller": entry.caller}
             named = kind == "project" or (kind in values and fnmatchcase(values[kind], name))
-            if project == entry.project and named and pause.held(entry.entry_id):
+            if project == entry.project and named and _is_held(pauses, entry.entry_id):
                 self.under_pause.append(place)
                 return
 
@@ -237,6 +246,10 @@ class SealedPersons:
         elif isinstance(found, dict) and found.get("status") not in (None, "pending"):
             self.waiting[tool] = place, found
 
+    def may_be_untold(self, at: object) -> bool:
+        """Return whether the entry about something that a table dates *at* may be one that the bundle has not."""
+        return self.until is not None or not self.sealed or self.is_new(at)
+
     def is_new(self, at: object) -> bool:
         """Return whether the entry about something that a table dates *at* may not have been sealed yet."""
         if not isinstance(at, str):
@@ -244,7 +257,22 @@ class SealedPersons:
         return later(self.exported_at, -SEALED_WITHIN) <= at <= later(self.exported_at, LONGEST_EXPORT)
 
 
-def _made_key(entry_id: int, detail: dict[str, Any]) -> _MadeKey:
+def _lacks_of(given: _MadeKey, made: _MadeKey) -> str | None:
+    """Return a scope or role that a key was given by one which was made without it: nobody gives on what they lack."""
+    for what, of_given, of_made in (("scope", given.scopes, made.scopes), ("role", given.roles, made.roles)):
+        more = sorted((of_given or frozenset()) - (frozenset() if of_made is None else of_made))
+        if of_made is not None and more:
+            return f"{what} {more[0]}"
+    return None
+
+
+def _is_held(pauses: list[_Pause], entry_id: int) -> bool:
+    """Return whether one of the pauses of a switch, in the order of the log, holds a call at an entry."""
+    before = bisect_left(pauses, entry_id, key=_paused)
+    return before > 0 and pauses[before - 1].held(entry_id)
+
+
+def _made_key(entry: AuditLogEntry, detail: dict[str, Any]) -> _MadeKey:
     """Return the key that an entry made, as far as its details tell."""
     expires = detail.get("expires_at")
     roles, scopes = (
@@ -252,7 +280,8 @@ def _made_key(entry_id: int, detail: dict[str, Any]) -> _MadeKey:
         for given in (detail.get("roles"), detail.get("scopes"))
     )
     until = _utc(expires) if isinstance(expires, str) else None
-    return _MadeKey(entry_id, detail.get("caller"), until, roles, scopes, detail.get("commitment"))
+    caller, commitment = detail.get("caller"), detail.get("commitment")
+    return _MadeKey(entry.entry_id, entry.project, caller, until, roles, scopes, commitment)
 
 
 def _utc(at: str) -> str:

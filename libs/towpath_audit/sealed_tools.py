@@ -37,6 +37,9 @@ DRIFTED, RESTORED = "tool.drifted", "tool.restored"
 OFFERED = frozenset({"tool.registered", "tool.proposed"})
 """Entries with the digest of the definition that a version has."""
 
+UNNAMED = 0
+"""The version of a tool whose entry names only its definition: the services write no such one, a table may have it."""
+
 OTHER_DEFINITION = "its definition was another than the one that was registered"
 
 
@@ -95,9 +98,9 @@ class SealedTools:
         if entry.phase in IN_FORCE_AFTER or entry.phase in {DRIFTED, RESTORED}:
             tool = self.tools.setdefault((entry.project, entry.tool), _Tool())
             _on_tool(tool, place, read_detail(payload))
-        elif (entry.phase, entry.verdict) in LET_GO and payload is not None and '"tool_version"' in payload.detail:
+        elif (entry.phase, entry.verdict) in LET_GO and payload is not None:
             detail = read_detail(payload)
-            version = detail.get("tool_version")
+            version = detail.get("tool_version", UNNAMED if "tool_digest" in detail else None)
             if type(version) is int:
                 self._on_let_go(place, _UsedVersion(entry.project, entry.tool, version), detail.get("tool_digest"))
 

@@ -48,6 +48,7 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
     for name in ("project", "network", "agent_key", "caller", "tool", "operation"):
         recorded[name] = (getattr(entry, name),)
     if entry.phase == "outcome" and entry.verdict in ENDED:
+        recorded["told_status"] = (entry.verdict,)
         recorded |= {"status": (entry.verdict,), "rule": (entry.rule,), "policy_version": (entry.policy_version,)}
         recorded |= _only_given(
             {"result_digest": detail.get("result_digest"), "tool_version": detail.get("tool_version")}
@@ -55,11 +56,11 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
         if payload is not None and entry.verdict != "void":
             reported = "attempt" in detail or "was" in detail  # by a worker, or by the run itself
             stated = detail.get("code") == SETTLED_CODE and not reported
-            recorded["settled_by"] = (entry.actor if stated else "",)
+            recorded |= {"settled_by": (entry.actor if stated else "",), "told_code": (detail.get("code"),)}
     elif (entry.phase, entry.verdict) == ("settled", "happened"):
-        recorded |= {"status": ("succeeded",), "settled_by": (entry.actor,)}
+        recorded |= {"status": ("succeeded",), "told_status": ("succeeded",), "settled_by": (entry.actor,)}
     elif (entry.phase, entry.verdict) == ("decision", "deny"):
-        recorded["status"] = ("denied",)
+        recorded |= {"status": ("denied",), "told_status": ("denied",)}
     return recorded | _of_arguments(entry, payload) | _of_approval(entry, detail)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from tests.attacks.attack import Position, attack
 from tests.attacks.corpus.audit import PUT_DIGEST, RULES_IN_FORCE, located, watched
 from tests.attacks.corpus.audit_persons import PROJECT_MOVED
-from tests.attacks.target import Target, decision
+from tests.attacks.target import Target, decision, pending_gates
 
 from towpath_contracts.canonical import digest_text
 from towpath_tas.core.policy.policy_file import rules_digest
@@ -28,6 +28,12 @@ CREATE TRIGGER swap_args BEFORE INSERT ON tas.tool_call FOR EACH ROW EXECUTE FUN
 SWAP_NO_MORE = "DROP TRIGGER swap_args ON tas.tool_call; DROP FUNCTION tas.swap_args"
 AS_AN_EDITED_CALL = f"UPDATE tas.tool_call SET edited_by = 'aud-mia' WHERE args_digest = '{digest_text(WANTED)}'"
 """So the row fits the entries of its call again, for the attacks after this one."""
+KEEP_BACK = """
+CREATE OR REPLACE FUNCTION runs.keep_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF NEW.run_id = '{run}' AND NEW.type = 'tool_call_finished' THEN RAISE EXCEPTION 'kept back'; END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER keep_back BEFORE INSERT ON runs.run_event FOR EACH ROW EXECUTE FUNCTION runs.keep_back()"""
 AS_IF_EDITED = f"""
     NEW.edited_by := 'aud-mia'; NEW.approval_id := gen_random_uuid();
     INSERT INTO tas.approval (approval_id, run_id, execution_id, project, status, digest, bound, rule, reason,
@@ -209,3 +215,51 @@ async def say_of_a_call_that_began_that_it_never_did(target: Target) -> str:
             return located(await report())
         finally:
             (await client.post(f"/v1/runs/{accepted['run_id']}/cancel")).raise_for_status()
+
+
+@attack(Position.DATABASE_ADMIN)
+async def have_an_approved_call_made_twice(target: Target) -> str:
+    """Keep from a run that its refund was paid, and let the ledger say that it was not, until it is paid again."""
+    reset = """UPDATE tas.tool_call SET status = 'permitted', claims = '[]', accepted = '', fact = NULL,
+               attempt = attempt + 1, revision = revision + 1, deadline = now() + interval '10 minutes'
+               WHERE run_id = $1 AND status = 'succeeded'"""
+    async with (
+        target.client("aud-mia5", roles=["approver"]) as approver,
+        target.client("aud-35") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        done, reset_once = len(target.effects()), False
+        run = await target.run(client, [("desk.refund", {"order": "104", "amount": 9999})], "Refund order 104.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        await database.execute(KEEP_BACK.format(run=_id(run)))
+        try:
+            vote = {"verdict": "approved", "reason": "fine"}
+            (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+            for _ in range(600):
+                if len(target.effects()) > done + 1:
+                    break
+                if not reset_once:
+                    reset_once = await database.execute(reset, _id(run)) == "UPDATE 1"
+                await asyncio.sleep(0.1)
+        finally:
+            await database.execute("DROP TRIGGER keep_back ON runs.run_event")
+        run = await target.settled(client, run["run_id"])
+        made = len(target.effects()) - done
+        return located(await report()) if made > 1 else f"it is made {made} times, and the run is {run['status']}"
+
+
+@attack(Position.DATABASE_ADMIN)
+async def rewrite_what_a_run_is_told_of_a_failure(target: Target) -> str:
+    """Let the ledger keep for a call that failed the message that it succeeded."""
+    async with target.client("aud-36") as client, target.database() as database, watched(target) as report:
+        asked = ("http.request", {"method": "GET", "url": "http://127.0.0.1:9/"})
+        run = await target.run(client, [asked], "Ask http://127.0.0.1:9/.")
+        row = await database.fetchrow("SELECT status, fact FROM tas.tool_call WHERE run_id = $1", _id(run))
+        put = "UPDATE tas.tool_call SET fact = $2 WHERE run_id = $1"
+        other = {**json.loads(row["fact"]), "status": "succeeded", "failure": None}
+        await database.execute(put, _id(run), json.dumps(other))
+        try:
+            return located(await report()) if row["status"] == "failed" else f"the call is {row['status']}"
+        finally:
+            await database.execute(put, _id(run), row["fact"])

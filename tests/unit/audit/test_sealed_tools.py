@@ -83,3 +83,12 @@ def test_a_version_decides_by_the_definition_that_it_was_registered_with() -> No
     assert told(registered, BY_1) == ([], 0), "of an earlier release"
     assert told(REGISTERED, other) == ([], 0), "its digest is not known"
     assert told(proposed, (BY_2[0], {"tool_version": 2, "tool_digest": "a"}), partial=True) == ([1], 0)
+
+
+def test_a_definition_without_a_version_is_none_that_anybody_registered() -> None:
+    registered = ("tool.registered accepted", {"version": 1, "digest": "a"})
+    unnamed = ("decision allow", {"tool_digest": "b"})
+    assert told(registered, unnamed) == ([1], 0)
+    assert told(registered, (CONSUMED[0], {"tool_digest": "a"})) == ([1], 0)
+    assert told(unnamed) == ([], 0), "one of the platform's own"
+    assert told(registered, ("decision allow", {})) == ([], 0), "of an earlier release"

@@ -78,6 +78,7 @@ ASKED = {"phase": "decision", "verdict": "require_approval", "detail": {**ABOUT,
 VOTED = {"phase": "approval.vote", "verdict": "approved", "actor": "mia", "detail": {**ABOUT, "votes": "1 of 2"}}
 APPROVED = {"phase": "approval.approved", "verdict": "approved", "actor": "noa", "detail": {**ABOUT, "votes": "2 of 2"}}
 CONSUMED = {"phase": "approval.consumed", "verdict": "allow", "detail": ABOUT}
+HELD = {"phase": "held", "verdict": "waits"}
 CLAIM = {"phase": "claim", "verdict": "granted"}
 DONE = {"phase": "outcome", "verdict": "succeeded"}
 
@@ -94,9 +95,11 @@ def found(lines: list[str]) -> list[tuple[str, int | None]]:
         ([{"phase": "decision", "verdict": "deny", "policy_version": 0}], []),
         ([{"phase": "outcome", "verdict": "void"}], []),
         ([{"phase": "evidence", "verdict": "succeeded"}], []),
-        ([CLAIM, ALLOW], [("effect_without_decision", 0)]),
-        ([{"phase": "decision", "verdict": "deny"}, DONE], [("effect_without_decision", 1)]),
-        ([{"phase": "decision", "verdict": "require_approval"}, DONE], [("effect_without_decision", 1)]),
+        ([CLAIM, ALLOW], [("effect_without_decision", 0), ("call_state_changed", 1)]),
+        ([{"phase": "decision", "verdict": "deny"}, DONE],
+         [("effect_without_decision", 1), ("call_state_changed", 1)]),
+        ([{"phase": "decision", "verdict": "require_approval"}, DONE],
+         [("effect_without_decision", 1), ("call_state_changed", 1)]),
         ([{**ALLOW, "policy_version": 2}], [("decision_without_policy", 0)]),
         ([{**ALLOW, "project": "q"}], [("decision_without_policy", 0)]),
         ([{**ALLOW, "execution_id": RUN}], [("decision_without_run_event", 0)]),

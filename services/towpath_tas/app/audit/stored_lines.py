@@ -101,8 +101,20 @@ def _call(row: Any, blobs: BlobDigests) -> Found:
     call["args_digest"] = row["args_made"]
     if not row["edited_by"]:
         call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
-    call["result_digest"] = _result_digest(_read_fact(row["fact"]), row["project"], blobs)
-    return call
+    fact = _read_fact(row["fact"])
+    call["result_digest"] = _result_digest(fact, row["project"], blobs)
+    return call | _told(fact)
+
+
+def _told(fact: Found) -> Found:
+    """Return what a run is told of its call, as far as that is told: the same may be told again at any time."""
+    told: Found = {"told_status": fact["status"]} if "status" in fact else {}
+    if fact.get("type") == "tool.denied":
+        told["told_status"] = "denied"
+    if "failure" in fact:
+        failure = fact["failure"]
+        told["told_code"] = failure.get("code") if isinstance(failure, dict) else None
+    return told
 
 
 def _read_fact(text: str | None) -> Found:

@@ -24,6 +24,9 @@ from towpath_tas.core.denials import denied_by_person, denied_changing, denied_l
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S
 from towpath_tas.core.tools.registry import effective_class
 
+ASKED_FIRST = "approver"
+"""The role that is asked; a row that names another one than these two is not believed."""
+
 ESCALATED_TO = "policy_admin"
 """The role that is asked if a rule escalates an approval that nobody answered in time."""
 
@@ -96,7 +99,7 @@ def new_approval(
         expires_at=now + timedelta(seconds=decision.expires_s or DEFAULT_EXPIRES_S),
         args=call.args,
         gate_type="manual" if revisions > MAX_REVISIONS else "approval",
-        role="approver" if before is None else before.role,
+        role=ESCALATED_TO if before is not None and before.role == ESCALATED_TO else ASKED_FIRST,
         quorum=decision.quorum,
         on_expiry=decision.on_expiry if before is None or before.role != ESCALATED_TO else "deny",
         revisions=revisions,

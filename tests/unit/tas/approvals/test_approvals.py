@@ -73,6 +73,13 @@ def test_a_status_without_its_votes_permits_nothing_and_people_are_asked_anew(ef
         assert dispatched(step) == []
 
 
+@pytest.mark.parametrize(("role", "asked"), [("viewer", "approver"), ("operator", "approver"), ("policy_admin",) * 2])
+def test_who_is_asked_anew_is_asked_in_a_role_that_the_platform_asks(role: str, asked: str) -> None:
+    call, approval = waiting()
+    forged = replace(approval, role=role, status="approved", decided_at=after(10))
+    assert ask(call, ruled=decision("require_approval"), approval=forged, now=after(20)).approvals[1].role == asked
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -1,0 +1,90 @@
+"""A call moves from one state to the next as calls do: one that has ended, or that waits, is not started."""
+
+import pytest
+from tests.unit.audit.test_sealed_calls import (
+    AGAIN,
+    ALLOW,
+    ASK,
+    CLAIM,
+    CONSUMED,
+    DENY,
+    DONE,
+    FAILED,
+    HAPPENED,
+    HELD,
+    RETRY,
+    UNKNOWN,
+    place,
+)
+
+from towpath_audit.sealed_states import SealedStates
+
+VOID, VOTE = "outcome void", "approval.approved approved"
+
+
+def told(kinds: list[str], order: list[int] | None = None) -> list[int | None]:
+    """Return which of the entries, by their places, can't follow from those before."""
+    states = SealedStates()
+    for number in order or range(len(kinds)):
+        states.on_entry(number, number, place(number, kinds[number]).entry)
+    faults = [*states.finish()]
+    assert {fault.code for fault in faults} <= {"call_state_changed"}
+    return [fault.entry_id for fault in faults]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [ALLOW, CLAIM, DONE],
+        [ALLOW, CLAIM, CLAIM, FAILED],
+        [ALLOW, DONE],
+        [ALLOW, CLAIM, AGAIN, CLAIM, DONE],
+        [ALLOW, CLAIM, UNKNOWN, DONE],
+        [ALLOW, CLAIM, UNKNOWN, RETRY, CLAIM, UNKNOWN, HAPPENED],
+        [ALLOW, AGAIN, ASK, VOTE, CONSUMED, CLAIM, FAILED],
+        [ASK, ASK, VOTE, CONSUMED, CLAIM, DONE],
+        [ASK, VOTE, CONSUMED, HELD, ALLOW, CLAIM, DONE],
+        [HELD, ALLOW, CLAIM, AGAIN, HELD, ALLOW, CLAIM, DONE],
+        [HELD, ASK, CONSUMED, CLAIM, DONE],
+        [ALLOW, HELD, AGAIN, CLAIM, DONE],
+        [ALLOW, CLAIM, HELD, UNKNOWN, RETRY, CLAIM],
+        [ASK, VOID],
+        [ASK, UNKNOWN],
+        [ALLOW, VOID, DONE],
+        [ALLOW, FAILED, DONE],
+        [DENY, DENY],
+    ],
+)
+def test_a_call_that_goes_as_calls_go_is_no_fault(kinds: list[str]) -> None:
+    assert told(kinds) == []
+    for begun in range(1, len(kinds)):
+        assert told(kinds[begun:]) == [], "a bundle may begin anywhere"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "fault"),
+    [
+        ([ALLOW, CLAIM, DONE, CLAIM, DONE], 3),
+        ([ALLOW, CLAIM, FAILED, AGAIN], 3),
+        ([ALLOW, CLAIM, DONE, ALLOW, CLAIM, DONE], 3),
+        ([ASK, VOTE, CONSUMED, CLAIM, DONE, CONSUMED], 5),
+        ([ASK, VOTE, CONSUMED, CLAIM, CONSUMED], 4),
+        ([ALLOW, CLAIM, DONE, ASK, VOTE, CONSUMED, CLAIM], 3),
+        ([DENY, ALLOW], 1),
+        ([DENY, CLAIM], 1),
+        ([ALLOW, VOID, CLAIM], 2),
+        ([ALLOW, HELD, CLAIM], 2),
+        ([ALLOW, HELD, ASK, CLAIM, DONE], 3),
+        ([ALLOW, HELD, ASK, DONE], 3),
+        ([ALLOW, CLAIM, UNKNOWN, CLAIM], 3),
+        ([ALLOW, CLAIM, DONE, RETRY], 3),
+        ([ALLOW, CLAIM, RETRY], 2),
+    ],
+)
+def test_what_no_service_does_with_a_call_is_told_once(kinds: list[str], fault: int) -> None:
+    assert told(kinds) == [fault]
+
+
+def test_within_a_seal_the_ids_tell_what_came_first() -> None:
+    assert told([ALLOW, CLAIM, UNKNOWN, RETRY, CLAIM, DONE], order=[0, 1, 4, 2, 5, 3]) == []
+    assert told([ALLOW, CLAIM, DONE, CLAIM], order=[0, 1, 3, 2]) == [3]
