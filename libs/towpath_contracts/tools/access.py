@@ -291,11 +291,12 @@ class AuditPage(Message):
 class RecordAction(Message):
     """A service to TAS: somebody did something that is no call and belongs in the audit, before it takes effect.
 
-    `action` is the entry's phase, such as `run.forked`.
+    `action` is the entry's phase, such as `run.forked`. It is about what the orchestrator does: nobody but the
+    tool-access service and the database say anything of calls, tools, policies, switches, keys and the log itself.
     """
 
     project: str
-    action: str = Field(max_length=64)
+    action: str = Field(max_length=64, pattern=r"^(run|gate|budget|dead_letter)\.[a-z_]+$")
     actor: str
     reason: str = Field(default="", max_length=2_000)
     run_id: UUID | None = None

@@ -1,7 +1,9 @@
-"""Names that only the platform bears, as a person reads them."""
+"""Names that only the platform bears, as a person reads them, and entries of the audit that only one service writes."""
 
 import pytest
+from pydantic import ValidationError
 
+from towpath_contracts.tools.access import RecordAction
 from towpath_contracts.tools.reserved_names import is_platform_actor, is_platform_network, is_platform_tool_name
 
 WIDE = "".join(chr(ord(letter) + 0xFEE0) for letter in "towpath")
@@ -52,3 +54,22 @@ def test_a_caller_that_reads_as_who_the_platform_names_in_records_is_an_actor_of
 @pytest.mark.parametrize("name", ["mia", "locals", "my-worker", "agents", "towpathfan", "platform-ops"])
 def test_other_callers_are_people_and_applications(name: str) -> None:
     assert not is_platform_actor(name)
+
+
+@pytest.mark.parametrize(
+    "action", ["run.forked", "gate.resolved", "budget.set", "budget.lifted", "dead_letter.requeued"]
+)
+def test_what_the_orchestrator_does_is_recorded(action: str) -> None:
+    assert RecordAction(project="p", action=action, actor="ann").action == action
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        *("key.created", "policy.applied", "tool.accepted", "switch.resumed", "audit.dropped", "audit.erase_confirmed"),
+        *("decision", "outcome", "approval.approved", "audit.erased", "run", "run.", "x.run.forked", "run.forked\n"),
+    ],
+)
+def test_entries_of_others_are_not_recorded_for_a_service(action: str) -> None:
+    with pytest.raises(ValidationError, match="action"):
+        RecordAction(project="p", action=action, actor="ann")
