@@ -1,7 +1,7 @@
 """Settings that every service shares, read from `TOWPATH_*` and nowhere else.
 
 This module is the only reader of the environment. A service adds its own fields in a subclass. Secrets are
-`SecretStr`, so that printing settings never shows them.
+`SecretStr`, so that printing settings never shows them, and what is wrong is told without what was given.
 """
 
 import os
@@ -25,7 +25,12 @@ class BrokerSettings(BaseSettings):
     an address with `tls://`, requires TLS: there is never an unencrypted connection then.
     """
 
-    model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TOWPATH_",
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,  # what is wrong is told at the start, and read by whoever reads logs
+    )
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_user: str | None = None

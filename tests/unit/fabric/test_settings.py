@@ -37,3 +37,15 @@ def test_two_places_for_one_secret_and_a_missing_file_are_refused(
     monkeypatch.setenv(PASSWORD, "hunter3")
     with pytest.raises(ValidationError, match=f"{PASSWORD} and {PASSWORD}_FILE"):
         Settings.load()
+
+
+def test_what_is_wrong_with_settings_is_told_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "seed").touch()
+    monkeypatch.setenv(PASSWORD, "hunter2")
+    monkeypatch.setenv(DATABASE, "hunter3")
+    for name in (f"{PASSWORD}_FILE", "TOWPATH_NATS_NKEY_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "seed"))
+        with pytest.raises(ValidationError) as told:
+            Settings.load()
+        assert "hunter" not in str(told.value)
+        monkeypatch.delenv(name)

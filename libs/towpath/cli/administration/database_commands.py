@@ -64,6 +64,8 @@ async def _reached(ask: Any, database_url: str | None) -> list[Any]:
         )
     try:
         found: list[Any] = await ask(database_url)
+    except ValueError as error:  # its words may be a part of the password
+        raise ProblemError(problem("request_invalid", "the address of the database can't be read")) from error
     except (OSError, asyncpg.PostgresConnectionError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         detail = f"Postgres: {type(error).__name__}: {error}"
         raise ProblemError(

@@ -48,7 +48,7 @@ async def ensure(
             allow_reconnect=False,
         )
     except (OSError, TimeoutError, NoServersError, Error) as error:
-        detail = f"NATS at {nats_url}: {type(error).__name__} {error}".strip()
+        detail = f"NATS at {_without_login(nats_url)}: {type(error).__name__} {error}".strip()
         raise ProblemError(
             problem("unavailable", detail, remedy="Check the address, the user and the server.")
         ) from error
@@ -59,6 +59,12 @@ async def ensure(
     rows = [{"stream": s.name, "consumers": [c.durable for c in CONSUMERS if c.stream == s.name]} for s in STREAMS]
     columns = (Column("stream", "stream"), Column("consumers", lambda row: ", ".join(row["consumers"])))
     printed.out().rows("streams", rows, columns, empty="There are none.")
+
+
+def _without_login(nats_url: str) -> str:
+    """Return an address without the user and the password that it may hold."""
+    scheme, mark, rest = nats_url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _login(nats_url: str, user: str | None, password: str | None) -> tuple[int | None, dict[str, Any]]:
