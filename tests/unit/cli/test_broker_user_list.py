@@ -10,7 +10,7 @@ import pytest
 from tests.support.places import ROOT
 
 from towpath.cli import main
-from towpath.cli.administration.broker_user_list import authority_configuration, load
+from towpath.cli.administration.broker_user_list import OTHER_SECRETS, authority_configuration, load
 from towpath_contracts.authority import ANY, worker_rights
 from towpath_contracts.problems.registry import ProblemError
 
@@ -144,3 +144,15 @@ def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest
     assert main(["agents", "credential", "remove", "critic-1", "--deploy", str(deploy), "-o", "json"]) == 0
     assert "agent_shop=critic" not in (deploy / "authority.conf").read_text("utf-8")
     assert "NATS_PASSWORD_CRITIC_1" not in passwords(deploy)
+
+
+@pytest.mark.parametrize("name", ["nats", "postgres", "migrate", "models", "streams", "Postgres"])
+def test_no_credential_has_the_name_of_another_file_of_secrets(deploy: Path, name: str) -> None:
+    before = {path.name: path.read_bytes() for path in deploy.rglob("*") if path.is_file()}
+    assert said(deploy, "add", name, "--toolset", "billing") != 0
+    assert {path.name: path.read_bytes() for path in deploy.rglob("*") if path.is_file()} == before
+
+
+def test_every_file_of_secrets_is_a_users_or_is_reserved(deploy: Path) -> None:
+    files = {path.stem for path in (deploy / "secrets").iterdir()}
+    assert files - load(deploy / "credentials.yaml").users().keys() <= OTHER_SECRETS

@@ -34,6 +34,9 @@ _HEAD = """\
 """
 
 
+OTHER_SECRETS = frozenset({"nats", "postgres", "migrate", "models", "streams"})
+"""Files in secrets/ that are nobody's credential: a user of such a name overwrites one, or is given its secrets."""
+
 Nkey = Annotated[str, Field(pattern=r"^U[A-Z2-7]{55}$")]
 """The public half of a user's nkey; `towpath keys nkey` shows it."""
 
@@ -73,6 +76,10 @@ class BrokerUserList(ClientMessagePart):
         taken = sorted({name for name in asked if name in SERVICES or asked.count(name) > 1})
         if taken:
             raise ProblemError(problem("request_invalid", f"{FILE} names twice or after a service: {', '.join(taken)}"))
+        files = sorted({name for name in asked if name.casefold() in OTHER_SECRETS})
+        if files:
+            detail = f"{FILE} has users whose names are those of other files in secrets: {', '.join(files)}"
+            raise ProblemError(problem("request_invalid", detail))
         strange = sorted(self.nkeys.keys() - SERVICES.keys() - set(asked))
         if strange:
             raise ProblemError(problem("request_invalid", f"{FILE} has nkeys of nobody: {', '.join(strange)}"))
