@@ -134,9 +134,7 @@ class SealedTools:
             version > used.version and tool.state(changes, entry_id) for version, changes in tool.versions.items()
         ):
             why = "a later one was in force"
-        elif place.entry.phase == "decision" and tool.state(
-            tool.held, entry_id
-        ):  # an approval is used up, and its call waits
+        elif tool.state(tool.held, entry_id):  # an approval isn't used up either: its call is denied
             why = "its calls were held, as its server offered another definition"
         if why:
             first, count = self.wrong.get((used, why), (place, 0))
