@@ -194,6 +194,7 @@ class BundleCompletenessCheck:
 
     def _compare_stored(self, leaf: int, line: int, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
         found = self.stored.pop(leaf)
+        self.calls.on_stored(entry, leaf, line, found)
         if entry.phase == "outcome" and entry.execution_id in self.outdated and "was" in read_detail(payload):
             del self.outdated[entry.execution_id]  # the run's own report counts whatever ended its call before
         if isinstance(found, dict) and found.get("erased") is True:
@@ -219,11 +220,11 @@ class BundleCompletenessCheck:
         """Check a call of the ledger that was allowed."""
         self.effects += 1
         self.last_shown[str(line.get("execution_id"))] = line.get("last_entry")
-        key = str(line.get("run_id")), str(line.get("execution_id"))
+        key, wrong = (str(line.get("run_id")), str(line.get("execution_id"))), self.calls.on_effect(line)
         if key not in self.decided:
             message = f"the ledger let call {key[1]} of {line.get('tool')} go, and the log holds no decision"
             self.add_fault(AuditFault(code="effect_without_decision", message=message, line=number))
-        elif (wrong := self.calls.on_effect(line)) is not None:
+        elif wrong is not None:
             self.add_fault(AuditFault(code="effect_without_outcome", message=wrong[0], line=number, leaf=wrong[1]))
 
     def finish(self, report: AuditReport) -> None:
@@ -243,7 +244,7 @@ class BundleCompletenessCheck:
         self.tools.partial = self.partial or self.retention.dropped
         for code, message, place in (*self.calls.finish(), *self.rules.finish(), *self.tools.finish()):
             self._fault(code, message, place.leaf, place.line, place.entry)
-        for fault in self.states.finish():
+        for fault in (*self.states.finish(), *self.calls.differing_rows()):
             self.add_fault(fault)
         self._finish_persons(report)
         self._finish_undecided(report)

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
+from towpath_audit.report import AuditFault
 from towpath_audit.sealed_persons import EntryPlace, later
 
 CallKey = tuple[str, str]
@@ -100,6 +101,8 @@ class SealedCalls:
     calls: dict[CallKey, _CallEntries] = field(default_factory=dict)
     until: str | None = None
     unedited: dict[tuple[CallKey, str], EntryPlace] = field(default_factory=dict)
+    rows: dict[CallKey, tuple[object, int, int]] = field(default_factory=dict)
+    listed: set[CallKey] = field(default_factory=set)
 
     def on_entry(self, place: EntryPlace, payload: ErasablePayload | None) -> CallFault | None:
         """Add an entry; return what is wrong with its arguments, if anything."""
@@ -136,11 +139,31 @@ class SealedCalls:
         Lines that don't say that the bundle has the `last_entry` of the call (those of earlier releases) tell nothing.
         """
         key = str(line.get("run_id")), str(line.get("execution_id"))
+        self.listed.add(key)
         call = self.calls.get(key)
         if line.get("last_entry") is not True or call is None or call.status == line.get("status"):
             return None
         message = f"the ledger says that call {key[1]} of {line.get('tool')} is {line.get('status')}"
         return f"{message}, and by the entries of the log it is {call.status}", call.leaf
+
+    def on_stored(self, entry: AuditLogEntry, leaf: int, line: int, found: Any) -> None:
+        """Keep which status a row had when it was compared with an *entry*, if the bundle has the last one by then."""
+        key = call_key(entry)
+        if key is not None and isinstance(found, dict) and found.get("last_entry") is True:
+            self.rows[key] = found.get("status"), leaf, line
+
+    def differing_rows(self) -> Iterator[AuditFault]:
+        """Return the rows that say another status than the entries of their calls, and are not told of as effects.
+
+        Which calls a bundle has as effects the dates of their rows say.
+        """
+        for key, (status, leaf, line) in self.rows.items():
+            by_log = self.calls[key].status if key in self.calls else ""
+            if key not in self.listed and by_log not in ("", status):
+                message = (
+                    f"the ledger says that call {key[1]} is {status}, and by the entries of the log it is {by_log}"
+                )
+                yield AuditFault(code="effect_without_outcome", message=message, leaf=leaf, line=line)
 
     def finish(self) -> Iterator[CallFault]:
         """Return the questions to people about arguments that nobody put in place of the decided ones."""

@@ -204,13 +204,21 @@ WHERE s.at < clock_timestamp() - make_interval(days => $1) - $3::interval AND s.
 SELECT tas.drop_segments($1, $2);
 
 -- name: stored_calls
--- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them.
+-- Digests are made from the texts, as towpath_contracts.canonical.digest_text makes them. Row and last entry that moved the
+-- call are read in one look, as in `effects`.
 SELECT t.execution_id, t.project, t.network, t.agent_key, t.caller, t.tool, t.operation, t.rule, t.policy_version,
        t.tool_version, t.status, t.args_digest, t.asked_digest, t.edited_by, t.fact, t.settled_by, t.erased_at,
        'sha256:' || encode(sha256(convert_to(t.args, 'UTF8')), 'hex') AS args_made,
-       'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made
+       'sha256:' || encode(sha256(convert_to(t.asked_args, 'UTF8')), 'hex') AS asked_made, e.last_leaf, e.last_at
 FROM (SELECT DISTINCT run_id, execution_id FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id)) k
-JOIN tas.tool_call t ON t.run_id = k.run_id AND t.execution_id = k.execution_id;
+JOIN tas.tool_call t ON t.run_id = k.run_id AND t.execution_id = k.execution_id
+LEFT JOIN LATERAL (
+  SELECT max(coalesce(l.leaf_index, 9223372036854775807)) AS last_leaf, max(r.at) AS last_at
+  FROM tas.audit_record r LEFT JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+  WHERE r.run_id = k.run_id AND r.execution_id = k.execution_id
+    AND (r.phase IN ('decision', 'approval.consumed', 'approval.expired', 'dispatch', 'outcome', 'settled')
+         OR (r.phase, r.verdict) IN (('held', 'waits'), ('claim', 'granted')))
+    AND (l.entry_id IS NOT NULL OR r.entry_id IN (SELECT u.entry_id FROM tas.audit_unsealed u))) e ON true;
 
 -- name: stored_blobs
 -- The digests of the bytes of results, as they are stored: the smallest first, of at most $3 bytes together. What is gone,

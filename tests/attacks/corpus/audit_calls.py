@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from tests.attacks.attack import Position, attack
-from tests.attacks.corpus.audit import PUT_DIGEST, RULES_IN_FORCE, located, watched
+from tests.attacks.corpus.audit import PUT_DIGEST, RULES_IN_FORCE, bundle_of, located, watched
 from tests.attacks.corpus.audit_persons import PROJECT_MOVED
 from tests.attacks.target import Target, decision, pending_gates
 
+from towpath_audit.verifier import verify
 from towpath_contracts.canonical import digest_text
+from towpath_fabric.clock import wall
 from towpath_tas.core.policy.policy_file import rules_digest
 
 LONG_PROGRAM = {"code": "import time; time.sleep(3)", "sandboxed": False}
@@ -263,3 +266,24 @@ async def rewrite_what_a_run_is_told_of_a_failure(target: Target) -> str:
             return located(await report()) if row["status"] == "failed" else f"the call is {row['status']}"
         finally:
             await database.execute(put, _id(run), row["fact"])
+
+
+@attack(Position.DATABASE_ADMIN)
+async def date_a_made_up_outcome_back(target: Target) -> str:
+    """Let the ledger say of a waiting call that it succeeded, and that it was made before the time of the bundle."""
+    put = "UPDATE tas.tool_call SET status = $2, created_at = created_at + $3::interval WHERE run_id = $1"
+    async with (
+        target.client("aud-37") as client,
+        target.client("auditor", roles=["auditor"]) as auditor,
+        target.database() as database,
+    ):
+        since = wall()
+        run = await target.run(client, [("desk.refund", {"order": "105", "amount": 9999})], "Refund order 105.")
+        await database.execute(put, _id(run), "succeeded", timedelta(days=-1))
+        try:
+            report = verify(await bundle_of(auditor, since=since.isoformat()))
+            report.faults = [fault for fault in report.faults if fault.code == "effect_without_outcome"]
+            return located(report)
+        finally:
+            await database.execute(put, _id(run), "awaiting_approval", timedelta(days=1))
+            (await client.post(f"/v1/runs/{run['run_id']}/cancel")).raise_for_status()

@@ -133,6 +133,27 @@ def test_the_ledger_says_of_a_call_what_its_last_entry_says(entries: list[str], 
     assert calls.on_effect(line(status, last_entry=False)) is None, "its last entry may come later"
 
 
+@pytest.mark.parametrize(
+    ("found", "faults"),
+    [
+        ({"status": "succeeded", "last_entry": True}, ["effect_without_outcome"]),
+        ({"status": "started", "last_entry": True}, []),
+        ({"status": "succeeded", "last_entry": False}, []),
+        ({"status": "succeeded"}, []),
+        (None, []),
+    ],
+)
+def test_a_row_is_held_against_the_entries_also_where_its_date_keeps_it_from_the_effects(
+    found: Any, faults: list[str]
+) -> None:
+    calls = SealedCalls()
+    add(calls, (ALLOW, "a"), (CLAIM, "a"))
+    calls.on_stored(place(10, ALLOW).entry, 10, 10, found)
+    assert [fault.code for fault in calls.differing_rows()] == faults
+    calls.on_effect(line("succeeded"))
+    assert [*calls.differing_rows()] == [], "it is told of as an effect"
+
+
 def test_the_last_entry_of_a_call_is_the_one_with_the_highest_id() -> None:
     """Within a seal the claims of a call stand before what was sent again between them."""
     calls = SealedCalls()

@@ -39,7 +39,7 @@ from towpath_tas.app.audit.export_piece import (
 )
 from towpath_tas.app.audit.export_start import bundle_start
 from towpath_tas.app.audit.sealer import QUERIES, Sealer, SealRefusedError
-from towpath_tas.app.audit.stored_lines import add_stored, detail_of
+from towpath_tas.app.audit.stored_lines import add_stored, detail_of, is_whole
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
 MAX_SEALS = 400
@@ -186,7 +186,7 @@ class AuditLogRequests:
                 await _add_earlier(connection, shown, request, piece, keys)
                 await _add_policies(connection, shown, piece)
                 await _add_steps(connection, shown, piece)
-                await add_stored(connection, shown, piece)
+                await add_stored(connection, shown, piece, cursor.size, request.until)
                 if not piece.full or len(rows) < 2:
                     break
                 piece.cut(start)  # what these leaves rest on leaves no room for them: half of them, then
@@ -208,7 +208,7 @@ class AuditLogRequests:
         )
         for row in rows:
             if _was_let_go(row) and _belongs_to_bundle(row, cursor.size, request.until):
-                piece.add(effect_line(row, last_entry=_is_whole(row, cursor.size, request.until)))
+                piece.add(effect_line(row, last_entry=is_whole(row, cursor.size, request.until)))
         if len(rows) < MAX_EFFECTS:
             return None
         last = rows[-1]
@@ -359,10 +359,3 @@ def _belongs_to_bundle(row: Any, size: int, until: datetime | None) -> bool:
         return True
     sealed = row["decided_leaf"] is not None and row["decided_leaf"] < size
     return sealed and (until is None or row["decided_at"] <= until)
-
-
-def _is_whole(row: Any, size: int, until: datetime | None) -> bool:
-    """Return whether the bundle has the last entry of the call, so that the status of its row can be compared."""
-    if row["last_at"] is None:
-        return True
-    return row["last_leaf"] < size and (until is None or row["last_at"] <= until)

@@ -36,10 +36,15 @@ Found = dict[str, Any]
 BlobDigests = dict[tuple[str, str], str]
 
 
-async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) -> None:
-    """Add a line for each of the entries *shown* that recorded something which a table keeps."""
+async def add_stored(
+    connection: Any, shown: Sequence[Any], piece: ExportPiece, size: int, until: datetime | None
+) -> None:
+    """Add a line for each of the entries *shown* that recorded something which a table keeps.
+
+    The bundle goes to leaf *size* and the time *until*: it has the last entry of a call whose entries all lie before.
+    """
     entries = [(row, detail_of(row)) for row in shown if row["entry_id"] is not None]
-    calls = await _calls(connection, [row for row, _ in entries if _is_of_call(row)])
+    calls = await _calls(connection, [row for row, _ in entries if _is_of_call(row)], size, until)
     approvals = await _approvals(connection, {_approval_id(detail) for _, detail in entries} - {None})
     for row, detail in entries:
         if row["phase"] == POLICY_APPLIED:
@@ -55,13 +60,21 @@ async def add_stored(connection: Any, shown: Sequence[Any], piece: ExportPiece) 
             piece.add(bundle.stored(row["leaf_index"], found))
 
 
+def is_whole(row: Any, size: int, until: datetime | None) -> bool:
+    """Return whether the bundle has the last entry of the call, so that the status of its row can be compared."""
+    if row["last_at"] is None:
+        return True
+    whole: bool = row["last_leaf"] < size and (until is None or row["last_at"] <= until)
+    return whole
+
+
 def _is_of_call(row: Any) -> bool:
     if row["execution_id"] is None:
         return False
     return row["phase"] in CALL_PHASES or row["phase"].startswith("approval.")
 
 
-async def _calls(connection: Any, rows: Sequence[Any]) -> dict[UUID, Found]:
+async def _calls(connection: Any, rows: Sequence[Any], size: int, until: datetime | None) -> dict[UUID, Found]:
     if not rows:
         return {}
     stored = await connection.fetch(
@@ -71,7 +84,10 @@ async def _calls(connection: Any, rows: Sequence[Any]) -> dict[UUID, Found]:
     made = await _blobs(connection, [row for row in stored if row["execution_id"] in ended])
     found = {}
     for row in stored:
-        found[row["execution_id"]] = _erased(row) if row["erased_at"] is not None else _call(row, made)
+        if row["erased_at"] is not None:
+            found[row["execution_id"]] = _erased(row)
+        else:
+            found[row["execution_id"]] = {**_call(row, made), "last_entry": is_whole(row, size, until)}
     return found
 
 
