@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from nats.aio.msg import Msg
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
 from tests.support.gateway.web import Asked, response, web
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, respond, use
@@ -35,6 +36,8 @@ from towpath_contracts.events.log import RunFinished
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.subjects import TASK_SUBMIT_ANONYMOUS
+from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
@@ -195,6 +198,31 @@ async def test_b1_f4_run_in_its_three_forms_over_http_and_nats(platform: Platfor
         assert (await asyncio.to_thread(run.sync, "solo", "hello", server=server)).status == "completed"
     with pytest.raises(RuntimeError, match="event loop"):
         run.sync("solo", "hello")
+
+
+async def test_a14_a_task_stands_below_the_span_that_its_caller_is_in(platform: Platform, peers: Peers) -> None:
+    """Row A14: the client names the span of the caller's code over both ways, and any NATS client by a header."""
+    trace, header = "4bf92f3577b34da6a3ce929d0e0e4736", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    context = SpanContext(int(trace, 16), 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    for way in ("http", "nats"):
+        async with Client(platform.address(way)) as client:
+            with use_span(NonRecordingSpan(context)):
+                accepted = await client.submit("solo", "hello", idempotency_key=f"traced-{way}")
+            again = await client.submit("solo", "hello", idempotency_key=f"traced-{way}")
+            ended = await client.result(accepted.run_id, 30)
+        assert (accepted.trace_id, ended.trace_id, ended.status) == (trace, trace, "completed")
+        assert (again.run_id, again.trace_id, again.duplicate) == (accepted.run_id, trace, True), (
+            "the key is of the task"
+        )
+    async with Client(platform.gateway.url) as client:
+        assert [one.trace_id for one in (await client.runs(limit=2)).runs] == [trace, trace]
+    async with connected(platform.nats_url) as nc:
+        task = SubmitTask(network="solo", user_message="hello").model_dump_json(exclude_none=True).encode()
+        answer = await nc.request(TASK_SUBMIT_ANONYMOUS, task, 10, headers={"traceparent": header})
+        assert RunAccepted.model_validate_json(answer.data).trace_id == trace
+        ignored = await nc.request(TASK_SUBMIT_ANONYMOUS, task, 10, headers={"traceparent": "nonsense"})
+        alone = RunAccepted.model_validate_json(ignored.data)
+        assert alone.trace_id == alone.run_id.hex
 
 
 async def test_a_network_that_is_handed_over_is_published_and_run(platform: Platform, peers: Peers) -> None:
