@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from faststream.nats.opentelemetry import NatsTelemetryMiddleware
-from opentelemetry import propagate, trace
+from opentelemetry import trace
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, Status
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
 from towpath_contracts.runs.trace_context import RemoteSpan
@@ -24,6 +25,10 @@ ADDRESSES = ("http.url", "url.full", "http.target")
 """Attributes that hold an address with its query, by the older and newer names of the conventions."""
 
 
+REPLY = "_INBOX"
+"""How the subject of a reply begins. FastStream makes a span of sending it, whose name would be another each time."""
+
+
 class _WithoutPayloads(SpanProcessor):
     """Takes out of a span what may quote payloads or secrets: queries of addresses, and texts of errors."""
 
@@ -31,6 +36,8 @@ class _WithoutPayloads(SpanProcessor):
         self._processor = processor
 
     def on_end(self, span: ReadableSpan) -> None:
+        if span.name.startswith(REPLY):
+            return
         self._processor.on_end(
             ReadableSpan(
                 name=span.name,
@@ -63,7 +70,9 @@ def _type_alone(event: Event) -> dict[str, AttributeValue]:
 class LibraryInstrumentation:
     """Records what the libraries of one process do, through *sink*. Patches asyncpg and httpx2 for good."""
 
-    def __init__(self, sink: OtlpSpanSink) -> None:
+    def __init__(self, sink: OtlpSpanSink, *, propagates: bool) -> None:
+        """With *propagates*, requests over NATS say whose part they are."""
+        self._propagator = TraceContextTextMapPropagator() if propagates else None
         self._requests = TracerProvider(resource=sink.resource, shutdown_on_exit=False)
         self._parts = TracerProvider(sampler=ParentBased(ALWAYS_OFF), resource=sink.resource, shutdown_on_exit=False)
         for provider in (self._requests, self._parts):
@@ -95,7 +104,8 @@ class LibraryInstrumentation:
     def headers(self) -> dict[str, str]:
         """Return what a request carries so that its answer is recorded below the current span."""
         found: dict[str, str] = {}
-        propagate.inject(found)
+        if self._propagator is not None:
+            self._propagator.inject(found)
         return found
 
     @contextlib.contextmanager
@@ -103,7 +113,7 @@ class LibraryInstrumentation:
         """Record the answer to a request that FastStream doesn't see, below the span that its headers name."""
         with self._tracer.start_as_current_span(
             f"{subject} process",
-            context=propagate.extract(headers or {}),
+            context=None if self._propagator is None else self._propagator.extract(headers or {}),
             kind=SpanKind.CONSUMER,
             attributes={"messaging.system": "nats", "messaging.destination.name": subject},
         ):

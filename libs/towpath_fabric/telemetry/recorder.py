@@ -59,6 +59,14 @@ class RequestTracing(Protocol):
 _NOWHERE: AbstractContextManager[None] = nullcontext()
 
 
+def _has_instrumentation() -> bool:
+    """Return whether the extra `telemetry` is installed, whole: other programs install parts of it."""
+    package = "opentelemetry.instrumentation"
+    return find_spec(package) is not None and all(
+        find_spec(f"{package}.{library}") is not None for library in ("asyncpg", "fastapi", "httpx")
+    )
+
+
 class SpanRecorder:
     """Records the spans of one process. Where `enabled` is False, callers need not build spans."""
 
@@ -71,9 +79,10 @@ class SpanRecorder:
             # The SDK takes a third of a second to import: only processes that use it import it.
             otlp = importlib.import_module("towpath_fabric.telemetry.otlp")
             self._sink = otlp.OtlpSpanSink(role, settings, self.spans)
-            if settings.otel.traces_url and find_spec("opentelemetry.instrumentation") is not None:
+            if settings.otel.traces_url and _has_instrumentation():
                 instrumentation = importlib.import_module("towpath_fabric.telemetry.instrumentation")
-                self.requests = instrumentation.LibraryInstrumentation(self._sink)
+                propagates = settings.otel.reads_traceparent
+                self.requests = instrumentation.LibraryInstrumentation(self._sink, propagates=propagates)
 
     @property
     def enabled(self) -> bool:

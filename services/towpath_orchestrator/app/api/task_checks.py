@@ -107,6 +107,8 @@ class TaskChecker:
 
     async def check(self, task: SubmitTask, caller: str, parent: RunCreated | None) -> Submission:
         """Return *task* ready for the commit; raises ProblemError with everything that is wrong with it."""
+        if not self._settings.otel.reads_traceparent:
+            task = task.model_copy(update={"traceparent": None})
         asked, earlier = task, None
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
