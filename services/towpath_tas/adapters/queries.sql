@@ -134,13 +134,13 @@ SELECT t.name, t.version, t.digest, t.spec FROM unnest($2::text[], $3::integer[]
 JOIN tas.tool t ON t.project = $1 AND t.name = k.name AND t.version = k.version;
 
 -- name: tools_kept
--- What a project has: the current version of each tool, and what waits.
+-- What a project has: the current version of each tool, and each version that waits.
 WITH RECURSIVE names AS (
   (SELECT t.name FROM tas.tool t WHERE t.project = $1 ORDER BY t.name LIMIT 1)
   UNION ALL
   SELECT (SELECT t.name FROM tas.tool t WHERE t.project = $1 AND t.name > n.name ORDER BY t.name LIMIT 1)
   FROM names n WHERE n.name IS NOT NULL)
-SELECT count(DISTINCT k.name) AS tools, coalesce(sum(k.chars), 0) AS chars FROM (
+SELECT count(*) AS tools, coalesce(sum(k.chars), 0) AS chars FROM (
   SELECT n.name, c.chars FROM names n CROSS JOIN LATERAL (
     SELECT t.chars FROM tas.tool t WHERE t.project = $1 AND t.name = n.name AND t.status = 'accepted' AND NOT t.withdrawn
     ORDER BY t.version DESC LIMIT 1) c

@@ -246,3 +246,27 @@ async def tools_without_end(target: Target) -> str:
             taken_out = "UPDATE tas.tool SET withdrawn = true WHERE starts_with(name, $1)"
             await database.execute(taken_out, f"desk.long-{made}-")
     raise AttackWorkedError(f"{REGISTRATIONS * TOOLS} long tools are registered")
+
+
+OWNER_CHARS, OWNED = 300_000, 400
+"""What one registration of 340 KB would have made 120 MB of, which every decision of the project loads."""
+
+
+@attack(Position.WORKER)
+async def a_long_name_beside_each_tool(target: Target) -> str:
+    """Register many tools of one owner with a very long name, which each of them and of their entries would repeat."""
+    url = target.platform.nats_url_of(CREDENTIAL)
+    worker = await nats.connect(url, inbox_prefix=b"_INBOX_worker", allow_reconnect=False)
+    prefix = f"desk.owned-{uuid.uuid4().hex[:8]}-"
+    tools = [{"name": f"{prefix}{place}", "toolset": "desk", "effect_class": "pure"} for place in range(OWNED)]
+    body = {"project": "default", "toolset": "desk", "worker": "w", "owner": "o" * OWNER_CHARS, "tools": tools}
+    try:
+        answer = json.loads((await worker.request(REGISTER, json.dumps(body).encode(), timeout=60)).data)
+        if "standings" in answer:
+            raise AttackWorkedError(f"{OWNED} tools of an owner with {OWNER_CHARS} characters are registered")
+        longest = await _longest_run_beside_others(target)
+    finally:
+        await worker.close()
+        async with target.database() as database:
+            await database.execute("UPDATE tas.tool SET withdrawn = true WHERE starts_with(name, $1)", prefix)
+    return held_up(longest, f"{answer['code']}; a run of another project took")

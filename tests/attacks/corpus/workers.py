@@ -68,6 +68,19 @@ async def tools_of_another_toolset(target: Target) -> str:
 
 
 @attack(Position.WORKER)
+async def a_tool_of_another_toolset_that_is_said_to_have_changed(target: Target) -> str:
+    """Offer a tool of another toolset as one whose server defines it anew, so that its calls are held."""
+    spec = {"name": "echo", "toolset": "desk", "effect_class": "pure", "discovered": True, "definition": "anew"}
+    (standing,) = (await register(target, spec))["standings"]
+    async with target.client() as client:
+        asked = {"network": "desk", "agent_key": "clerk", "tool": "echo", "args": {"text": "a"}}
+        checked = (await client.post("/v1/policy/check", json=asked)).json()
+    if standing["status"] != "pending" or checked["violation_type"] == "tool_drifted":
+        raise AttackWorkedError(f"the tool is {standing['status']}, and a call of it: {checked['violation_type']}")
+    return f"{standing['status']}: {standing['reason']}"
+
+
+@attack(Position.WORKER)
 async def outcomes_of_calls_that_others_make(target: Target) -> str:
     """Report that a call which waits for a person has succeeded, without its ticket."""
     async with target.client() as client:

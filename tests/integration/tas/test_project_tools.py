@@ -47,6 +47,44 @@ async def test_a_project_has_so_many_tools_and_characters_and_no_more(
         await caller.register(tool("orders.b", "pure"))
 
 
+async def test_each_version_that_waits_takes_the_room_of_a_tool(
+    nats_server: Nats, database: Callable[..., str], folder: Path
+) -> None:
+    async with running(nats_server, database, folder, auth="on", max_project_tools="6") as place:
+        caller = place.caller
+        await caller.set_up()
+        for words in ("one", "two"):
+            (standing,) = (await caller.register(tool("orders.refund", "pure", summary=words))).standings
+            assert standing.status == "pending"
+        with pytest.raises(ProblemError, match="project_tools_full"):
+            await caller.register(tool("orders.refund", "pure", summary="three"))
+        (standing,) = (await caller.register(tool("orders.refund", "pure", summary="two"))).standings
+        assert standing.status == "pending", "what waits already takes no more room"
+
+
+async def test_a_worker_of_another_toolset_holds_and_releases_no_calls(
+    nats_server: Nats, database: Callable[..., str], folder: Path
+) -> None:
+    async with running(nats_server, database, folder, auth="on") as place:
+        caller, found = place.caller, tool("orders.look", "pure", discovered=True, definition="first")
+
+        async def held() -> list[int]:
+            rows = await query(place.dsn, "SELECT version FROM tas.tool WHERE project = $1 AND held", caller.project)
+            return [row["version"] for row in rows]
+
+        await caller.register(found)
+        (standing,) = (
+            await caller.register(found.model_copy(update={"toolset": "other", "definition": "x"}))
+        ).standings
+        assert (standing.status, await held()) == ("pending", []), "its own server offers what was accepted"
+        await caller.register(found.model_copy(update={"definition": "second"}))
+        assert await held() == [3]
+        await caller.register(found.model_copy(update={"toolset": "other"}))
+        assert await held() == [3]
+        await caller.register(found)
+        assert await held() == []
+
+
 async def test_a_withdrawn_tool_is_gone_and_stays_refused_when_it_is_offered_again(tas: Running) -> None:
     caller = tas.caller
     asked = {"project": caller.project, "name": "orders.find", "actor": "paula", "accept": False, "withdraw": True}

@@ -7,7 +7,7 @@ import pytest
 
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.core.provenance.call_values import listed_values
-from towpath_tas.core.tools.registry import ToolVersion, compare_specs, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import MAX_DOUBT_CHARS, ToolVersion, compare_specs, judge_proposal, spec_digest
 from towpath_tas.core.tools.schema_changes import loosened
 
 TO = {"type": "string", "enum": ["a", "b"]}
@@ -113,6 +113,15 @@ def test_what_an_undeclared_field_stood_for_is_not_lost_in_silence(
     current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="o")
     judged = judge_proposal(old.model_copy(update=change), "o", current, trusting=False)
     assert judged.status == "pending" and told in judged.reason
+
+
+def test_what_is_told_of_a_proposal_is_short_however_long_the_names_are() -> None:
+    old = PAY.model_copy(update={"system_params": ("s" * 400_000, "account"), "sinks": ("to",)})
+    current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="o" * 400_000)
+    changed = old.model_copy(update={"system_params": (), "sinks": (), "cost_usd": 0.0})
+    judged = judge_proposal(changed, "thief", current, trusting=False)
+    assert judged.status == "pending" and "the system would no longer fill in account" in judged.reason
+    assert len(judged.reason) < 4 * MAX_DOUBT_CHARS
 
 
 def test_a_tool_that_writes_may_leave_its_sinks_undeclared() -> None:

@@ -39,7 +39,7 @@ MAX_PROPOSALS = 200
 """Proposals in one answer: a person reviews them one by one."""
 
 MAX_PROPOSAL_CHARS = 300_000
-"""Characters of their specs in one answer, which is one message."""
+"""Characters of their specs and reasons in one answer, which is one message."""
 
 _PROPOSAL_COLUMNS = ("version", "digest", "status", "reason", "owner", "worker", "held", "proposed_at")
 
@@ -144,7 +144,7 @@ class AccessQueries:
         found: list[ToolVersionProposal] = []
         room = MAX_PROPOSAL_CHARS
         for row in await self._pool.fetch(QUERIES.proposals, project, MAX_PROPOSALS):
-            room -= len(row["spec"])
+            room -= len(row["spec"]) + len(row["reason"])
             if room < 0:
                 break
             spec = ToolSpec.model_validate_json(row["spec"])

@@ -15,26 +15,21 @@ from typing import Any
 from nats import errors as nats_errors
 from nats.js.errors import NotFoundError
 
-from towpath_contracts.networks.child_tools import platform_tool
-from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
-from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal
 from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
-from towpath_contracts.tools.internal_tools import PLATFORM_OWNER, PLATFORM_WORKER
-from towpath_contracts.tools.reserved_names import as_read, is_platform_tool_name
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.turns.fair_threads import FairThreads
-from towpath_tas.adapters.cel import matches
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer
+from towpath_tas.app.policy.registration_checks import checked_digests
 from towpath_tas.core.call import key_detail
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.patterns import opened_by_pattern
 from towpath_tas.core.policy.policy_file import rule_from_row
-from towpath_tas.core.tools.arguments import ArgumentChecker, SchemaTooDeepError
 from towpath_tas.core.tools.registry import (
     SpecComparison,
     ToolVersion,
@@ -44,11 +39,7 @@ from towpath_tas.core.tools.registry import (
     has_drifted,
     judge_proposal,
     name_head,
-    spec_digest,
 )
-
-MAX_TOOLS = 512
-"""Tools in one registration; a worker with more should be several workers."""
 
 
 @dataclass(slots=True)
@@ -97,7 +88,7 @@ class ToolRegistrations:
 
     async def register(self, request: RegisterTools) -> ToolsRegistered:
         """Store what a worker proposes, and make sure that its queue exists; raises ProblemError for an invalid one."""
-        digests = await self._threads.run(request.project, lambda: _checked_digests(request))
+        digests = await self._threads.run(request.project, lambda: checked_digests(request))
         await self._ensure_queue(request.project, request.toolset)
         before = await _read_stored(self._pool, request.project, list(digests))
         await self._compare(request, digests, before)
@@ -230,9 +221,13 @@ class ToolRegistrations:
         known: _StoredTool,
         audits: list[tuple[Any, ...]],
     ) -> bool:
-        """Hold the calls of a tool that is not the accepted one, or release them; return whether that changed."""
+        """Hold the calls of a tool that is not the accepted one, or release them; return whether that changed.
+
+        Only a worker of the tool's own toolset knows what its server offers.
+        """
+        foreign = known.current is not None and known.current.spec.toolset != request.toolset
         holds = standing.version if has_drifted(spec, known.current) else 0
-        if holds == known.held_by:
+        if foreign or holds == known.held_by:
             return False
         await connection.execute(QUERIES.hold_tool, request.project, spec.name, holds)
         phase, verdict = ("tool.drifted", "held") if holds else ("tool.restored", "released")
@@ -301,60 +296,6 @@ class ToolRegistrations:
 
 def _compared(known: _StoredTool, new_digest: str) -> Compared:
     return "" if known.current is None else known.current.digest, new_digest
-
-
-def _checked_digests(request: RegisterTools) -> dict[str, str]:
-    """Return the digests of the proposed specs by name; raises ProblemError for a registration that can't work."""
-    _check(request)
-    return {spec.name: spec_digest(spec) for spec in request.tools}
-
-
-def _check(request: RegisterTools) -> None:
-    """Refuse a registration that could never work, with all its problems."""
-    problems = _actor_problems(request)
-    if len(request.tools) > MAX_TOOLS:
-        problems.append(ProblemDetail(pointer="/tools", detail=f"at most {MAX_TOOLS} tools at once"))
-    names = [spec.name for spec in request.tools]
-    for place, spec in enumerate(request.tools[:MAX_TOOLS]):
-        problems.extend(_spec_problems(spec, f"/tools/{place}", request.toolset, names.count(spec.name)))
-    if problems:
-        raise ProblemError(problem("request_invalid", f"{len(problems)} problem(s)", errors=tuple(problems)))
-
-
-def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:
-    problems = []
-    if spec.internal or is_platform_tool_name(spec.toolset) or _reads_as_platform_tool(spec.name):
-        detail = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
-        problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=detail))
-    if spec.toolset != toolset:
-        problems.append(ProblemDetail(pointer=f"{at}/toolset", detail=f"{spec.name} is not of toolset {toolset}"))
-    if times > 1:
-        problems.append(ProblemDetail(pointer=f"{at}/name", detail=f"{spec.name} is offered {times} times"))
-    try:
-        ArgumentChecker(spec.parameters, matches)
-    except ValueError as error:
-        code, text = "", str(error)
-        if isinstance(error, SchemaTooDeepError):
-            code = "schema_too_deep"
-        elif isinstance(error, SchemaTooCostlyError):
-            code, text = "schema_too_costly", f"the schema {error}"
-        problems.append(ProblemDetail(pointer=f"{at}/parameters", code=code, detail=f"{spec.name}: {text}"))
-    return problems
-
-
-def _reads_as_platform_tool(name: str) -> bool:
-    """A model and a person read `Plan_Setup` as `plan_setup`."""
-    return is_platform_tool_name(name) or platform_tool(as_read(name).replace("-", "_")) is not None
-
-
-def _actor_problems(request: RegisterTools) -> list[ProblemDetail]:
-    """The log names both as who registered a tool and who ran it: neither may read as the platform itself."""
-    own = (PLATFORM_OWNER, PLATFORM_WORKER)
-    return [
-        ProblemDetail(pointer=f"/{field}", code="actor_reserved", detail=f"{name} is an actor of the platform")
-        for field, name in (("owner", request.owner), ("worker", request.worker))
-        if as_read(name) in own
-    ]
 
 
 async def _read_stored(connection: Any, project: str, names: Sequence[str]) -> dict[str, _StoredTool]:

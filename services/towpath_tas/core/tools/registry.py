@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.networks.child_tools import DELEGATE, platform_tool
+from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools.readers import OutputReaders
@@ -42,6 +43,9 @@ LONGER = 2
 
 MAX_TOLD = 5
 """Places of a schema that are told of one proposal."""
+
+MAX_DOUBT_CHARS = 300
+"""Of one doubt: what it names may be long, and is shown whole where the two versions are compared."""
 
 _FIRST_NAME = re.compile(r"[.\[]")
 """What ends the first name of a sink's path."""
@@ -227,6 +231,7 @@ def judge_proposal(
         doubts.append(
             f"no rule names it, and rule {opened_by.name}, whose pattern {opened_by.tool} opens it, is older than it"
         )
+    doubts = [truncate(doubt, MAX_DOUBT_CHARS) for doubt in doubts]
     if has_drifted(spec, current):
         reason = "; ".join(["its server defines it anew", *doubts])
         return ToolRegistrationDecision(status="pending", reason=reason, holds=True)

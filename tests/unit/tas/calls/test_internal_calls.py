@@ -14,7 +14,7 @@ from towpath_contracts.tools.calls import CallStatus, EffectClass, RegisterTools
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.app.policy.tool_registration import _check
+from towpath_tas.app.policy.registration_checks import MAX_ACTOR_CHARS, check_registration
 from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import DispatchCall, LedgerCall
@@ -97,22 +97,32 @@ def test_no_worker_may_offer_what_looks_like_a_tool_of_the_platform() -> None:
         mine.model_copy(update={"name": "Delegate_To_billing"}),
     ):
         with pytest.raises(ProblemError) as refused:
-            _check(RegisterTools(toolset=spec.toolset, worker="w", owner="o", tools=(spec,)))
+            check_registration(RegisterTools(toolset=spec.toolset, worker="w", owner="o", tools=(spec,)))
         assert refused.value.problem.errors[0].code == "tool_reserved"
-    _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(mine,)))
+    check_registration(RegisterTools(toolset="mine", worker="w", owner="o", tools=(mine,)))
     team = mine.model_copy(update={"name": "platform-ops.page", "toolset": "platform-ops"})
-    _check(RegisterTools(toolset="platform-ops", worker="w", owner="o", tools=(team,)))
+    check_registration(RegisterTools(toolset="platform-ops", worker="w", owner="o", tools=(team,)))
 
 
 def test_no_worker_and_no_owner_bears_a_name_by_which_the_log_means_the_platform() -> None:
     mine = ToolSpec(name="mine", toolset="mine")
     with pytest.raises(ProblemError) as refused:
-        _check(RegisterTools(toolset="mine", worker="Platform", owner="TowPath", tools=(mine,)))
+        check_registration(RegisterTools(toolset="mine", worker="Platform", owner="TowPath", tools=(mine,)))
     assert [(one.code, one.pointer) for one in refused.value.problem.errors] == [
         ("actor_reserved", "/owner"),
         ("actor_reserved", "/worker"),
     ]
-    _check(RegisterTools(toolset="mine", worker="worker", owner="worker", tools=(mine,)))
+    check_registration(RegisterTools(toolset="mine", worker="worker", owner="worker", tools=(mine,)))
+
+
+def test_what_each_tool_of_a_registration_repeats_is_short() -> None:
+    mine = ToolSpec(name="mine", toolset="mine")
+    long = "w" * (MAX_ACTOR_CHARS + 1)
+    with pytest.raises(ProblemError) as refused:
+        check_registration(RegisterTools(toolset="mine", worker=long, owner=long, tools=(mine,)))
+    assert [one.pointer for one in refused.value.problem.errors] == ["/owner", "/worker"]
+    assert long not in refused.value.problem.model_dump_json()
+    check_registration(RegisterTools(toolset="mine", worker=long[1:], owner=long[1:], tools=(mine,)))
 
 
 def test_a_tool_whose_schema_has_too_many_levels_is_refused_with_a_code_of_its_own() -> None:
@@ -121,7 +131,7 @@ def test_a_tool_whose_schema_has_too_many_levels_is_refused_with_a_code_of_its_o
         schema = {"items": schema}
     deep = ToolSpec(name="deep", toolset="mine", parameters=schema)
     with pytest.raises(ProblemError) as refused:
-        _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(deep,)))
+        check_registration(RegisterTools(toolset="mine", worker="w", owner="o", tools=(deep,)))
     (detail,) = refused.value.problem.errors
     assert (detail.code, detail.pointer) == ("schema_too_deep", "/tools/0/parameters")
 
@@ -130,7 +140,7 @@ def test_a_tool_whose_schema_multiplies_work_is_refused_with_a_code_and_the_plac
     twice = {"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}] * 2}}}
     spec = ToolSpec(name="bomb", toolset="mine", parameters={"$defs": {"n": twice}, "$ref": "#/$defs/n"})
     with pytest.raises(ProblemError) as refused:
-        _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(spec,)))
+        check_registration(RegisterTools(toolset="mine", worker="w", owner="o", tools=(spec,)))
     (detail,) = refused.value.problem.errors
     assert (detail.code, detail.pointer) == ("schema_too_costly", "/tools/0/parameters")
     assert "#/$defs/n/properties/x" in detail.detail
