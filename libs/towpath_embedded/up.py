@@ -145,7 +145,7 @@ async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:
 
     found: dict[str, str] = {}
     try:
-        async with httpx2.AsyncClient(base_url=gateway_url, timeout=GATEWAY_TIMEOUT_S) as client:
+        async with httpx2.AsyncClient(base_url=gateway_url, timeout=GATEWAY_TIMEOUT_S, trust_env=False) as client:
             for status in UNFINISHED:
                 response = await client.get("/v1/runs", params={"status": status, "limit": PAGE})
                 page: Any = response.raise_for_status().json()
