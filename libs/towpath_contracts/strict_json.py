@@ -84,6 +84,22 @@ def read_bounded(data: bytes) -> Any:
     return value
 
 
+def has_more_values(data: bytes, most: int) -> bool:
+    """Return whether *data* has more than *most* commas and brackets outside of its strings; it is not parsed for that.
+
+    Where it has many strings it is not taken apart either: each is a value, or a name of one.
+    """
+    if _signs(data) <= most:
+        return False
+    if data.count(b'"') - data.count(b'\\"') > 4 * most:
+        return True
+    return _signs(_ANY_STRING.sub(b"", data)) > most
+
+
+def _signs(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
 def _too_many() -> str:
     return f"more than {MAX_VALUES} values"
 

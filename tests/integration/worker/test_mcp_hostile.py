@@ -21,6 +21,7 @@ from towpath.errors import ToolError
 from towpath.tools.context import ToolContext
 from towpath.tools.isolation.sandbox_mounts import HOME
 from towpath.tools.sandbox import refusal
+from towpath_fabric.clock import monotonic
 from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool
 from towpath_worker.adapters.mcp.server import McpServer
@@ -37,6 +38,9 @@ servers:
     max_output_bytes: 1000000
 """
 SECRET = "canary-5e1f-mcp"
+
+TURNS = 100
+"""Of the loop in three seconds: undisturbed it has more than 500, and had eight."""
 
 
 class Hostile:
@@ -171,9 +175,10 @@ async def test_answers_of_every_kind_become_results_or_honest_failures(
         with pytest.raises(ToolError) as refused:
             await bad.call("refuse")
         assert refused.value.code == "mcp_error"
-        with pytest.raises(ToolError) as flooded:
-            await bad.call("huge_line")
-        assert flooded.value.code == "result_too_large"
+        for name in ("huge_line", "many"):
+            with pytest.raises(ToolError) as flooded:
+                await bad.call(name)
+            assert flooded.value.code == "result_too_large"
         for name in ("nonsense", "broken"):
             with pytest.raises(ExternalOutcomeUnknownError) as lost:
                 await bad.call(name)
@@ -181,6 +186,16 @@ async def test_answers_of_every_kind_become_results_or_honest_failures(
         assert await bad.call("ask") == "refused,refused,refused"
         assert "elicitation/create" in caplog.text
         assert len({tools[0] for tools in bad.offers}) == 1  # one connection bore all of it
+
+
+async def test_what_a_server_prints_without_end_leaves_others_their_turns(folder: Path) -> None:
+    async with hostile(folder) as bad:
+        assert await bad.call("noise") == "soon"
+        turns, until = 0, monotonic() + hostile_mcp.NOISE_S
+        while monotonic() < until:
+            await asyncio.sleep(0.005)
+            turns += 1
+    assert turns > TURNS, turns
 
 
 async def test_a_server_gets_its_own_environment_and_its_secret_goes_nowhere(

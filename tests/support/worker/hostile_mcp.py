@@ -10,12 +10,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 Message = dict[str, Any]
+
+NOISE_S = 3.0
 
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
@@ -31,6 +34,8 @@ NAMES = (
     "freeze",
     "big",
     "huge_line",
+    "many",
+    "noise",
     "nonsense",
     "env",
     "ask",
@@ -88,6 +93,12 @@ def fetched(url: str) -> str:
         return str(error)
 
 
+def make_noise(place: int, lines: bytes) -> None:
+    until = time.monotonic() + NOISE_S
+    while time.monotonic() < until:
+        os.write(place, lines)
+
+
 def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one branch per misdeed
     args = params.get("arguments") or {}
     if name == "echo":
@@ -103,6 +114,12 @@ def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one bran
         return text("x" * 100_000)
     if name == "huge_line":
         return text("y" * 3_000_000)
+    if name == "many":
+        return {"content": [], "structuredContent": {"lists": [[] for _ in range(200_000)]}}
+    if name == "noise":
+        for place, line in ((1, b"x\n"), (2, b"\n")):
+            threading.Timer(0.2, make_noise, (place, line * 32_768)).start()
+        return text("soon")
     if name == "nonsense":
         return {"content": "not a list"}
     if name == "env":

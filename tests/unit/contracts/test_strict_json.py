@@ -14,6 +14,7 @@ from towpath_contracts.strict_json import (
     MAX_VALUES,
     NotStrictJsonError,
     check_json,
+    has_more_values,
     json_fault,
     read_bounded,
 )
@@ -113,6 +114,22 @@ def test_a_client_names_no_field_at_length() -> None:
 def test_values_are_counted_in_linear_time_in_what_is_no_json(unit: bytes) -> None:
     with pytest.raises(NotStrictJsonError):
         read_bounded(unit * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"[" + b"[]," * 11 + b"0]", True),
+        (b"[" + b"[]," * 4 + b"0]", False),
+        (json.dumps({"text": json.dumps([{"a": [1, 2]}] * 50)}).encode(), False),
+        (b'["' + b"," * 50 + b'"]', False),
+        (b'["' + b"\\\\," * 50 + b'"]', False),
+        (b"[" + b'"",' * 50 + b"0]", True),
+        (b"[" + b'"\\\\",' * 50 + b"0]", True),
+    ],
+)
+def test_more_values_than_are_taken_are_seen_without_reading_them(data: bytes, expected: bool) -> None:
+    assert has_more_values(data, 10) is expected
 
 
 def test_commas_in_texts_are_no_values() -> None:

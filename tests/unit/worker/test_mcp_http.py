@@ -16,6 +16,7 @@ from towpath_worker.adapters.mcp.error_codes import (
     UNCERTAIN,
 )
 from towpath_worker.adapters.mcp.http import SESSION_HEADER, ErrorReplyTransport
+from towpath_worker.adapters.mcp.tool_checks import MAX_ANSWER_VALUES
 
 LIMIT = 1_000
 
@@ -85,4 +86,47 @@ async def test_a_server_s_own_words_pass() -> None:
     assert (await posted(answered(400, body))).content == body
     assert (await posted(answered(200, b'{"ok": true}'))).json() == {"ok": True}
     streamed = answered(200, b"event: message\n\n", "text/event-stream")
-    assert await posted(streamed) is streamed
+    assert await (await posted(streamed)).aread() == b"event: message\n\n"
+
+
+MANY = b'{"a": [' + b",".join([b"0"] * (MAX_ANSWER_VALUES + 1)) + b"]}"
+
+
+async def test_an_answer_of_too_many_values_is_too_large_however_it_comes() -> None:
+    request = httpx2.Request("POST", "https://server.example/mcp")
+    for method in ("POST", "GET"):
+        asked = httpx2.Request(method, "https://server.example/mcp")
+        network = Network(answered(200, b"data: 1\n\ndata: " + MANY + b"\n\n", "text/event-stream"))
+        response = await ErrorReplyTransport(network, 10 * len(MANY)).handle_async_request(asked)
+        with pytest.raises(httpx2.ReadError, match="values"):
+            await response.aread()
+    response = await ErrorReplyTransport(Network(answered(200, MANY)), 10 * len(MANY)).handle_async_request(request)
+    assert json.loads(await response.aread())["error"]["code"] == TOO_LARGE
+
+
+class Pieces(httpx2.AsyncByteStream):
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r\n"])
+async def test_events_are_passed_on_whole_and_as_they_came(end: bytes) -> None:
+    sent = b"data: one" + end + b"data: two" + end + b"data: three"
+    pieces = [sent[place : place + 1] for place in range(len(sent))]
+    streamed = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=Pieces(*pieces))
+    response = await posted(streamed)
+    passed = [piece async for piece in response.aiter_raw()]
+    assert passed == [b"data: one" + end, b"data: two" + end, b"data: three"]
+
+
+async def test_an_event_without_end_is_not_gathered_without_end() -> None:
+    streamed = httpx2.Response(
+        200, headers={"content-type": "text/event-stream"}, stream=Pieces(*[b"x" * LIMIT] * 1_000)
+    )
+    response = await posted(streamed)
+    with pytest.raises(httpx2.ReadError, match="longer"):
+        await response.aread()

@@ -5,6 +5,7 @@ that one request, whose code says what is known (`error_codes`). No proxy, cooki
 environment, and no redirect to another server is followed.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from towpath_contracts.strict_json import has_more_values
 from towpath_worker.adapters.mcp.error_codes import LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE
+from towpath_worker.adapters.mcp.tool_checks import MAX_ANSWER_VALUES
 
 CONNECT_S = 10.0
 SESSION_HEADER = "mcp-session-id"
@@ -43,7 +46,8 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send *request*; of a POST every fault becomes a JSON-RPC error."""
         if request.method != "POST":
-            return await self._inner.handle_async_request(request)
+            response = await self._inner.handle_async_request(request)
+            return _with_checked_events(request, response, self._limit) if _is_stream(response) else response
         try:
             response = await self._inner.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
@@ -51,7 +55,7 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             return _fault(request, LOST, f"the connection broke: {type(error).__name__}")
         if response.status_code < 400 and _is_stream(response):
-            return response
+            return _with_checked_events(request, response, self._limit)
         return await self._read_whole(request, response)
 
     async def aclose(self) -> None:
@@ -70,12 +74,12 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
             return _fault(request, LOST, f"the answer broke off: {type(error).__name__}")
         finally:
             await response.aclose()
+        if has_more_values(bytes(data), MAX_ANSWER_VALUES):
+            return _fault(request, TOO_LARGE, f"the answer has more than {MAX_ANSWER_VALUES} values")
         status = response.status_code
         if status >= 400 and not (_is_json(response) and _is_error(bytes(data))):
             return _refusal(request, status)
-        # What was unpacked here is not unpacked again.
-        kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _NOT_KEPT]
-        return httpx2.Response(status, headers=kept, content=bytes(data), request=request)
+        return httpx2.Response(status, headers=_kept_headers(response), content=bytes(data), request=request)
 
 
 NOTHING_DONE = frozenset({*range(400, 408), *range(410, 418), 421, 422, 423, 424, 426, 428, 429, 431, 451})
@@ -83,6 +87,52 @@ NOTHING_DONE = frozenset({*range(400, 408), *range(410, 418), 421, 422, 423, 424
 499) also come from what stands between, about a server that may be at work."""
 
 _NOT_KEPT = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+
+
+_EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
+_LONGEST_END = 4
+
+
+class _CheckedEvents(httpx2.AsyncByteStream):
+    """Passes an event stream on in whole events; raises ReadError at one that is too long, or of too many values."""
+
+    def __init__(self, response: httpx2.Response, limit: int) -> None:
+        self._response = response
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held = bytearray()
+        async for piece in self._response.aiter_bytes():
+            looked_at = max(0, len(held) - _LONGEST_END)
+            held += piece
+            end = max((found.end() for found in _EVENT_END.finditer(held, looked_at)), default=0)
+            if end:
+                yield self._checked(bytes(held[:end]))
+                del held[:end]
+            if len(held) > self._limit:
+                raise httpx2.ReadError(f"an event is longer than {self._limit} bytes")
+        if held:
+            yield self._checked(bytes(held))
+
+    def _checked(self, events: bytes) -> bytes:
+        if has_more_values(events, MAX_ANSWER_VALUES):
+            for event in _EVENT_END.split(events):
+                if has_more_values(event, MAX_ANSWER_VALUES):
+                    raise httpx2.ReadError(f"an event has more than {MAX_ANSWER_VALUES} values")
+        return events
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _with_checked_events(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+    stream = _CheckedEvents(response, limit)
+    return httpx2.Response(response.status_code, headers=_kept_headers(response), stream=stream, request=request)
+
+
+def _kept_headers(response: httpx2.Response) -> list[tuple[bytes, bytes]]:
+    """Return the headers of what was unpacked here, and is not unpacked again."""
+    return [(name, value) for name, value in response.headers.raw if name.lower() not in _NOT_KEPT]
 
 
 def _is_stream(response: httpx2.Response) -> bool:

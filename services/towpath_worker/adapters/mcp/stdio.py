@@ -1,8 +1,9 @@
 """An MCP server as a child process: one JSON message per line, both ways.
 
-The child gets the environment that its operator wrote and no more of the worker's; it leads a process group of its
-own, which dies with the connection; what it prints is bounded, line by line, and what it says on its standard error
-goes to the log without secrets.
+What it sends is read on the loop that all servers of the worker share: a message of very many values is not read, and
+reading leaves the others half of the time. The child gets the environment that its operator wrote and no more of the
+worker's; it leads a process group of its own, which dies with the connection; what it prints is bounded, line by line,
+and what it says on its standard error goes to the log without secrets.
 """
 
 import asyncio
@@ -23,11 +24,12 @@ from pydantic import ValidationError
 
 from towpath.tools.process import GRACE_S, StartedProgram, plain_environment, signal_group, start_program
 from towpath.tools.sandbox import Sandbox
+from towpath_contracts.strict_json import has_more_values
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.error_codes import TOO_LARGE
 from towpath_worker.adapters.mcp.secrets import SecretResolver
-from towpath_worker.adapters.mcp.tool_checks import clean_text
+from towpath_worker.adapters.mcp.tool_checks import MAX_ANSWER_VALUES, clean_text
 
 CLOSE_S = 1.0
 """How long a server may take to end by itself once its standard input is closed."""
@@ -42,6 +44,11 @@ MAX_LINE_CHARS = 500
 
 MAX_LINES_PER_S = 20
 """Logged of a server; the rest is counted."""
+
+READ_S = 0.005
+"""How long lines are read before the loop does something else, for as long."""
+
+MAX_REST_S = 1.0
 
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,15})')
 _PIECE = 64 * 1024
@@ -107,45 +114,71 @@ async def _notice_end(process: asyncio.subprocess.Process, to_session: MemoryObj
     to_session.close()
 
 
+class _ReadingPace:
+    """Measures how long lines are read, and rests as long."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+
+    def begin(self) -> None:
+        self._began = monotonic()
+
+    async def rest(self) -> None:
+        spent = monotonic() - self._began
+        if spent >= READ_S:
+            await asyncio.sleep(min(spent, MAX_REST_S))
+            self.begin()
+
+
 async def _read(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming], limit: int) -> None:
     """Forward every line that is a message; one that is too long becomes an error for its request."""
     assert process.stdout is not None
     line = bytearray()
     skipping = False
+    pace = _ReadingPace()
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError), to_session:
         while piece := await process.stdout.read(_PIECE):
+            pace.begin()
             *ended, rest = piece.split(b"\n")
             for part in ended:
                 line += part
-                if not skipping and line.strip() and not await _forward(bytes(line), to_session, limit):
+                if not skipping and line.strip() and not await _forward(bytes(line), to_session, limit, pace):
                     return
                 line.clear()
                 skipping = False
+                await pace.rest()
             line += rest
             if len(line) > limit and not skipping:
-                if not await _forward(bytes(line), to_session, limit):
+                if not await _forward(bytes(line), to_session, limit, pace):
                     return
                 skipping = True
             if skipping:
                 line.clear()
 
 
-async def _forward(line: bytes, to_session: MemoryObjectSendStream[Incoming], limit: int) -> bool:
-    """Give the message of a line to the session; False where the request of a too long answer is unknown."""
+async def _forward(line: bytes, to_session: MemoryObjectSendStream[Incoming], limit: int, pace: _ReadingPace) -> bool:
+    """Give the message of a line to the session; False where the request of a too large answer is unknown."""
     if len(line) > limit:
-        found = _ID.search(line[:200])
-        if found is None:
-            return False
-        error = mcp_types.ErrorData(code=TOO_LARGE, message=f"the answer is longer than {limit} bytes")
-        await to_session.send(
-            SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found.group(1)), error=error))
-        )
-        return True
+        return await _refuse(line, to_session, f"the answer is longer than {limit} bytes")
+    if has_more_values(line, MAX_ANSWER_VALUES):
+        return await _refuse(line, to_session, f"the answer has more than {MAX_ANSWER_VALUES} values")
     try:
         message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
         return True  # not a message, such as a line of a log: servers print there by mistake
+    await pace.rest()
     await to_session.send(SessionMessage(message))
+    pace.begin()
+    return True
+
+
+async def _refuse(line: bytes, to_session: MemoryObjectSendStream[Incoming], why: str) -> bool:
+    """Answer the request of *line* with an error; False where that is unknown."""
+    found = _ID.search(line[:200])
+    if found is None:
+        return False
+    error = mcp_types.ErrorData(code=TOO_LARGE, message=why)
+    await to_session.send(SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found.group(1)), error=error)))
     return True
 
 
@@ -165,24 +198,25 @@ async def _write(
 
 
 async def _log_stderr(process: asyncio.subprocess.Process, secrets: SecretResolver, log: Logger) -> None:
-    """Log what the server writes on its standard error, within limits."""
+    """Log what the server writes on its standard error, within limits; lines beyond them are only counted."""
     assert process.stderr is not None
     line = bytearray()
     second, logged, left_out = 0.0, 0, 0
     while piece := await process.stderr.read(_PIECE):
-        *ended, rest = piece.split(b"\n")
-        for part in ended:
+        if monotonic() - second >= 1:
+            second, logged = monotonic(), 0
+        while logged < MAX_LINES_PER_S and b"\n" in piece:
+            part, _, piece = piece.partition(b"\n")
             text = bytes((line + part)[: 4 * MAX_LINE_CHARS]).decode("utf-8", "replace")
             line.clear()
-            if monotonic() - second >= 1:
-                second, logged = monotonic(), 0
             logged += 1
-            if logged > MAX_LINES_PER_S:
-                left_out += 1
-            elif text.strip():
+            if text.strip():
                 log.info("server says", text=clean_text(secrets.hide(text), MAX_LINE_CHARS).text, left_out=left_out)
                 left_out = 0
-        line = (line + rest)[: 4 * MAX_LINE_CHARS]
+        if b"\n" in piece:
+            left_out += piece.count(b"\n")
+            line.clear()
+        line = (line + piece.rpartition(b"\n")[2])[: 4 * MAX_LINE_CHARS]
 
 
 async def _end(started: StartedProgram, tasks: "list[asyncio.Task[None]]") -> None:

@@ -19,6 +19,9 @@ from towpath_contracts.schema_bounds.size import DEFINED, NAMED, SchemaTooCostly
 MAX_TOOLS = 256
 """Of one server; a server with more is cut down by `allow`."""
 
+MAX_ANSWER_VALUES = 100_000
+"""Values in one message of a server. Each becomes an object: 4 MB of empty lists took seconds, and half a gigabyte."""
+
 MAX_DESCRIPTION_CHARS = 2_048
 """A model reads this at every step and pays for it."""
 
