@@ -22,7 +22,7 @@ from towpath_decider.adapters.model_options import (
     chosen,
 )
 from towpath_decider.adapters.model_prices import cached_part, price
-from towpath_decider.adapters.provider import OnText, model_name
+from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, assemble_message, read_unstreamed
@@ -37,6 +37,7 @@ from towpath_decider.core.native_tool_calls import (
     sent_name,
 )
 from towpath_decider.core.turns import ConversationTurn
+from towpath_decider.core.usage import reported_usage
 from towpath_fabric.telemetry.logs import Logger
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -99,7 +100,7 @@ class ClaudeProvider(SdkProvider):
             base_url=self._base_url or ANTHROPIC_URL,
             max_retries=0,
             open_telemetry=False,  # its spans would hold prompts
-            http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=sdk.DefaultAsyncHttpxClient(**http_client_options()),
         )
 
     async def _send(
@@ -215,11 +216,4 @@ def _usage(counted: Any) -> Usage:
     cached, stored = counted.cache_read_input_tokens or 0, counted.cache_creation_input_tokens or 0
     read, wrote = (counted.input_tokens or 0) + cached + stored, counted.output_tokens or 0
     cached = cached_part(read, cached)
-    return Usage(
-        input_tokens=read,
-        output_tokens=wrote,
-        total_tokens=read + wrote,
-        model_calls=1,
-        cached_tokens=cached,
-        cache_write_tokens=cached_part(read - cached, stored),
-    )
+    return reported_usage(read, wrote, read + wrote, cached=cached, stored=cached_part(read - cached, stored))

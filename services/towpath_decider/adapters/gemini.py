@@ -18,14 +18,14 @@ from pydantic import SecretStr
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.adapters.gemini_answers import read_malformed_call, read_reply
 from towpath_decider.adapters.model_options import SETTINGS, DroppableOption, DroppableOptions, chosen, options_unset
-from towpath_decider.adapters.provider import OnText, model_name
+from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import (
     error_details,
     failure_of_answer,
     failure_of_connection,
     failure_of_status,
 )
-from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_of
+from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, StreamedLength, status_of
 from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.turns import ConversationTurn
@@ -98,7 +98,7 @@ class GeminiProvider:
             base_url=self._base_url,
             api_version="v1beta",
             retry_options=self._types.HttpRetryOptions(attempts=1),  # attempts are counted in core.conversation
-            async_client_args={"follow_redirects": False},  # the key would go along
+            async_client_args=http_client_options(),
         )
         assert self._api_key is not None
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)
@@ -149,6 +149,7 @@ class GeminiProvider:
         parts: list[Any] = []
         reply: dict[str, Any] = {"finish_reason": None, "usage_metadata": None, "prompt_feedback": None}
         candidates = 0
+        length = StreamedLength()
         async for chunk in stream:
             reply["usage_metadata"] = chunk.usage_metadata or reply["usage_metadata"]
             reply["prompt_feedback"] = chunk.prompt_feedback or reply["prompt_feedback"]
@@ -157,6 +158,7 @@ class GeminiProvider:
                 reply["finish_reason"] = candidate.finish_reason or reply["finish_reason"]
                 new = (candidate.content.parts if candidate.content is not None else None) or []
                 parts += new
+                length.add(*(part.text or "" for part in new))
                 on_text("".join(part.text for part in new if part.text and not part.thought))
         content = self._types.Content(role="model", parts=parts) if parts else None
         candidate = self._types.Candidate(content=content, finish_reason=reply.pop("finish_reason"))

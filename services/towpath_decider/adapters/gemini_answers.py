@@ -17,6 +17,7 @@ from towpath_decider.adapters.provider import model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.core.conversation import INVALID_OUTPUT, ModelCallFailure, ModelReply
 from towpath_decider.core.native_tool_calls import NativeCall, read_written
+from towpath_decider.core.usage import reported_usage
 
 PRICE_PROVIDER = "google"
 
@@ -139,10 +140,5 @@ def _usage(counted: Any) -> Usage:
         return Usage(model_calls=1)
     wrote = (counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0)
     read = counted.prompt_token_count or 0
-    return Usage(
-        input_tokens=read,
-        output_tokens=wrote,
-        total_tokens=counted.total_token_count or read + wrote,
-        model_calls=1,
-        cached_tokens=cached_part(read, counted.cached_content_token_count),
-    )
+    cached = cached_part(read, counted.cached_content_token_count)
+    return reported_usage(read, wrote, counted.total_token_count or read + wrote, cached=cached)

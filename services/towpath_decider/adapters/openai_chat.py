@@ -23,7 +23,7 @@ from towpath_decider.adapters.model_options import (
     chosen,
 )
 from towpath_decider.adapters.model_prices import cached_part, price
-from towpath_decider.adapters.provider import OnText, model_name
+from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
@@ -38,6 +38,7 @@ from towpath_decider.core.native_tool_calls import (
     sent_name,
 )
 from towpath_decider.core.turns import ConversationTurn
+from towpath_decider.core.usage import reported_usage
 from towpath_fabric.telemetry.logs import Logger
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -118,7 +119,7 @@ class OpenAiProvider(SdkProvider):
         return "" if self._api_key else "no key for OpenAI: set OPENAI_API_KEY in the decider's environment"
 
     def _connect(self, sdk: Any) -> Any:
-        options: dict[str, Any] = {"follow_redirects": False}
+        options = http_client_options()
         headers: dict[str, Any] = {}
         if self._local:
             options["trust_env"] = False  # a proxy can't reach this machine's own addresses
@@ -272,4 +273,4 @@ def _usage(counted: Any) -> Usage:
     total = counted.total_tokens or read + wrote
     details = getattr(counted, "prompt_tokens_details", None)
     cached = cached_part(read, getattr(details, "cached_tokens", None))
-    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=1, cached_tokens=cached)
+    return reported_usage(read, wrote, total, cached=cached)

@@ -5,7 +5,8 @@ values that say whether asking again can help. It does not wait, retry or repair
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
@@ -50,3 +51,12 @@ class Provider(Protocol):
 def model_name(model: str) -> str:
     """Return the part of `provider:model` that the provider knows."""
     return model.partition(":")[2]
+
+
+def http_client_options() -> dict[str, Any]:
+    """Return how the HTTP client of a provider is made: bounded, and without redirects, since the key would go along.
+
+    Loaded with the provider's SDK, since an HTTP client takes long to be imported.
+    """
+    options: dict[str, Any] = import_module("towpath_decider.adapters.answer_bounds").client_options()
+    return options

@@ -18,6 +18,9 @@ STREAMING = DroppableOption(name=STREAM, named=re.compile(r"\bstream(ing|ed)?\b"
 
 CUT_SHORT = "its stream ended in the middle of the message"
 
+MAX_STREAMED_CHARS = 1024 * 1024
+"""Of what a model writes in pieces: each is passed on to who watches, and no answer is taken that is half as long."""
+
 ERRORS = 400
 """Statuses from here on are errors; below, an error arrived within a stream that had begun well."""
 
@@ -55,6 +58,7 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
     refusal: list[str] = []
     calls: dict[int, JsonObject] = {}
     about: JsonObject = {"usage": None, "finish_reason": None, "choices": False}
+    length = StreamedLength()
     async for chunk in stream:
         about["usage"] = chunk.usage or about["usage"]
         for choice in chunk.choices or ():
@@ -65,8 +69,9 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
                 continue
             text.append(choice.delta.content or "")
             refusal.append(choice.delta.refusal or "")
+            length.add(text[-1], refusal[-1])
             on_text(text[-1])
-            _assemble(calls, choice.delta.tool_calls or ())
+            _assemble(calls, choice.delta.tool_calls or (), length)
     if calls and about["finish_reason"] is None:  # of calls nobody could see that the last ones are missing
         raise ValueError(CUT_SHORT)
     message = {
@@ -91,6 +96,7 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
     blocks: dict[int, JsonObject] = {}
     pieces: dict[tuple[int, str], list[str]] = {}
     ended = False
+    length = StreamedLength()
     async for event in stream:
         match event.type:
             case "message_start":
@@ -99,9 +105,11 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
                 blocks[event.index] = event.content_block.to_dict()
             case "content_block_delta" if event.delta.type == "text_delta":
                 pieces.setdefault((event.index, "text"), []).append(event.delta.text)
+                length.add(event.delta.text)
                 on_text(event.delta.text)
             case "content_block_delta" if event.delta.type == "input_json_delta":
                 pieces.setdefault((event.index, "input"), []).append(event.delta.partial_json)
+                length.add(event.delta.partial_json)
             case "message_delta":
                 counted = {name: value for name, value in event.usage.to_dict().items() if value is not None}
                 message |= event.delta.to_dict() | {"usage": message["usage"] | counted}
@@ -117,10 +125,23 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
     return kind.construct(**{**message, "content": [blocks[index] for index in sorted(blocks)]})
 
 
-def _assemble(calls: dict[int, JsonObject], deltas: Any) -> None:
+class StreamedLength:
+    """Counts what has come of an answer, and raises ValueError where it does not end."""
+
+    def __init__(self) -> None:
+        self._chars = 0
+
+    def add(self, *texts: str) -> None:
+        self._chars += sum(map(len, texts))
+        if self._chars > MAX_STREAMED_CHARS:
+            raise ValueError(f"more than {MAX_STREAMED_CHARS} characters came, and no end")
+
+
+def _assemble(calls: dict[int, JsonObject], deltas: Any, length: StreamedLength) -> None:
     """Add pieces of native calls to those that they belong to."""
     for place, delta in enumerate(deltas):
         call = calls.setdefault(delta.index if delta.index is not None else place, {"name": "", "arguments": ""})
         if delta.function is not None:
+            length.add(delta.function.name or "", delta.function.arguments or "")
             call["name"] += delta.function.name or ""
             call["arguments"] += delta.function.arguments or ""

@@ -12,7 +12,7 @@ from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_decider.app.decision_service import DecisionMaker, log_calls
 from towpath_decider.core.conversation import AskModel, GaveUp, ModelCallFailure, ModelQuestion, ModelReply, converse
 from towpath_decider.core.prompt import render
-from towpath_decider.core.usage import NOTHING
+from towpath_decider.core.usage import MAX_TOKENS, NOTHING, reported_usage
 from towpath_engine.requests.effects import CALLS
 from towpath_fabric.prices.model_price_list import SOURCE, ModelPriceList
 
@@ -44,6 +44,14 @@ def test_budget_no_attempt_takes_more_calls_than_are_reserved(replies: tuple[Any
     assert asked <= CALLS
     assert isinstance(result, GaveUp)
     assert calls(1, *replies)[0] == 1
+
+
+def test_budget_no_count_of_a_provider_gives_back_what_was_spent_or_overflows() -> None:
+    assert reported_usage(3, 2, 5) == ONE
+    assert reported_usage(-(10**30), -1, -5) == Usage(model_calls=1)
+    huge = reported_usage(10**30, 9 * 10**18, 10**30)
+    assert huge.input_tokens == huge.output_tokens == huge.total_tokens == MAX_TOKENS
+    assert MAX_TOKENS * 1_000_000 < 2**63
 
 
 class FixedReplies:
