@@ -23,6 +23,7 @@ from towpath_contracts.tools.workspace import (
     MAX_FILE_BYTES,
     MAX_FILES,
     MAX_NAMES_BYTES,
+    MAX_WORKSPACE_BYTES,
     FileChange,
     LostChangesReason,
     PathRefusedError,
@@ -108,11 +109,14 @@ class RunFiles:
             raise FileChangesLostError(error.code, path) from error
 
     def _read(self) -> dict[str, bytes]:
-        """Read every plain file; links lead out of the copy and are left out."""
+        """Read every plain file, as long as the run may have so much; links lead out of the copy and are left out."""
         found: dict[str, bytes] = {}
+        room = MAX_WORKSPACE_BYTES
         for path in _plain_files(self.folder):
             location = self.folder / path
-            if len(found) >= MAX_FILES or location.stat().st_size > MAX_FILE_BYTES:
+            size = location.stat().st_size
+            room -= size
+            if len(found) >= MAX_FILES or size > MAX_FILE_BYTES or room < 0:
                 raise FileChangesLostError("workspace_full", path)
             data = location.read_bytes()
             try:

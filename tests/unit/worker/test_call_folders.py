@@ -7,12 +7,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
+from towpath_contracts.tools.workspace import MAX_FILE_BYTES, MAX_WORKSPACE_BYTES
 from towpath_worker.adapters.call_folders import PREFIX, CallFolders, remove_folder
-from towpath_worker.adapters.run_files import MAX_ENTRIES, MAX_LEVELS, FileChangesLostError, _plain_files
+from towpath_worker.adapters.run_files import MAX_ENTRIES, MAX_LEVELS, FileChangesLostError, RunFiles, _plain_files
 
 DEPTH = 3_000
 DYING = """
@@ -139,3 +141,20 @@ def test_a_tree_of_too_many_entries_is_full(tmp_path: Path) -> None:
         (tmp_path / str(number)).symlink_to("nothing")
     with pytest.raises(FileChangesLostError, match="workspace_full"):
         [*_plain_files(tmp_path)]
+
+
+class NoBroker:
+    """Nothing of a copy that the run would refuse is sent."""
+
+    async def request(self, *_asked: object, **_more: object) -> object:
+        raise AssertionError
+
+
+async def test_of_a_copy_that_is_larger_than_a_workspace_nothing_is_gathered_or_sent(tmp_path: Path) -> None:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    for number in range(MAX_WORKSPACE_BYTES // MAX_FILE_BYTES + 1):
+        (folder / str(number)).write_bytes(b"x" * MAX_FILE_BYTES)
+    files: Any = NoBroker()
+    with pytest.raises(FileChangesLostError, match="workspace_full"):
+        await RunFiles(files, files, tmp_path).changed()
