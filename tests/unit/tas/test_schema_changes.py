@@ -122,6 +122,7 @@ def test_what_is_told_of_a_proposal_is_short_however_long_the_names_are() -> Non
     judged = judge_proposal(changed, "thief", current, trusting=False)
     assert judged.status == "pending" and "the system would no longer fill in account" in judged.reason
     assert len(judged.reason) < 4 * MAX_DOUBT_CHARS
+    assert max(map(len, compare_specs(changed, current).loosened)) <= MAX_DOUBT_CHARS
 
 
 def test_a_tool_that_writes_may_leave_its_sinks_undeclared() -> None:

@@ -198,7 +198,8 @@ def compare_specs(spec: ToolSpec, current: ToolVersion | None) -> SpecComparison
     new_digest = spec_digest(spec)
     if current is None or current.digest == new_digest:
         return SpecComparison(new_digest=new_digest)
-    return SpecComparison(new_digest=new_digest, loosened=tuple(_loosened(spec, current.spec)))
+    found = (truncate(one, MAX_DOUBT_CHARS) for one in _loosened(spec, current.spec))  # it is remembered
+    return SpecComparison(new_digest=new_digest, loosened=tuple(found))
 
 
 def judge_proposal(
