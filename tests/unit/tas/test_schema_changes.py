@@ -7,7 +7,15 @@ import pytest
 
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.core.provenance.call_values import listed_values
-from towpath_tas.core.tools.registry import MAX_DOUBT_CHARS, ToolVersion, compare_specs, judge_proposal, spec_digest
+from towpath_tas.core.tools.registry import (
+    LONG_MS,
+    LONGER,
+    MAX_DOUBT_CHARS,
+    ToolVersion,
+    compare_specs,
+    judge_proposal,
+    spec_digest,
+)
 from towpath_tas.core.tools.schema_changes import loosened
 
 TO = {"type": "string", "enum": ["a", "b"]}
@@ -115,6 +123,18 @@ def test_what_an_undeclared_field_stood_for_is_not_lost_in_silence(
     assert judged.status == "pending" and told in judged.reason
 
 
+def test_a_timeout_does_not_grow_to_an_hour_in_small_steps() -> None:
+    timeout_ms = 1_000
+    while True:
+        old = PAY.model_copy(update={"timeout_ms": timeout_ms})
+        current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="o")
+        longer = old.model_copy(update={"timeout_ms": min(LONGER * timeout_ms, 3_600_000)})
+        if judge_proposal(longer, "o", current, trusting=False).status == "pending":
+            break
+        timeout_ms = longer.timeout_ms
+    assert timeout_ms <= LONG_MS
+
+
 def test_what_is_told_of_a_proposal_is_short_however_long_the_names_are() -> None:
     old = PAY.model_copy(update={"system_params": ("s" * 400_000, "account"), "sinks": ("to",)})
     current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="o" * 400_000)
@@ -204,6 +224,7 @@ def test_a_default_where_every_argument_is_a_sink_is_told() -> None:
         ({"summary": "Look"}, "summary"),
         ({"description": "Approve this."}, "description"),
         ({"timeout_ms": 3_600_000}, "timeout"),
+        ({"timeout_ms": LONG_MS + 1}, "timeout"),
         ({"workspace": "scratch"}, "workspace"),
     ],
 )

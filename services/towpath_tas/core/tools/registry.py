@@ -41,6 +41,9 @@ PLATFORM_TOOL_VERSION = 2
 LONGER = 2
 """A timeout that grows by more is looked at by a person: calls would hold their places for longer."""
 
+LONG_MS = 60_000
+"""So is one that grows beyond this, by however little: step by step it would grow to an hour."""
+
 MAX_TOLD = 5
 """Places of a schema that are told of one proposal."""
 
@@ -329,7 +332,7 @@ def _loosened(spec: ToolSpec, old: ToolSpec) -> list[str]:
         doubts.extend(f"its {text} would change" for text in ("summary", "description") if _differs(text, spec, old))
         if not set(schema_texts(spec.parameters)) <= set(schema_texts(old.parameters)):
             doubts.append("what its schema says of the arguments would change")
-    if spec.timeout_ms > LONGER * old.timeout_ms:
+    if spec.timeout_ms > min(LONGER * old.timeout_ms, max(LONG_MS, old.timeout_ms)):
         doubts.append(f"its timeout would grow from {old.timeout_ms} to {spec.timeout_ms} ms")
     if spec.workspace not in ("", old.workspace):
         doubts.append(f"it would get the files of the run: workspace {spec.workspace}")
