@@ -191,6 +191,9 @@ def _edit(args: JsonObject, files: Files, contents: Contents) -> InternalToolRes
     if count > 1 and not asked.all:
         hint = "Give more of the text around it, or say that all are meant."
         raise InternalToolError("text_not_unique", f"{name} holds that text {count} times", hint)
+    # Before the text is made: many short pieces that become long ones are more than a process can hold.
+    size = _bytes(text) + count * (_bytes(asked.new) - _bytes(asked.old))
+    check_sizes(files, (FileChange(path=name, digest=files[name].digest, size=size),))
     return _stored(name, text.replace(asked.old, asked.new), files, replaced=count)
 
 
@@ -300,12 +303,15 @@ def _folders_of(name: str) -> set[str]:
 
 
 def _stored(name: str, text: str, files: Files, **more: int) -> InternalToolResult:
-    data = text.encode("utf-8", "surrogatepass")
-    change = FileChange(path=name, digest=digest_text(text), size=len(data))
+    change = FileChange(path=name, digest=digest_text(text), size=_bytes(text))
     check_sizes(files, (change,))
     version = files[name].version + 1 if name in files else 1
-    result: JsonObject = {"path": name, "version": version, "size": len(data), **more}
+    result: JsonObject = {"path": name, "version": version, "size": change.size, **more}
     return InternalToolResult(result=result, changes=(change,), stored={change.digest or "": text})
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _path(text: str) -> str:

@@ -1,6 +1,7 @@
 """The workspace tools, with every limit and every error, and mounts of a host."""
 
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,20 @@ def test_the_workspace_is_bounded_as_a_whole() -> None:
     for _ in range(9):
         desk("write", path="big", content="x" * 48_000, mode="append")
     assert desk.refused("write", path="big", content="x" * 48_000, mode="append") == "file_too_large"
+
+
+def test_an_edit_whose_text_would_be_too_large_makes_none_of_it() -> None:
+    desk = Desk()
+    for mode in ("create", *["append"] * 9):
+        desk("write", path="a", content="x" * 48_000, mode=mode)
+    tracemalloc.start()
+    try:
+        assert desk.refused("edit", path="a", old="x", new="y" * 40_000, all=True) == "file_too_large"
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+    desk("write", path="b", content="xü" * 1_000)
+    assert desk("edit", path="b", old="ü", new="€", all=True)["size"] == 4_000
 
 
 def test_a_text_that_did_not_come_is_asked_for() -> None:
