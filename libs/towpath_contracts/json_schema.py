@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema, from_json, to_json
 
+from towpath_contracts.schema_bounds.pattern_work import compile_work, patterns_in
 from towpath_contracts.schema_bounds.work import Keyword, TooMuchWorkError, Work, counted_keywords
 
 MAX_SCHEMA_BYTES = 65_536
@@ -25,6 +26,9 @@ a thousand; no more levels are needed, since arguments have as many at most."""
 
 MAX_SUB_SCHEMAS = 2_000
 """Objects and booleans in a schema, each of which may be a sub-schema: to find one to be a schema takes 0.13 ms."""
+
+MAX_PATTERNS = 100_000
+"""Microseconds of compiling all patterns of a schema, at most: who checks the first answer waits for that at a loop."""
 
 MAX_FAULTS = 5
 """A model mends a few mistakes at a time; more would fill its context."""
@@ -86,6 +90,8 @@ def _compiled(text: bytes) -> Faults | str:
     schema = from_json(text)
     if sub_schemas(schema) > MAX_SUB_SCHEMAS:
         return f"the schema has more than {MAX_SUB_SCHEMAS} sub-schemas"
+    if compile_work(patterns_in(schema)) > MAX_PATTERNS:
+        return "the schema has patterns that take too long to be compiled: large counts such as {200}, above all of \\w"
     jsonschema, referencing = import_module("jsonschema"), import_module("referencing")
     try:
         jsonschema.Draft202012Validator.check_schema(schema)

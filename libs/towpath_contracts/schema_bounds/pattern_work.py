@@ -9,7 +9,9 @@ core, and at least those that were measured. A pattern that is not understood co
 import functools
 import math
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 MAX_PATTERN_WORK = 150_000.0
 """Compiling the most costly pattern that the engine takes: it gives up a pattern that becomes larger than 10 MB."""
@@ -38,6 +40,7 @@ _OPENING = re.compile(r"\((?:\?(?:P?<[^>]*>|(?P<flags>[A-Za-z-]*)(?P<kind>[:)]))
 _WORDS = re.compile(
     r"(?:\(\?i\))?(?:[^\\.\[\](){}*+?|^$]|\\[^A-Za-z0-9])+(?:\|(?:[^\\.\[\](){}*+?|^$]|\\[^A-Za-z0-9])+)*", re.DOTALL
 )
+_VERBOSE = re.compile(r"\(\?[A-Za-z-]*x")
 _ANCHORED = re.compile(r"(?:\(\?[is]+\))?\^(?![*+?{])")
 
 
@@ -264,3 +267,34 @@ def pattern_work(pattern: str) -> PatternWork | None:
         whole.length + 1 if anchored else math.inf,
         reader.looks_around,
     )
+
+
+def patterns_in(schema: Any) -> Iterator[str]:
+    """Yield the patterns of a JSON Schema, also of parts that are only referred to."""
+    if isinstance(schema, Mapping):
+        found = schema.get("pattern")
+        if isinstance(found, str):
+            yield found
+        several = schema.get("patternProperties")
+        if isinstance(several, Mapping):
+            yield from several
+        for value in schema.values():
+            yield from patterns_in(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from patterns_in(value)
+
+
+def compile_work(patterns: Iterable[str]) -> float:
+    """Return what compiling *patterns*, each once, costs at most.
+
+    One whose work is not known counts little, since the engine takes none of those, unless it has the flag x.
+    """
+    return sum(_compile_work(pattern) for pattern in set(patterns))
+
+
+def _compile_work(pattern: str) -> float:
+    work = pattern_work(pattern)
+    if work is not None:
+        return work.compiled
+    return MAX_PATTERN_WORK if _VERBOSE.search(pattern) else ONCE

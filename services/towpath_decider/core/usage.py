@@ -24,9 +24,7 @@ def reported_usage(read: int, wrote: int, total: int, *, cached: int = 0, stored
 
     Of what was *read* so much was *cached*, and so much *stored* in the provider's cache.
     """
-    read, wrote, total, cached, stored = (
-        min(max(0, one), MAX_TOKENS) for one in (read, wrote, total, cached, stored)
-    )
+    read, wrote, total, cached, stored = (min(max(0, one), MAX_TOKENS) for one in (read, wrote, total, cached, stored))
     return Usage(
         input_tokens=read,
         output_tokens=wrote,

@@ -84,6 +84,25 @@ def test_nothing_in_a_schema_makes_a_check_slow_or_fetch_anything() -> None:
     assert schema_faults(VERDICT, {"score": 1}) == ()  # what a check used up is not missed by the next
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"allOf": [{"pattern": rf"\w{{800}}|x|{place}"} for place in range(1_000)]}}},
+        {"patternProperties": {rf"(?i)\w{{90}}{place}": {} for place in range(20)}},
+        {"properties": {"a": {"$ref": "#/elsewhere/a"}}, "elsewhere": {"a": {"pattern": r"(?x)\w{ 900 }"}}},
+    ],
+)
+def test_patterns_that_take_long_to_be_compiled_are_refused_before_any_is(schema: dict[str, Any]) -> None:
+    assert "patterns that take too long" in unusable_schema(schema)
+    assert "patterns that take too long" in schema_faults(schema, {"a": "x"})[0]
+
+
+def test_many_patterns_as_people_write_them_are_taken() -> None:
+    usual = [r"^\d{4}-\d{2}-\d{2}$", r"^[\w.+-]+@[\w-]+\.[\w.]+$", r"^(?!-)[a-z0-9-]{1,63}$", "^sha256:[0-9a-f]{64}$"]
+    schema = {"properties": {f"p{place}": {"pattern": usual[place % 4] + f"|{place}"} for place in range(60)}}
+    assert unusable_schema(schema) == ""
+
+
 def test_a_pattern_of_another_dialect_is_not_checked() -> None:
     assert schema_faults(Price.model_json_schema(), {"amount": "one"}) == ()
     assert schema_faults({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x", "b": "x"})

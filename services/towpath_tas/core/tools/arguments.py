@@ -25,7 +25,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper, mixes_patterns, sub_schemas
-from towpath_contracts.schema_bounds.pattern_work import MAX_PATTERN_WORK, pattern_work
+from towpath_contracts.schema_bounds.pattern_work import MAX_PATTERN_WORK, pattern_work, patterns_in
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError, require_bounded
 from towpath_contracts.schema_bounds.work import Keyword, Work, counted_keywords
 
@@ -81,7 +81,7 @@ class ArgumentChecker:
         if mixes_patterns(schema):
             msg = "patternProperties can't be combined with additionalProperties or unevaluatedProperties here"
             raise ValueError(msg)
-        patterns = set(_patterns(schema))
+        patterns = set(patterns_in(schema))
         if (
             sum(MAX_PATTERN_WORK if (work := pattern_work(one)) is None else work.compiled for one in patterns)
             > MAX_PATTERNS
@@ -192,18 +192,3 @@ def _validator_class(matches: PatternMatcher) -> Callable[..., Validator]:
     keywords = counted_keywords(Draft202012Validator.VALIDATORS, patterns, _work)
     extended: Callable[..., Validator] = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
     return extended
-
-
-def _patterns(schema: Any) -> Iterator[str]:
-    if isinstance(schema, Mapping):
-        found = schema.get("pattern")
-        if isinstance(found, str):
-            yield found
-        several = schema.get("patternProperties")
-        if isinstance(several, Mapping):
-            yield from several
-        for value in schema.values():
-            yield from _patterns(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            yield from _patterns(value)
