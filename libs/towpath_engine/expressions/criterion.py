@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.tools.reports import TEST_MEMBERS
+from towpath_engine.expressions import costs
 from towpath_engine.expressions.costs import expensive_part, library
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
@@ -54,7 +55,7 @@ _FUNCTIONS = frozenset(
 class CompiledCriterion:
     """One acceptance criterion in CEL, compiled; `met` evaluates it."""
 
-    __slots__ = ("_needs", "_program", "copies_files", "names")
+    __slots__ = ("_needs", "_program", "copies_files", "names", "work")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -76,6 +77,7 @@ class CompiledCriterion:
         if strange:
             msg = f"unknown function {', '.join(sorted(strange))}"
             raise ValueError(msg)
+        self.work = costs.work_of(text, _LITERAL, VARIABLES)
         self._program = library().compile(_with_files(text))
         self._needs = (VARIABLES | {FILES}) & set(self._program.variables())
         self.copies_files = "workspace" in self._needs and _ANY_MACRO.search(bare) is not None
@@ -117,6 +119,11 @@ def fault_of(text: str) -> str:
     if compile_criterion(text).copies_files:
         return "beside a macro, write workspace.files, and no item of that name"
     return expensive_part(text, _LITERAL, VARIABLES) or _strange_member(text)
+
+
+def search_work(text: str) -> float:
+    """Return the microseconds that searching with the pattern of a criterion takes at most; 0 where it has none."""
+    return costs.search_work(text, _LITERAL)
 
 
 def _strange_member(text: str) -> str:

@@ -9,11 +9,16 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.goal import Criterion
-from towpath_engine.expressions.criterion import compile_criterion
+from towpath_engine.expressions.costs import ValueSize, size_of
+from towpath_engine.expressions.criterion import CompiledCriterion, compile_criterion
 from towpath_engine.rules.criteria_input import shorten
 from towpath_engine.rules.evidence import is_shown
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState, StepChild
+
+MAX_WORK = 100_000.0
+"""Work of all criteria of one validation, in about microseconds: estimated from the sizes of what they see, not from a
+clock. The facts of other runs wait meanwhile, so what comes on top counts as not met."""
 
 DONE = 1.0
 """The progress at which a goal without criteria is reached."""
@@ -60,8 +65,8 @@ def met_now(state: RunState, goal: GoalState, judged: JsonObject | None = None) 
         return ()
     scene = criteria_input(state, goal)
     by_model = set(goal.met) if judged is None else _found(judged) - set(unshown(state, goal, judged))
-    shown = may_be_judged(state, goal)
-    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, judged_met=shown and n in by_model))
+    shown, left = may_be_judged(state, goal), _EvaluationBudget(scene)
+    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, left, judged_met=shown and n in by_model))
 
 
 def may_be_judged(state: RunState, goal: GoalState) -> bool:
@@ -72,8 +77,30 @@ def may_be_judged(state: RunState, goal: GoalState) -> bool:
     return goal.acted or state.created.goal_settings.allow_words is not False
 
 
-def _is_met(criterion: Criterion, scene: JsonObject, *, judged_met: bool) -> bool:
-    return judged_met if criterion.when is None else compile_criterion(criterion.when).met(scene)
+def _is_met(criterion: Criterion, scene: JsonObject, left: "_EvaluationBudget", *, judged_met: bool) -> bool:
+    if criterion.when is None:
+        return judged_met
+    compiled = compile_criterion(criterion.when)
+    return left.spend(compiled) and compiled.met(scene)
+
+
+class _EvaluationBudget:
+    """What the criteria of one validation may still cost."""
+
+    def __init__(self, scene: JsonObject) -> None:
+        self._left = MAX_WORK
+        self._scene = scene
+        self._sizes: dict[str, ValueSize] = {}
+
+    def spend(self, criterion: CompiledCriterion) -> bool:
+        """Return whether *criterion* may be evaluated, and count it if so."""
+        for name in criterion.names - self._sizes.keys():
+            self._sizes[name] = size_of(self._scene[name])
+        work = criterion.work.estimate(self._sizes)
+        if work > self._left:
+            return False
+        self._left -= work
+        return True
 
 
 def _found(judged: JsonObject) -> set[int]:

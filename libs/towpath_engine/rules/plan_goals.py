@@ -3,17 +3,26 @@
 A criterion that can't be evaluated is a fault of the plan: it would only be unmet, step after step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from towpath_contracts.base import with_defaults
 from towpath_contracts.networks.goal import Criterion, GoalSettings, GoalTask
 from towpath_contracts.networks.plan import Plan, PlanAgentCall
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_engine.expressions.criterion import fault_of, names_in
+from towpath_engine.expressions.costs import MAX_SEARCHES
+from towpath_engine.expressions.criterion import fault_of, names_in, search_work
 
 GOAL_CHARS = 16_384
 """Of what an agent is asked, so much is its goal; all of it is its message."""
+
+EXPRESSION_CHARS = 8_192
+"""Characters of all expressions of a goal, or of a plan: compiling them takes a quarter of a second at most."""
+
+_TOO_MANY_SEARCHES = (
+    "the patterns of the criteria take too long together: begin them with ^, and leave out large counts such as {200}, "
+    "above all of \\w and \\pL"
+)
 
 
 def goal_of(snapshot: NetworkSnapshot, call: PlanAgentCall, asked: str) -> GoalTask | None:
@@ -28,6 +37,12 @@ def goal_of(snapshot: NetworkSnapshot, call: PlanAgentCall, asked: str) -> GoalT
 def goal_faults(plan: Plan, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail]:
     """Name what is wrong with the criteria of a plan, each at its place in it."""
     swarms = snapshot.swarm.swarms if snapshot.swarm is not None else {}
+    criteria = (criterion for step in plan.steps for call in step.calls for criterion in call.acceptance_criteria)
+    chars = sum(map(len, expressions_of(criteria)))
+    if chars > EXPRESSION_CHARS:
+        detail = f"the criteria have {chars} characters of expressions together; the limit is {EXPRESSION_CHARS}"
+        yield ProblemDetail(pointer="/steps", code="request_too_large", detail=detail)
+        return
     for number, step in enumerate(plan.steps):
         for place, call in enumerate(step.calls):
             at = f"/steps/{number}/" + ("agent" if step.type == "agent" else f"parallel/steps/{place}")
@@ -35,13 +50,28 @@ def goal_faults(plan: Plan, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail
             if call.acceptance_criteria and swarm is not None and swarm.mode != "team":
                 detail = f"{call.agent_key} is a swarm ({swarm.mode}): only a team pursues a goal"
                 yield _fault(f"{at}/acceptance_criteria", detail)
-            for index, criterion in enumerate(call.acceptance_criteria):
-                if fault := criterion_fault(criterion, snapshot):
-                    yield _fault(f"{at}/acceptance_criteria/{index}/when", fault)
+            for index, fault in criteria_faults(call.acceptance_criteria, snapshot):
+                yield _fault(f"{at}/acceptance_criteria/{index}/when", fault)
 
 
-def criterion_fault(criterion: Criterion, snapshot: NetworkSnapshot) -> str:
-    """Return why a criterion can't be met on this network; empty where it can."""
+def expressions_of(criteria: Iterable[Criterion]) -> list[str]:
+    """Return those of *criteria* that are expressions."""
+    return [criterion.when for criterion in criteria if criterion.when is not None]
+
+
+def criteria_faults(criteria: Iterable[Criterion], snapshot: NetworkSnapshot) -> Iterator[tuple[int, str]]:
+    """Say which of *criteria* can't be met on this network, or take too long together, and why."""
+    left = MAX_SEARCHES
+    for number, criterion in enumerate(criteria):
+        fault = _criterion_fault(criterion, snapshot)
+        if not fault and criterion.when is not None:
+            left -= search_work(criterion.when)
+            fault = _TOO_MANY_SEARCHES if left < 0 else ""
+        if fault:
+            yield number, fault
+
+
+def _criterion_fault(criterion: Criterion, snapshot: NetworkSnapshot) -> str:
     if criterion.when is None:
         return ""
     fault = fault_of(criterion.when)

@@ -19,7 +19,7 @@ from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES, FileEntry, PathRefusedError, clean_path
-from towpath_engine.rules.plan_goals import criterion_fault, goal_faults
+from towpath_engine.rules.plan_goals import EXPRESSION_CHARS, criteria_faults, expressions_of, goal_faults
 
 GOAL_BYTES = 128 * 1024
 """Bytes of JSON. A goal goes into every request to a model."""
@@ -33,11 +33,14 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
     if size > GOAL_BYTES:
         detail = f"the goal has {size} bytes; the limit is {GOAL_BYTES}"
         yield ProblemDetail(pointer="/goal", code="request_too_large", detail=detail)
-    for number, criterion in enumerate(goal.acceptance_criteria):
-        fault = criterion_fault(criterion, snapshot)
-        if fault:
-            pointer = f"/goal/acceptance_criteria/{number}/when"
-            yield ProblemDetail(pointer=pointer, code="criterion_invalid", detail=fault)
+    chars = sum(map(len, expressions_of(goal.acceptance_criteria)))
+    if chars > EXPRESSION_CHARS:
+        detail = f"the criteria have {chars} characters of expressions together; the limit is {EXPRESSION_CHARS}"
+        yield ProblemDetail(pointer="/goal/acceptance_criteria", code="request_too_large", detail=detail)
+        return
+    for number, fault in criteria_faults(goal.acceptance_criteria, snapshot):
+        pointer = f"/goal/acceptance_criteria/{number}/when"
+        yield ProblemDetail(pointer=pointer, code="criterion_invalid", detail=fault)
     judge = goal.settings.judge_model if goal.settings is not None else None
     if judge is not None and (fault := model_fault(judge)):
         yield ProblemDetail(pointer="/goal/settings/judge_model", code="model_unknown", detail=fault)

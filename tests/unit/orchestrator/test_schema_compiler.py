@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_orchestrator.app.api.schema_compiler import MAX_AT_ONCE, MAX_REMEMBERED, SchemaCompiler
 
@@ -74,3 +75,17 @@ async def test_so_many_are_remembered() -> None:
     assert threads.computed == MAX_REMEMBERED + 1
     await compiler.prepare("p", schema(0))
     assert threads.computed == MAX_REMEMBERED + 2
+
+
+def _goal(*criteria: str) -> GoalTask:
+    return GoalTask.model_validate({"goal": "Go.", "acceptance_criteria": [{"when": one} for one in criteria]})
+
+
+async def test_long_criteria_are_compiled_in_a_thread_and_short_ones_are_not() -> None:
+    threads: Any = Threads()
+    threads.go.set()
+    for given in (None, _goal("claimed == 1"), _goal(*["claimed == 2" + " " * 1_000] * 9)):
+        await SchemaCompiler(threads).prepare_criteria("p", given)
+    assert threads.computed == 0
+    await SchemaCompiler(threads).prepare_criteria("p", _goal(*["claimed == 3 || claimed == 4"] * 9))
+    assert threads.computed == 1

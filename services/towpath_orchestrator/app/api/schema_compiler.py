@@ -1,4 +1,4 @@
-"""Compiles the large answer schemas of tasks in threads, each schema once however many tasks come with it.
+"""Compiles the large answer schemas and criteria of tasks in threads, a schema once however many tasks come with it.
 
 `check_task` finds them compiled then. What was compiled is remembered by digest, less of it than `json_schema` keeps: a
 burst of equal tasks waits for one compilation, and a later one for none.
@@ -9,10 +9,16 @@ import asyncio
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest
 from towpath_contracts.json_schema import MAX_COMPILED, sub_schemas, unusable_schema
+from towpath_contracts.networks.goal import GoalTask
+from towpath_engine.expressions.criterion import fault_of
 from towpath_fabric.turns.fair_threads import FairThreads
+from towpath_orchestrator.core.task_kinds import EXPRESSION_CHARS, expressions_of
 
 MAX_AT_ONCE = 50
 """Sub-schemas that are compiled at once, in five milliseconds; more are compiled in a thread."""
+
+FEW_CHARS = 200
+"""Of expressions, which are compiled at once, in some milliseconds."""
 
 MAX_REMEMBERED = MAX_COMPILED // 4
 
@@ -38,6 +44,15 @@ class SchemaCompiler:
             self._compiling[name] = running
             running.add_done_callback(lambda ended: self._ended(name, ended))
         await asyncio.shield(running)
+
+    async def prepare_criteria(self, project: str, goal: GoalTask | None) -> None:
+        """Have the expressions of *goal* compiled if they are long, but for those that are refused for their length.
+
+        Raises ProblemError as `prepare`. The engine keeps them compiled.
+        """
+        texts = [] if goal is None else expressions_of(goal)
+        if FEW_CHARS < sum(map(len, texts)) <= EXPRESSION_CHARS:
+            await self._threads.run(project, lambda: [fault_of(text) for text in texts])
 
     def _ended(self, name: str, ended: "asyncio.Task[str]") -> None:
         del self._compiling[name]

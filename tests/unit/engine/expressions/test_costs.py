@@ -7,8 +7,10 @@ from tests.support.engine.goal_machine import goal_run
 from tests.support.engine.machine import use
 
 from towpath_contracts.canonical import canonical_json
-from towpath_engine.expressions.criterion import compile_criterion, fault_of
-from towpath_engine.rules.criteria import criteria_input
+from towpath_contracts.events import log as ev
+from towpath_engine.expressions.costs import MAX_SEARCHES, SEARCHED_CHARS, size_of
+from towpath_engine.expressions.criterion import compile_criterion, fault_of, search_work
+from towpath_engine.rules.criteria import MAX_WORK, criteria_input
 from towpath_engine.rules.criteria_input import CUT, MAX_CHARS, MAX_ITEMS, MAX_VALUES, shorten
 
 
@@ -98,3 +100,64 @@ def test_only_what_an_expression_looks_at_is_given_to_it() -> None:
         assert compile_criterion(text).met(scene), text
     assert compile_criterion("workspace.files.all(workspace, workspace == 'a.md')").met(scene)
     assert compile_criterion("tests == {}").met({"tests": {}}), "nothing else has to be there"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        ("^done [0-9]{4}-[0-9]{2}$", 100),
+        ("error|failed", 100),
+        ("^sha256:[0-9a-f]{64}$", 50),
+        ("[0-9a-f]{64}", 1),
+        (r"\pL{450}", 0),
+        (r"[ab]*a[ab]{250}c", 0),
+    ],
+)
+def test_what_a_pattern_costs_is_known_before_it_is_compiled(pattern: str, fits: int) -> None:
+    work = search_work(f"last_output.matches(r'{pattern}')")
+    assert int(MAX_SEARCHES // work) >= fits
+    assert fits or work > MAX_SEARCHES
+    assert search_work(f"(last_output.a + last_output.b).matches(r'{pattern}')") >= work
+
+
+def test_patterns_that_look_around_are_refused() -> None:
+    assert "looks around" in fault_of("last_output.matches('(?=a)b')")
+    assert search_work("last_output == 'a.matches(b)'") == 0
+    assert SEARCHED_CHARS == MAX_CHARS
+
+
+FILES = {f"{place:04d}/{'n' * 90}": {"size": place, "digest": "d" * 71} for place in range(1_000)}
+LISTED = {"items": ["y" * 60] * 256}
+SCENE: dict[str, Any] = {"workspace": {"files": FILES}, "claimed": LISTED, "last_output": LISTED}
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("size(workspace.files.filter(f, f.endsWith('.md'))) >= 3", MAX_WORK),
+        ("size(workspace.files.map(f, f)) > 0", MAX_WORK),
+        ("workspace.files.all(f, f in claimed.items || true)", 50_000),
+        (" || ".join(["workspace.files == 1"] * 40), 40_000),
+        ("claimed.items.all(i, i in last_output.items)", 20_000),
+        ("workspace.files.all(f, workspace.files[f].size > 0)", 10_000),
+    ],
+)
+def test_what_an_expression_costs_follows_from_what_it_sees(text: str, least: float) -> None:
+    assert fault_of(text) == ""
+    work = compile_criterion(text).work
+    assert work.estimate({name: size_of(value) for name, value in SCENE.items()}) >= least
+    small = {
+        "workspace": {"files": {"a.md": {"size": 1}}},
+        "claimed": {"items": ["a"]},
+        "last_output": {"items": ["b"]},
+    }
+    assert work.estimate({name: size_of(value) for name, value in small.items()}) < MAX_WORK / 64
+
+
+def test_criteria_beyond_what_a_validation_may_cost_are_not_met() -> None:
+    dear = [f"size(last_output.items.filter(i, i != 'z{place}')) > 0" for place in range(10)]
+    machine = goal_run(*dear, "last_output.items[0] == 'y'")
+    machine.decide(use("edit"))
+    machine.finish(result={"items": ["y"] * 256})
+    (found,) = machine.events(ev.StepResultValidated)
+    assert 0 in found.criteria and 9 not in found.criteria
