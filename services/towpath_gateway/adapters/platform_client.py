@@ -1,10 +1,16 @@
 """The other services, as the gateway uses them.
 
-Every request carries the project of the credential; nothing here is cached and nothing is decided.
+Every request carries the project of the credential; nothing here is cached and nothing is decided. Services read what
+they are asked in the order in which it comes, on one connection each, and long requests take them long: so few with
+large bodies are under way at a time, of one project fewer, and what others ask for is never behind hundreds of them.
 """
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,6 +28,7 @@ from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.nats.bus import REQUEST_TIMEOUT_S, Bus
 from towpath_fabric.telemetry.recorder import SpanRecorder
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.adapters.event_feed import RunEventFeed
 from towpath_gateway.core.run_answers import requests_with_text
 from towpath_readings.effects import TELLS_EFFECTS
@@ -42,6 +49,26 @@ LLM_CALLS_CHARS = 32 * 1024 * 1024
 
 _LLM_CALLS_POLL_S = 0.1
 
+LONG_BYTES = 16 * 1024
+LONG, LONG_OF_PROJECT = 64, 32
+HUGE_BYTES = 128 * 1024
+HUGE, HUGE_OF_PROJECT = 4, 2
+"""From which size on how many requests are under way at a time: what is read in these takes a fifth of a second."""
+
+TURN_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LargeBody:
+    """The size of the body that the request at hand came with, and whose it is."""
+
+    project: str
+    size: int
+
+
+large_body: ContextVar[LargeBody | None] = ContextVar("large_body", default=None)
+"""Set by who reads a body of LONG_BYTES or more, for what the same request then asks of services."""
+
 
 class PlatformClient:
     """Asks the services behind the gateway. *stopping* ends every wait at once."""
@@ -50,6 +77,8 @@ class PlatformClient:
         self.bus = bus
         self.stopping = stopping
         self.telemetry = telemetry
+        self._long = WorkTurns(LONG, lambda _: LONG_OF_PROJECT, TURN_WAIT_S, "project_share_full")
+        self._huge = WorkTurns(HUGE, lambda _: HUGE_OF_PROJECT, TURN_WAIT_S, "project_share_full")
 
     def current_span(self) -> RemoteSpan | None:
         """Return the span of the request that is answered, where requests are traced."""
@@ -57,7 +86,18 @@ class PlatformClient:
 
     async def request(self, method: rpc.RpcMethod, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Ask *method*; raises ProblemError."""
-        return await self.bus.request(method, request, timeout_s)
+        async with self._turn():
+            return await self.bus.request(method, request, timeout_s)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait for the turn of a request with a large body; raises ProblemError `project_share_full`."""
+        body = large_body.get()
+        if body is None:
+            yield
+            return
+        async with (self._long if body.size < HUGE_BYTES else self._huge).held(body.project):
+            yield
 
     async def submit(self, caller: str, task: SubmitTask, span: RemoteSpan | None = None) -> RunAccepted:
         """Submit *task* as *caller*; returns once the run is committed, below *span* where that is recorded.
@@ -71,9 +111,10 @@ class PlatformClient:
             task = task.model_copy(update={"idempotency_key": f"gateway-{uuid4().hex}"})
         if span is not None and task.traceparent is None:
             task = task.model_copy(update={"traceparent": span.traceparent})
-        accepted = await self.bus.request_subject(
-            subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S, repeatable=True
-        )
+        async with self._turn():
+            accepted = await self.bus.request_subject(
+                subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S, repeatable=True
+            )
         if accepted.duplicate and not keyed:  # an answer was lost, and the client has asked only once
             accepted = accepted.model_copy(update={"duplicate": False})
         if self.telemetry.enabled and not accepted.duplicate:

@@ -11,6 +11,7 @@ from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 from towpath_contracts.runs.trace_context import HEADER, RemoteSpan, parse_traceparent
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
@@ -30,6 +31,10 @@ LOCAL_REMEDY = (
 )
 
 
+BODY_WAIT_S = 10.0
+"""How long a large body waits to be parsed."""
+
+
 @dataclass(slots=True, kw_only=True)
 class GatewayDependencies:
     """What the wiring makes once for all handlers."""
@@ -45,9 +50,11 @@ class GatewayDependencies:
     stream_pace: StreamPace
     local_token: LocalToken | None = None
     readings: LogReadings = field(init=False)
+    body_turns: WorkTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self.readings = LogReadings(self.platform)
+        self.body_turns = WorkTurns(1, lambda _: 1, BODY_WAIT_S, "project_share_full")
 
 
 def dependencies_of(request: Request) -> GatewayDependencies:

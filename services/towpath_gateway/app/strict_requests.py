@@ -1,7 +1,9 @@
 """Requests as the gateway reads them: bounded, JSON only, strictly parsed.
 
 A body is refused before it is held whole when it is too large, and before it is parsed when it is not JSON. Asking
-for `application/json` also keeps web pages of other sites out: a browser asks first before it sends that (CORS).
+for `application/json` also keeps web pages of other sites out: a browser asks first before it sends that (CORS). Large
+ones are parsed one after the other, in turns of projects: hundreds that come in at the same moment would else hold up
+every other request until the last of them is parsed.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from towpath_contracts.problems.input_faults import MAX_LISTED, MAX_PART_CHARS, 
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
+from towpath_gateway.adapters.platform_client import LONG_BYTES, LargeBody, large_body
 from towpath_gateway.app.dependencies import Requires, dependencies_of
 from towpath_gateway.app.errors import HttpProblemError, validation_problem
 
@@ -43,10 +46,11 @@ def is_json(content_type: str | None) -> bool:
 class BoundedJsonRequest(Request):
     """A request whose body is at most MAX_BODY_BYTES of JSON, with at most as many faults as are listed."""
 
-    def __init__(self, scope: Scope, receive: Receive, kind: TypeAdapter[Any] | None) -> None:
-        """*kind* is what the route takes as its body."""
+    def __init__(self, scope: Scope, receive: Receive, kind: TypeAdapter[Any] | None, project: str = "") -> None:
+        """*kind* is what the route takes as its body, *project* who sends it."""
         super().__init__(scope, receive)
         self._kind = kind
+        self._project = project
 
     async def body(self) -> bytes:
         """Return the body; refuses a large one while it comes in, and one that is not JSON."""
@@ -67,10 +71,21 @@ class BoundedJsonRequest(Request):
         The framework makes several objects of each fault. So a body with more faults than are listed is refused here;
         one with a few is returned as parsed JSON: the framework finds them again, beside those of path and query.
         """
+        body = await self.body()
         try:
-            value = read_json(await self.body())
+            if len(body) < LONG_BYTES:
+                return self._parsed(body)
+            large_body.set(LargeBody(self._project, len(body)))
+            async with dependencies_of(self).body_turns.held(self._project):
+                try:
+                    return self._parsed(body)
+                finally:  # who comes at the same moment waits for its turn, and others are served before that
+                    await asyncio.sleep(0)
         except ProblemError as error:
             raise HttpProblemError(error.problem) from error
+
+    def _parsed(self, body: bytes) -> Any:
+        value = read_json(body)
         if self._kind is None:
             return value
         try:
@@ -108,10 +123,11 @@ class BoundedJsonRoute(APIRoute):
         known = frozenset(query_parameters(self.dependant))
 
         async def strict(request: Request) -> Response:
+            project = ""
             for requirement in needed:
-                await requirement(request)
+                project = (await requirement(request)).project
             refuse_unknown_parameters(request, known)
-            return await handler(BoundedJsonRequest(request.scope, request.receive, kind()))
+            return await handler(BoundedJsonRequest(request.scope, request.receive, kind(), project))
 
         return strict
 
