@@ -19,6 +19,9 @@ VARIABLES = ("tools", "routes", "agent_key", "tool_history", "user_message", "di
 MAX_RENDERED_CHARS = 1_000_000
 """A rendered base prompt; about the largest context of today's models, at one character a token."""
 
+MAX_CASED_CHARS = 200_000
+"""Characters that `upper`, `lower`, `title` and `capitalize` change in one rendering: a million takes 60 ms."""
+
 MAX_EXPRESSION_LEVELS = 16
 """Filters, conditions and operators inside each other: the time to compile them grows with the square of that."""
 
@@ -26,6 +29,7 @@ MAX_IF_LEVELS = 32
 """Python, which templates are compiled to, has room for 100 levels."""
 
 _FILTERS = frozenset({"upper", "lower", "trim", "title", "capitalize", "default", "d", "length", "count"})
+_CASED = frozenset({"upper", "lower", "title", "capitalize"})
 _TESTS = frozenset({"defined", "undefined", "none", "string", "in", "eq", "ne", "equalto", "true", "false"})
 _NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.If, nodes.CondExpr),
@@ -45,13 +49,14 @@ class PromptInvalidError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledPromptTemplate:
-    """A compiled base prompt; `uses` counts the places of each variable.
+    """A compiled base prompt; `uses` counts the places of each variable, `cased` how often its letters are changed.
 
     One that only inserts values is a list of `pieces` (texts and variables), which costs a tenth of a jinja template.
     """
 
     size: int
     uses: Mapping[str, int]
+    cased: Mapping[str, int]
     pieces: tuple[tuple[str, str], ...] | None
     template: Template | None
 
@@ -60,6 +65,10 @@ class CompiledPromptTemplate:
         size = self.size + sum(len(values[name]) * times for name, times in self.uses.items())
         if size > MAX_RENDERED_CHARS:
             msg = f"the base prompt would have {size} characters; the limit is {MAX_RENDERED_CHARS}"
+            raise PromptInvalidError(msg)
+        cased = sum(len(values[name]) * times for name, times in self.cased.items())
+        if cased > MAX_CASED_CHARS:
+            msg = f"the base prompt would change the case of {cased} characters; the limit is {MAX_CASED_CHARS}"
             raise PromptInvalidError(msg)
         if self.pieces is not None:
             return "".join([values[text] if kind == "name" else text for kind, text in self.pieces])
@@ -88,10 +97,12 @@ def compile_base_prompt(text: str) -> CompiledPromptTemplate:
     """Compile *text*. Raises PromptInvalidError naming the line of what is not allowed."""
     try:
         tree = _environment.parse(text)
-        uses = Counter(_checked_names(tree))
+        names = _checked_names(tree)
+        uses = Counter(name for name, _ in names)
+        cased = Counter(name for name, times in names for _ in range(times))
         pieces = _pieces(tree)
         template = _environment.from_string(tree) if pieces is None else None
-        return CompiledPromptTemplate(size=len(text), uses=uses, pieces=pieces, template=template)
+        return CompiledPromptTemplate(size=len(text), uses=uses, cased=cased, pieces=pieces, template=template)
     except PromptInvalidError:
         raise
     except TemplateSyntaxError as error:
@@ -125,17 +136,19 @@ def _pieces(tree: nodes.Template) -> tuple[tuple[str, str], ...] | None:
     return tuple(pieces)
 
 
-def _checked_names(tree: nodes.Template) -> list[str]:
+def _checked_names(tree: nodes.Template) -> list[tuple[str, int]]:
+    """Return each use of a variable, and how many filters around it change the case of its letters."""
     names = []
-    pending: list[tuple[nodes.Node, int, int]] = [(tree, 0, 0)]
+    pending: list[tuple[nodes.Node, int, int, int]] = [(tree, 0, 0, 0)]
     while pending:
-        node, ifs, levels = pending.pop()
+        node, ifs, levels, cased = pending.pop()
         ifs += isinstance(node, nodes.If)
         levels += isinstance(node, nodes.Expr)
+        cased += isinstance(node, nodes.Filter) and node.name in _CASED
         _check(node, ifs, levels)
         if isinstance(node, nodes.Name):
-            names.append(node.name)
-        pending.extend((child, ifs, levels) for child in node.iter_child_nodes())
+            names.append((node.name, cased))
+        pending.extend((child, ifs, levels, cased) for child in node.iter_child_nodes())
     return names
 
 

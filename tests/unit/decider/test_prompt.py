@@ -9,7 +9,13 @@ from tests.support.decider.decisions import context
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, OlderOutput
 from towpath_decider.core.prompt import render
-from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base_prompt, template_tokens
+from towpath_fabric.prompt_templates import (
+    MAX_CASED_CHARS,
+    MAX_RENDERED_CHARS,
+    PromptInvalidError,
+    compile_base_prompt,
+    template_tokens,
+)
 
 EARLIER: tuple[tuple[Literal["user", "assistant"], str], ...] = (
     ("user", "LAMP?"),
@@ -198,3 +204,12 @@ def test_the_tokens_of_a_template_are_counted_up_to_a_limit() -> None:
     assert template_tokens("a {{ tools }} b", 100) == 7
     assert template_tokens("{{ tools }}" * 1_000, 100) == 101
     assert template_tokens("{{ 'open", 100) <= 3
+
+
+def test_a_prompt_changes_the_case_of_so_many_letters_and_of_no_more() -> None:
+    name = compile_base_prompt("{{ agent_key|upper }} {{ tool_history|trim|default('none') }}")
+    assert name.render({"agent_key": "clerk", "tool_history": "x" * 400_000}).startswith("CLERK x")
+    chain = compile_base_prompt("{% if user_message|title|upper|lower|length > 1 %}a{% endif %}" * 4)
+    assert chain.render({"user_message": "x" * (MAX_CASED_CHARS // 12)}) == "aaaa"
+    with pytest.raises(PromptInvalidError, match=f"the limit is {MAX_CASED_CHARS}"):
+        chain.render({"user_message": "x" * (MAX_CASED_CHARS // 12 + 1)})
