@@ -27,9 +27,10 @@ from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, Decision
 from towpath_contracts.problems.registry import ProblemError
 from towpath_decider.adapters.attachment_source import LoadAttachments
 from towpath_decider.adapters.provider import Provider, TextListener
+from towpath_decider.app.answer_check_compiler import AnswerCheckCompiler
 from towpath_decider.app.prompt_cache import PromptTemplateCache
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
-from towpath_decider.core.answer_checks import check_for, expected_schema
+from towpath_decider.core.answer_checks import expected_schema
 from towpath_decider.core.answers import RefusedAnswer
 from towpath_decider.core.conversation import (
     INVALID_OUTPUT,
@@ -135,6 +136,7 @@ class DecisionMaker:
         self._prices = prices
         self._load_attachments = load_attachments
         self._prompts = PromptTemplateCache()
+        self._checks = AnswerCheckCompiler()
 
     async def answer(self, request: DecisionRequest) -> FinishedDecision:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformUnavailableError."""
@@ -155,10 +157,10 @@ class DecisionMaker:
             served = ", ".join(sorted(self._providers))
             message = f"this decider has no provider {name!r}; it serves {served}; {OTHER_SERVERS}"
             return GaveUp(code="model_unknown", message=message)
-        check = check_for(request)
-        if isinstance(check, RefusedAnswer):
-            return GaveUp(code="request_invalid", message=check.reason)
         try:
+            check = await self._checks.check_for(request)
+            if isinstance(check, RefusedAnswer):
+                return GaveUp(code="request_invalid", message=check.reason)
             progress.prompt = await self.prompt_of(
                 request.project,
                 request.context,
