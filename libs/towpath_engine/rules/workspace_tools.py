@@ -210,13 +210,18 @@ def _grep(args: JsonObject, files: Files, contents: Contents) -> InternalToolRes
     matches: list[JsonObject] = []
     count = 0
     for name in names:
-        for number, line in enumerate(_text(name, files, contents).splitlines(), start=1):
-            if wanted not in (line.casefold() if asked.ignore_case else line):
-                continue
-            count += 1
-            if len(matches) < MAX_MATCHES:
-                matches.append({"path": name, "line": number, "text": line[:LINE_CHARS]})
+        text = _text(name, files, contents)
+        places = _lines_with(wanted, text.casefold() if asked.ignore_case else text)
+        count += len(places)
+        shown = places[: MAX_MATCHES - len(matches)]
+        lines = text.splitlines() if shown else []
+        matches += [{"path": name, "line": place + 1, "text": lines[place][:LINE_CHARS]} for place in shown]
     return InternalToolResult(result={"matches": take_while_fitting(matches), "count": count, "files": len(names)})
+
+
+def _lines_with(wanted: str, text: str) -> list[int]:
+    """Return the places of the lines that hold *wanted*; a text that is nowhere costs a look at the whole alone."""
+    return [place for place, line in enumerate(text.splitlines()) if wanted in line] if wanted in text else []
 
 
 def _delete(args: JsonObject, files: Files, _contents: Contents) -> InternalToolResult:

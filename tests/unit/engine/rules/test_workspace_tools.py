@@ -170,6 +170,19 @@ def test_an_edit_whose_text_would_be_too_large_makes_none_of_it() -> None:
     assert desk("edit", path="b", old="ü", new="€", all=True)["size"] == 4_000
 
 
+def test_a_search_that_finds_nothing_looks_at_no_line_alone() -> None:
+    desk = Desk(many="A\n" * 250_000)
+    tracemalloc.start()
+    try:
+        assert desk("grep", text="zq", ignore_case=True)["count"] == 0
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000, "no list of lines was made"
+    finally:
+        tracemalloc.stop()
+    assert desk("grep", text="a", ignore_case=True)["count"] == 250_000
+    assert desk("grep", text="A")["matches"][1] == {"path": "in/many.txt", "line": 2, "text": "A"}
+    assert desk("grep", text="A\nA")["count"] == 0, "a line has no end"
+
+
 def test_a_text_that_did_not_come_is_asked_for() -> None:
     desk = Desk(x="mounted")
     with pytest.raises(ContentMissingError):
