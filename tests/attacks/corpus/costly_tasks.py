@@ -1,0 +1,130 @@
+"""Attacks by what a task or a body brings along that takes long once it is taken in.
+
+Criteria and answers are evaluated where the facts of all runs are committed, answers also where all decisions are made,
+and bodies are parsed where all requests are answered. Runs of another project shall go on meanwhile.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.corpus.availability import held_up, longest_answer, publish_quiet
+from tests.attacks.target import NETWORK, Target, decision
+
+from towpath_fabric.clock import monotonic
+
+BODIES = 300
+RESPOND = decision("RESPOND", payload={"a": "x"})
+
+
+async def beside(target: Target, task: dict[str, Any], *, refused: bool) -> str:
+    """Submit *task*; return how long the slowest run of another project took until it ended or waits."""
+    longest = 0.0
+    async with (
+        target.client(scopes=["runs:write", "runs:read", "gates:read"]) as client,
+        target.client(project="bystander") as other,
+    ):
+        await publish_quiet(other)
+        answer = await client.post("/v1/runs", json=task)
+        if refused and answer.is_success:
+            await client.post(f"/v1/runs/{answer.json()['run_id']}/cancel", json={})
+            raise AttackWorkedError("the task was accepted")
+        doing = None if refused else asyncio.ensure_future(target.settled(client, answer.json()["run_id"]))
+        while True:
+            over, began = doing is None or doing.done(), monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            longest = max(longest, monotonic() - began)
+            if over:
+                break
+        if doing is not None:
+            await doing
+    return held_up(longest, "a run of another project took")
+
+
+@attack(Position.KEY_HOLDER)
+async def criteria_whose_patterns_take_long(target: Target) -> str:
+    """Submit a goal with 64 criteria, each with a pattern that takes a tenth of a second at each evaluation."""
+    wanted = [{"when": rf"claimed == 1 || 'x{place}'.matches(r'\pL{{450}}')"} for place in range(64)]
+    goal = {"goal": "go", "acceptance_criteria": wanted}
+    return await beside(target, {"network": NETWORK["name"], "goal": goal, "script": [RESPOND] * 3}, refused=True)
+
+
+@attack(Position.KEY_HOLDER)
+async def criteria_over_many_values(target: Target) -> str:
+    """Submit a goal whose criteria filter 500 files again and again, each time in as many rounds times as many."""
+    files = [{"path": f"{place:03d}/{'n' * 60}", "content": "x"} for place in range(500)]
+    wanted = [{"when": f"size(workspace.files.filter(f, f != 'z{place}')) < 0"} for place in range(64)]
+    task = {"network": NETWORK["name"], "goal": {"goal": "go", "acceptance_criteria": wanted}, "script": [RESPOND] * 3}
+    return await beside(target, {**task, "mounts": [{"mount_path": "", "files": files}]}, refused=False)
+
+
+@attack(Position.KEY_HOLDER)
+async def an_answer_held_against_a_thousand_patterns(target: Target) -> str:
+    """Submit a task whose answer's schema has a thousand patterns that each take a tenth of a second to compile."""
+    patterns = [{"pattern": rf"\w{{800}}|x|{place}"} for place in range(1_000)]
+    schema = {"type": "object", "properties": {"a": {"allOf": patterns}}}
+    task = {"network": NETWORK["name"], "user_message": "go", "script": [RESPOND], "response_schema": schema}
+    return await beside(target, task, refused=True)
+
+
+@attack(Position.KEY_HOLDER)
+async def an_edit_that_multiplies_a_file(target: Target) -> str:
+    """Have each of 48,000 letters of a file replaced by 30,000 others."""
+    async with target.client() as client:
+        clerk = {**NETWORK["agents"][0], "equipped_tools": ["workspace_write", "workspace_edit"]}
+        spec = {**NETWORK, "name": "writer", "agents": [clerk]}
+        (await client.post("/v1/networks", json={"spec": spec})).raise_for_status()
+    script = [
+        decision("USE_TOOL", tool_name="workspace_write", tool_params={"path": "a", "content": "a" * 48_000}),
+        decision(
+            "USE_TOOL",
+            tool_name="workspace_edit",
+            tool_params={"path": "a", "old": "a", "new": "b" * 30_000, "all": True},
+        ),
+        decision("RESPOND", payload="done"),
+    ]
+    return await beside(target, {"network": "writer", "user_message": "go", "script": script}, refused=False)
+
+
+@attack(Position.KEY_HOLDER)
+async def large_bodies_that_end_at_the_same_moment(target: Target) -> str:
+    """Send 300 bodies of a mebibyte with a viewer's key but for their last bytes, and then these all at once."""
+    question = {"network": NETWORK["name"], "agent_key": "clerk", "tool": "desk.mail", "args": {"x": [1] * 49_000}}
+    body = json.dumps({**question, "labels": {"a": "a" * 900_000}}).encode()
+    key = await target.key("vera", scopes=["policy:read"])
+    with connections(target, key, body) as opened:
+        doing = asyncio.to_thread(finish, opened, body)
+        longest = await longest_answer(target, doing)
+    return held_up(longest)
+
+
+@contextmanager
+def connections(target: Target, key: str, body: bytes) -> Iterator[list[socket.socket]]:
+    """Give connections on which all of a request was sent but the last byte."""
+    at = urlsplit(target.url)
+    head = (
+        f"POST /v1/policy/check HTTP/1.1\r\nHost: {at.netloc}\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(BODIES):
+            one = stack.enter_context(socket.create_connection((at.hostname, at.port)))
+            one.sendall(head.encode() + body[:-1])
+            opened.append(one)
+        yield opened
+
+
+def finish(opened: list[socket.socket], body: bytes) -> None:
+    """Send the last bytes, and wait for the beginnings of all answers."""
+    for one in opened:
+        one.sendall(body[-1:])
+    for one in opened:
+        one.settimeout(60)
+        if not one.recv(64).startswith(b"HTTP/1.1"):
+            raise AttackWorkedError("the gateway closed the connection of a request")
