@@ -27,7 +27,7 @@ from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedBroker
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.login import security
-from towpath_fabric.nats.long_requests import LongRequestReader
+from towpath_fabric.nats.long_requests import LongReadings, LongRequestReader
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.replies import (
     CORRELATION,
@@ -108,6 +108,11 @@ class OwnerComplaints:
         if isinstance(error, BrokerOwnerError) and monotonic() - self._last_s >= COMPLAIN_S:
             self._last_s = monotonic()
             get_logger(self._role).error("refused a stranger in place of the broker", error=str(error))
+
+
+def _read_strictly(request: type[BaseModel], data: bytes) -> Any:
+    read_bounded(data)
+    return read_request(request, data)
 
 
 def _give_up(acknowledged: "asyncio.Future[bool]") -> None:
@@ -297,17 +302,16 @@ class Bus:
         messages in the order of arrival (docs/decisions/0013-faststream-for-request-reply.md).
         """
         request = request_type(handler)
-        tries = TryCounter()
+        tries, long = TryCounter(), LongReadings()
 
         async def answer(message: Msg) -> None:
-            subject = message.subject
+            subject, caller = message.subject, limits.caller(message)
             try:
-                read_bounded(message.data)
-                asked = read_request(request, message.data)
+                asked = await long.read(caller, message.data, partial(_read_strictly, request))
                 if self._reads_traceparent:
                     asked = with_caller_span(asked, message)
                 with self._answering(message):
-                    reply: Message = await handler(asked, limits.caller(message))
+                    reply: Message = await handler(asked, caller)
             except NotStrictJsonError as error:
                 reply = problem("request_malformed", f"{subject}: {error}")
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer

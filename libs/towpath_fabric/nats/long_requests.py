@@ -8,6 +8,7 @@ of their owners, with pauses in which the others go on: reading takes a fifth of
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from faststream.nats import NatsMessage
 from pydantic import BaseModel
@@ -28,6 +29,10 @@ MAX_WAITING = 64
 FEW_BRACKETS = 64
 """More than a request has that is no more than some fields."""
 
+READ_WAIT_S = 10.0
+"""How long a long message of a client waits to be read."""
+
+Value = TypeVar("Value")
 Decoder = Callable[[NatsMessage], Awaitable[BaseModel]]
 
 
@@ -57,3 +62,21 @@ class LongRequestReader:
                     await asyncio.sleep(min(MAX_PAUSE_S, PAUSES * (time.thread_time() - began)))
 
         return decode
+
+
+class LongReadings:
+    """Reads what clients send: long messages one at a time, in turns of their senders, with pauses as long as that."""
+
+    def __init__(self) -> None:
+        self._turns = WorkTurns(1, lambda _: 1, READ_WAIT_S)
+
+    async def read(self, owner: str, data: bytes, read: Callable[[bytes], Value]) -> Value:
+        """Return what *read* makes of *data*; raises what that raises, and ProblemError `overloaded`."""
+        if len(data) <= LONG_BYTES:
+            return read(data)
+        async with self._turns.held(owner):
+            began = time.thread_time()
+            try:
+                return read(data)
+            finally:
+                await asyncio.sleep(time.thread_time() - began)

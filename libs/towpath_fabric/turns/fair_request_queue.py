@@ -16,6 +16,10 @@ from nats.aio.msg import Msg
 from towpath_fabric.clock import monotonic
 from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 
+WAITING_BYTES = 64 * 1024 * 1024
+WAITING_BYTES_OF_ONE = 16 * 1024 * 1024
+"""What waits is held in memory: so much of all callers, and of one; a request that waits alone may be of any size."""
+
 STOP_WAIT_S = 2.0
 """How long running requests may take when the process stops."""
 
@@ -60,6 +64,7 @@ class FairRequestQueue:
         self._refuse = refuse
         self._queue: FairQueue[tuple[Msg, float, str]] = FairQueue()
         self._waiting: dict[str, int] = {}
+        self._bytes: Counter[str] = Counter()
         self._accepted = 0
         self._running: dict[asyncio.Task[None], tuple[Msg, str]] = {}
         self._running_of: Counter[str] = Counter()
@@ -67,9 +72,11 @@ class FairRequestQueue:
     async def accept(self, message: Msg) -> None:
         caller = self._limits.caller(message)
         own, waiting = self._waiting.get(caller, 0), len(self._queue)
-        if waiting >= self._limits.max_waiting or own >= self._limits.max_waiting * self._limits.max_share:
+        full = waiting >= self._limits.max_waiting or own >= self._limits.max_waiting * self._limits.max_share
+        if full or (own and self._is_too_much(caller, len(message.data))):
             await self._refuse(message, waiting)
             return
+        self._bytes[caller] += len(message.data)
         self._accepted += 1
         self._waiting[caller] = own + 1
         now = monotonic()
@@ -77,6 +84,10 @@ class FairRequestQueue:
             UUID(int=self._accepted), (message, now, caller), QueueOwner(caller=caller, root=UUID(int=0)), now
         )
         self._start_next()
+
+    def _is_too_much(self, caller: str, size: int) -> bool:
+        of_all = self._bytes.total() + size > WAITING_BYTES
+        return of_all or self._bytes[caller] + size > WAITING_BYTES_OF_ONE
 
     def _start_next(self) -> None:
         while len(self._running) < self._limits.max_concurrent:
@@ -86,8 +97,9 @@ class FairRequestQueue:
                 return
             message, since, caller = self._queue.next(now := monotonic(), full)
             self._waiting[caller] -= 1
+            self._bytes[caller] -= len(message.data)
             if not self._waiting[caller]:
-                del self._waiting[caller]
+                del self._waiting[caller], self._bytes[caller]
             in_time = now - since <= self._limits.max_wait_s
             task = asyncio.ensure_future(self._answer(message) if in_time else self._refuse(message, len(self._queue)))
             self._running[task] = message, caller
@@ -107,7 +119,7 @@ class FairRequestQueue:
 
     async def stop(self) -> None:
         """Let running requests end; refuse waiting ones, which their callers may send to another replica."""
-        waiting, self._queue, self._waiting = self._queue.items(), FairQueue(), {}
+        waiting, self._queue, self._waiting, self._bytes = self._queue.items(), FairQueue(), {}, Counter()
         for message, _, _ in waiting:
             await self._refuse(message, None)
         if self._limits.repeatable:

@@ -6,11 +6,16 @@ import math
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from towpath_fabric.turns.fair_request_queue import FairQueueLimits, FairRequestQueue
+from towpath_fabric.turns.fair_request_queue import (
+    WAITING_BYTES,
+    WAITING_BYTES_OF_ONE,
+    FairQueueLimits,
+    FairRequestQueue,
+)
 
 
-def request(caller: str, number: int = 0) -> Msg:
-    return Msg(_client=Client(), subject=f"task.submit.{caller}", data=str(number).encode())
+def request(caller: str, number: int = 0, size: int = 0) -> Msg:
+    return Msg(_client=Client(), subject=f"task.submit.{caller}", data=str(number).encode() + b" " * size)
 
 
 class QueuedServer:
@@ -151,3 +156,24 @@ async def test_what_may_be_repeated_and_still_runs_when_the_queue_closes_is_sent
         await server.queue.stop()
     assert server.order == ["a", "b"]
     assert sorted(server.refused) == ["a", "b", "c"] and server.stopping
+
+
+async def test_long_requests_of_one_caller_wait_up_to_so_many_bytes_and_those_of_others_beside_them() -> None:
+    server = QueuedServer(max_concurrent=1)
+    third = WAITING_BYTES_OF_ONE // 3
+    for number in range(6):
+        await server.queue.accept(request("flood", number, third))
+    assert server.refused == ["flood"] * 3, "one runs, two wait, and the third would be more than that"
+    await server.queue.accept(request("other", 0, 2 * WAITING_BYTES_OF_ONE))
+    assert len(server.refused) == 3, "what waits alone may be of any size"
+    await server.queue.accept(request("other", 1))
+    assert server.refused[3:] == ["other"]
+    for number in range(WAITING_BYTES // WAITING_BYTES_OF_ONE):
+        await server.queue.accept(request(f"more{number}", 0, WAITING_BYTES_OF_ONE - 9))
+        await server.queue.accept(request(f"more{number}", 1, third))
+    assert set(server.refused[4:]) >= {"more3"}
+    await server.release(20)
+    await server.queue.accept(request("flood", 9, third))
+    await server.queue.accept(request("flood", 9, third))
+    assert server.refused[-1] != "flood", "what was served waits no more"
+    await server.release(9)

@@ -20,6 +20,7 @@ from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
+from towpath_fabric.nats.long_requests import LongReadings
 from towpath_fabric.nats.pull_consumer import ack
 from towpath_fabric.nats.replies import with_caller_span
 from towpath_fabric.ports import MessageBus, MessageConsumer
@@ -126,6 +127,11 @@ def _delivery_key(message: Msg) -> str:
     return f"enqueue:{stored.timestamp.isoformat()}:{stored.sequence.stream}"
 
 
+def _task_of(data: bytes) -> SubmitTask:
+    read_bounded(data)
+    return SubmitTask.model_validate_json(data)
+
+
 class TaskQueueConsumer:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
@@ -144,6 +150,7 @@ class TaskQueueConsumer:
         self._dead = dead
         self._guard = guard
         self._log = log
+        self._long = LongReadings()
 
     async def run(self) -> None:
         """Accept tasks for ever."""
@@ -162,8 +169,7 @@ class TaskQueueConsumer:
         crash_point("orchestrator.enqueued_taken")
         caller = caller_of(message.subject)
         try:
-            read_bounded(message.data)
-            task = with_caller_span(SubmitTask.model_validate_json(message.data), message)
+            task = with_caller_span(await self._long.read(caller, message.data, _task_of), message)
             key = task.idempotency_key or _delivery_key(message)
             await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
         except NotStrictJsonError as error:

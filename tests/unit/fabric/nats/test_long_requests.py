@@ -11,7 +11,7 @@ import pytest
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import RegisterTools
 from towpath_fabric.nats import long_requests
-from towpath_fabric.nats.long_requests import LONG_BYTES, LongRequestReader
+from towpath_fabric.nats.long_requests import LONG_BYTES, LongReadings, LongRequestReader
 
 BODY: dict[str, Any] = {"toolset": "desk", "worker": "w", "owner": "o", "tools": []}
 
@@ -53,3 +53,23 @@ async def test_long_requests_leave_the_others_most_of_the_time(monkeypatch: pyte
     decode = reader()
     await asyncio.gather(*(decode(message(project, junk="x" * LONG_BYTES)) for project in ("a", "a", "a", "b")))
     assert len(began) == 4 and began[-1] - began[0] >= 3 * 0.02 * (1 + long_requests.PAUSES) * 0.9
+
+
+async def test_long_messages_of_one_moment_are_read_one_after_the_other_and_short_ones_at_once() -> None:
+    readings, order = LongReadings(), list[str]()
+
+    def read(data: bytes) -> int:
+        order.append("read")
+        return len(data)
+
+    async def other() -> None:
+        for _ in range(40):
+            await asyncio.sleep(0)
+            order.append("other")
+
+    sizes = (1, *[LONG_BYTES + 1] * 6)
+    answers = await asyncio.gather(*[readings.read("p", b"x" * size, read) for size in sizes], other())
+    assert answers[: len(sizes)] == list(sizes)
+    assert order[:2] == ["read", "read"]
+    later = "".join("r" if one == "read" else "o" for one in order[2:])
+    assert "rr" not in later, "others go on between two of them"
