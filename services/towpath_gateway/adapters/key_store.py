@@ -25,6 +25,7 @@ from towpath_gateway.core.api_keys import (
     Principal,
     StoredKey,
     format_key,
+    is_key_prefix,
     key_refusal,
     key_warnings,
     principal_of,
@@ -154,6 +155,8 @@ class KeyStore:
 
     async def page_of(self, project: str, after: str | None, limit: int) -> KeyList:
         """Return keys of *project*, those that were made later than *after*; none where that is no key."""
+        if after is not None and not is_key_prefix(after):
+            return KeyList(keys=())
         async with self._turns.held(project):
             rows = await _query(lambda: self._pool().fetch(_queries.list_keys, project, after, limit + 1))
         keys = tuple(KeyView.model_validate(dict(row)) for row in rows[:limit])
@@ -161,7 +164,10 @@ class KeyStore:
 
     async def revoke(self, prefix: str, *, project: str, by: Principal) -> None:
         """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""
-        found = await _query(lambda: self._pool().fetchval(_queries.revoke_key, prefix, project, by.actor, _prefix(by)))
+        found = None
+        if is_key_prefix(prefix):
+            revoke = (_queries.revoke_key, prefix, project, by.actor, _prefix(by))
+            found = await _query(lambda: self._pool().fetchval(*revoke))
         self._cache.pop(prefix, None)
         if found is None:
             raise ProblemError(problem("key_not_found", f"{prefix} is no key of this project"))

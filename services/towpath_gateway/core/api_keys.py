@@ -63,6 +63,7 @@ _DECIDING_ROLES = frozenset({"approver", "policy_admin"})
 ROLES: tuple[str, ...] = tuple(ROLE_SCOPES)
 """Roles the platform itself asks for; policies may name others."""
 
+_PREFIX = re.compile(r"[a-z0-9]{12}")
 _KEY = re.compile(r"twp_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})")
 
 
@@ -174,6 +175,11 @@ def split_key(text: str) -> tuple[str, str] | None:
     """Return (prefix, secret), or None for text that can't be a key."""
     found = _KEY.fullmatch(text)
     return (found.group(1), found.group(2)) if found else None
+
+
+def is_key_prefix(text: str) -> bool:
+    """Return whether *text* can be the prefix of a key."""
+    return _PREFIX.fullmatch(text) is not None
 
 
 def bearer(header: str | None) -> str | None:

@@ -36,7 +36,9 @@ async def test_keys_are_listed_in_pages_however_many_a_project_has(place: Place)
         assert prefixes == [key["prefix"] for key in (await alice.get("/v1/keys")).json()["keys"]]
         assert (await bob.get(f"/v1/keys?after={prefixes[0]}")).json()["keys"] != []
         assert (await alice.get("/v1/keys?limit=501")).json()["code"] == "request_invalid"
-        assert (await alice.get("/v1/keys?after=nonsense")).json()["keys"] == []
+        for nonsense in ("nonsense", "%00", "a%00b"):
+            assert (await alice.get(f"/v1/keys?after={nonsense}")).json()["keys"] == []
+            assert (await alice.delete(f"/v1/keys/{nonsense}")).json()["code"] == "key_not_found"
 
 
 async def test_a_key_is_made_while_another_project_makes_many(place: Place) -> None:
