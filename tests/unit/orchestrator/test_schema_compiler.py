@@ -1,14 +1,16 @@
-"""A large answer schema is compiled in a thread, once for all tasks that come with it."""
+"""What takes long to be compiled of a task is refused, or compiled in a thread: a schema once for all that have it."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.engine.plan_machine import NETWORK
 
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_orchestrator.app.api.schema_compiler import MAX_AT_ONCE, MAX_REMEMBERED, SchemaCompiler
+from towpath_orchestrator.core.task_kinds import EXPRESSION_CHARS, goal_problems
 
 
 class Threads:
@@ -89,3 +91,22 @@ async def test_long_criteria_are_compiled_in_a_thread_and_short_ones_are_not() -
     assert threads.computed == 0
     await SchemaCompiler(threads).prepare_criteria("p", _goal(*["claimed == 3 || claimed == 4"] * 9))
     assert threads.computed == 1
+
+
+def refused(*criteria: str) -> list[tuple[str, str]]:
+    return [(one.pointer, one.code) for one in goal_problems(_goal(*criteria), NETWORK)]
+
+
+def test_the_patterns_of_all_criteria_together_are_bounded() -> None:
+    usual = [f"last_output.text.matches('^done {place} [0-9]{{4}}$')" for place in range(64)]
+    assert refused(*usual) == []
+    costly = [rf"last_output.text.matches('\\pL{{20}}{place}')" for place in range(4)]
+    assert refused(*costly) == [
+        ("/goal/acceptance_criteria/2/when", "criterion_invalid"),
+        ("/goal/acceptance_criteria/3/when", "criterion_invalid"),
+    ]
+
+
+def test_the_characters_of_all_expressions_together_are_bounded_whatever_they_are() -> None:
+    long = f"claimed == '{'x' * (EXPRESSION_CHARS // 16)}' ((("
+    assert refused(*[long] * 16) == [("/goal/acceptance_criteria", "request_too_large")]
