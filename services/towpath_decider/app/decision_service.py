@@ -5,14 +5,10 @@ platform itself ends it without one. Nothing here touches the broker, so it runs
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from uuid import UUID
-
-from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
@@ -28,14 +24,14 @@ from towpath_contracts.decisions.request import (
     Usage,
 )
 from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, DecisionMadeFact
-from towpath_contracts.json_schema import MAX_COMPILED, sub_schemas
 from towpath_contracts.problems.registry import ProblemError
 from towpath_decider.adapters.attachment_source import LoadAttachments
 from towpath_decider.adapters.provider import Provider, TextListener
+from towpath_decider.app.answer_check_compiler import AnswerCheckCompiler
 from towpath_decider.app.prompt_cache import PromptTemplateCache
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
-from towpath_decider.core.answer_checks import check_for, deliverable_schema, expected_schema
-from towpath_decider.core.answers import Check, RefusedAnswer
+from towpath_decider.core.answer_checks import expected_schema
+from towpath_decider.core.answers import RefusedAnswer
 from towpath_decider.core.conversation import (
     INVALID_OUTPUT,
     Answered,
@@ -54,7 +50,6 @@ from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
 from towpath_fabric.request_loop import PlatformUnavailableError
-from towpath_fabric.turns.fair_threads import FairThreads
 
 MESSAGE_CHARS = 2_000
 """The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""
@@ -70,12 +65,6 @@ CALLS_KEPT_APART = 100
 
 UNAVAILABLE = "model_unavailable"
 """The code of a call that failed on its way, or at the provider: nobody knows what it used."""
-
-SMALL_SUB_SCHEMAS = 50
-"""Sub-schemas that are compiled at once, in five milliseconds."""
-
-SCHEMAS_KNOWN = MAX_COMPILED // 4
-"""Schemas that are known to be compiled, fewer than are kept."""
 
 _NOBODY = UUID(int=0)
 """The run of a prompt that is only shown."""
@@ -122,41 +111,6 @@ class FinishedDecision:
 
     fact: DecisionMadeFact | DecisionFailedFact
     progress: DecisionInProgress
-
-
-class AnswerCheckCompiler:
-    """Makes checks of answers, those of large schemas in a thread. One per process, used on its loop alone.
-
-    Whoever may submit a task may bring its answer's schema, and finding one of the largest to be a schema takes a
-    quarter of a second, in which no decision of anybody would go on. What was compiled lately is kept (`json_schema`).
-    """
-
-    def __init__(self, threads: FairThreads | None = None) -> None:
-        self._threads = threads or FairThreads(name="schemas")
-        self._known: OrderedDict[bytes, None] = OrderedDict()
-
-    async def check_for(self, request: DecisionRequest) -> Check | RefusedAnswer:
-        """Return the check of the answer to *request*, or why it can't be answered at all.
-
-        Raises ProblemError `overloaded` where too many requests of its project wait for that.
-        """
-        new = [text for schema in _schemas_of(request) if (text := to_json(schema)) not in self._known]
-        if not new:
-            return check_for(request)
-        found = await self._threads.run(request.project, partial(check_for, request))
-        for text in new:
-            self._known[text] = None
-            if len(self._known) > SCHEMAS_KNOWN:
-                self._known.popitem(last=False)
-        return found
-
-
-def _schemas_of(request: DecisionRequest) -> list[JsonObject]:
-    context = request.context
-    given = (request.response_schema, context.respond_schema, deliverable_schema(context))
-    return [
-        schema for schema in given if schema is not None and sub_schemas(schema, SMALL_SUB_SCHEMAS) > SMALL_SUB_SCHEMAS
-    ]
 
 
 class DecisionMaker:

@@ -7,6 +7,7 @@ are stored before the first event of the run names them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.model_strings import model_fault
@@ -50,6 +51,24 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
             detail = f"agents are: {', '.join(snapshot.agents)}"
             pointer = f"/goal/settings/specialists/{place}"
             yield ProblemDetail(pointer=pointer, code="agent_not_found", detail=detail)
+
+
+def expressions_in(task: SubmitTask) -> list[str]:
+    """Return the criteria of *task* that are expressions, those of the agents of its plan too, before it is checked."""
+    of_goal = [] if task.goal is None else expressions_of(task.goal.acceptance_criteria)
+    plan = None if task.plan is None else task.plan.plan
+    found = [*of_goal]
+    waiting: list[Any] = [plan]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            criteria = part.get("acceptance_criteria")
+            given = criteria if isinstance(criteria, list) else []
+            found += [one["when"] for one in given if isinstance(one, dict) and isinstance(one.get("when"), str)]
+            waiting += [part.get(name) for name in ("steps", "agent", "parallel")]
+        elif isinstance(part, list):
+            waiting += part
+    return found
 
 
 NAMED_CHARS = 2_000

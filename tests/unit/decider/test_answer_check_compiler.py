@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.support.decider.decisions import context, request
 
-from towpath_decider.app.decision_service import SCHEMAS_KNOWN, SMALL_SUB_SCHEMAS, AnswerCheckCompiler
+from towpath_decider.app.answer_check_compiler import KEPT, MAX_AT_ONCE, AnswerCheckCompiler
 from towpath_decider.core.answers import RefusedAnswer
 
 
@@ -21,7 +21,7 @@ class Threads:
 
 
 def schema(number: int, **more: Any) -> dict[str, Any]:
-    return {"properties": {f"p{number}_{place}": {} for place in range(SMALL_SUB_SCHEMAS)}, **more}
+    return {"properties": {f"p{number}_{place}": {} for place in range(MAX_AT_ONCE)}, **more}
 
 
 async def test_a_large_schema_takes_a_thread_once_and_a_small_one_none() -> None:
@@ -41,7 +41,7 @@ async def test_what_is_no_schema_is_refused_and_what_was_forgotten_takes_a_threa
     compiler = AnswerCheckCompiler(threads)
     wrong = await compiler.check_for(request(context=context(respond_schema=schema(2, type="objekt"))))
     assert isinstance(wrong, RefusedAnswer)
-    for number in range(3, SCHEMAS_KNOWN + 4):
+    for number in range(3, KEPT + 4):
         await compiler.check_for(request(context=context(respond_schema=schema(number))))
     before = len(threads.projects)
     await compiler.check_for(request(context=context(respond_schema=schema(3))))

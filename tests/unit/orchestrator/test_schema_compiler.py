@@ -8,9 +8,12 @@ import pytest
 from tests.support.engine.plan_machine import NETWORK
 
 from towpath_contracts.networks.goal import GoalTask
+from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tasks import SubmitTask
+from towpath_engine.rules.plan_goals import EXPRESSION_CHARS
 from towpath_orchestrator.app.api.schema_compiler import MAX_AT_ONCE, MAX_REMEMBERED, SchemaCompiler
-from towpath_orchestrator.core.task_kinds import EXPRESSION_CHARS, goal_problems
+from towpath_orchestrator.core.task_kinds import goal_problems
 
 
 class Threads:
@@ -83,14 +86,26 @@ def _goal(*criteria: str) -> GoalTask:
     return GoalTask.model_validate({"goal": "Go.", "acceptance_criteria": [{"when": one} for one in criteria]})
 
 
+def _task(*criteria: str, in_plan: bool = False) -> SubmitTask:
+    goal = _goal(*criteria)
+    if not in_plan:
+        return SubmitTask(network="n", goal=goal)
+    calls = [{"agent_key": "a", "prompt": "Go.", "acceptance_criteria": [{"when": one}]} for one in criteria]
+    step = {"type": "parallel", "parallel": {"steps": calls}}
+    return SubmitTask(network="n", plan=PlanTask(plan={"steps": [step]}))
+
+
 async def test_long_criteria_are_compiled_in_a_thread_and_short_ones_are_not() -> None:
     threads: Any = Threads()
     threads.go.set()
-    for given in (None, _goal("claimed == 1"), _goal(*["claimed == 2" + " " * 1_000] * 9)):
+    plain = SubmitTask(network="n", user_message="Go.")
+    for given in (plain, _task("claimed == 1"), _task(*["claimed == 2" + " " * 1_000] * 9)):
         await SchemaCompiler(threads).prepare_criteria("p", given)
     assert threads.computed == 0
-    await SchemaCompiler(threads).prepare_criteria("p", _goal(*["claimed == 3 || claimed == 4"] * 9))
-    assert threads.computed == 1
+    for number, in_plan in enumerate((False, True), 1):
+        long = [f"claimed == {number} || claimed == 4"] * 9
+        await SchemaCompiler(threads).prepare_criteria("p", _task(*long, in_plan=in_plan))
+        assert threads.computed == number
 
 
 def refused(*criteria: str) -> list[tuple[str, str]]:

@@ -9,10 +9,11 @@ import asyncio
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest
 from towpath_contracts.json_schema import MAX_COMPILED, sub_schemas, unusable_schema
-from towpath_contracts.networks.goal import GoalTask
+from towpath_contracts.tasks import SubmitTask
 from towpath_engine.expressions.criterion import fault_of
+from towpath_engine.rules.plan_goals import EXPRESSION_CHARS
 from towpath_fabric.turns.fair_threads import FairThreads
-from towpath_orchestrator.core.task_kinds import EXPRESSION_CHARS, expressions_of
+from towpath_orchestrator.core.task_kinds import expressions_in
 
 MAX_AT_ONCE = 50
 """Sub-schemas that are compiled at once, in five milliseconds; more are compiled in a thread."""
@@ -45,12 +46,12 @@ class SchemaCompiler:
             running.add_done_callback(lambda ended: self._ended(name, ended))
         await asyncio.shield(running)
 
-    async def prepare_criteria(self, project: str, goal: GoalTask | None) -> None:
-        """Have the expressions of *goal* compiled if they are long, but for those that are refused for their length.
+    async def prepare_criteria(self, project: str, task: SubmitTask) -> None:
+        """Have the criteria of *task* compiled if they are long, but for those that are refused for their length.
 
         Raises ProblemError as `prepare`. The engine keeps them compiled.
         """
-        texts = [] if goal is None else expressions_of(goal)
+        texts = expressions_in(task)
         if FEW_CHARS < sum(map(len, texts)) <= EXPRESSION_CHARS:
             await self._threads.run(project, lambda: [fault_of(text) for text in texts])
 

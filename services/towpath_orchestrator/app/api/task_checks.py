@@ -122,7 +122,7 @@ class TaskChecker:
                 await self._schemas.prepare(
                     project, None if task.background is None else task.background.deliverable_schema
                 )
-                await self._schemas.prepare_criteria(project, task.goal)
+                await self._schemas.prepare_criteria(project, task)
                 refused = check_task(task, snapshot, self._settings, await self._unusable(task, project))
                 if refused is not None:
                     raise ProblemError(refused)
