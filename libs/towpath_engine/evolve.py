@@ -83,7 +83,7 @@ from towpath_engine.reducers.lifecycle import (
     apply_run_quarantined,
     apply_run_started,
 )
-from towpath_engine.reducers.loop_counters import apply_loop_detected, apply_step_validated
+from towpath_engine.reducers.loops.counters import apply_loop_detected, apply_step_validated
 from towpath_engine.reducers.operator_acts import apply_confidence_requested, apply_note_given
 from towpath_engine.reducers.plan import (
     apply_handed_off,

@@ -10,7 +10,7 @@ from tests.loops.labels import LEAST_PRECISION, LEAST_RECALL, MEASURED_SEEDS, to
 from tests.loops.mixed import mixed
 from tests.loops.traces import Trace
 
-from towpath_engine.reducers.loop_counters import LOOP_DETECTED
+from towpath_engine.reducers.loops.counters import LOOP_DETECTED
 
 
 @dataclass

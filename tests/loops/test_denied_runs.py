@@ -8,7 +8,7 @@ from tests.loops.families.denials import forbidden
 from tests.loops.labels import SUITE_SEEDS, told_traces, traces_of
 from tests.loops.traces import Trace, Turn, respond
 
-from towpath_engine.reducers.loop_counters import DENIED_KEPT
+from towpath_engine.reducers.loops.counters import DENIED_KEPT
 
 RESTARTS = pytest.mark.parametrize("restarts", [False, True])
 

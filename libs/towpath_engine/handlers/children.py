@@ -20,7 +20,7 @@ from towpath_contracts.tools.grants import narrow
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.budget import total_cost
-from towpath_engine.reducers.loop_inheritance import counters_for_child
+from towpath_engine.reducers.loops.inheritance import counters_for_child
 from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.state.earlier_turns import summary_of
 from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, PendingEffect, RunState, Status, StepChild

@@ -31,7 +31,7 @@ from towpath_engine.handlers.stop_checks.loop_escalation import enforce, record_
 from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop, loop_of
 from towpath_engine.handlers.stop_checks.watchdog import stop_on_finding
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.loop_counters import LOOP_DETECTED
+from towpath_engine.reducers.loops.counters import LOOP_DETECTED
 from towpath_engine.rules.decisions import DecisionRefusal, instruct
 from towpath_engine.state.earlier_turns import wants_summary
 from towpath_engine.state.run import EffectKind, RunState, Status

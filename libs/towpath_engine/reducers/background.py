@@ -11,7 +11,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
-from towpath_engine.reducers.loop_signatures import call_signature, is_plain_denial
+from towpath_engine.reducers.loops.signatures import call_signature, is_plain_denial
 from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundRunState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall

@@ -14,8 +14,8 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.runs.views import CallCounts
 from towpath_contracts.text import as_text, truncate
 from towpath_contracts.tools.previews import OutputPreview, text_bytes
-from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
-from towpath_engine.reducers.loop_signatures import error_signature
+from towpath_engine.reducers.loops.counters import after_calls, after_polling, after_step, poll_wait_s
+from towpath_engine.reducers.loops.signatures import error_signature
 from towpath_engine.reducers.workspace import with_unconfirmed_outcome
 from towpath_engine.state.output_shares import cut_text, divide_outputs, keep_outputs
 from towpath_engine.state.replace import replace

@@ -6,7 +6,7 @@ from typing import Any
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text, truncate
 from towpath_engine.reducers.budget import PaidEvent, add_usage
-from towpath_engine.reducers.loop_counters import after_handoff, after_refusal
+from towpath_engine.reducers.loops.counters import after_handoff, after_refusal
 from towpath_engine.reducers.watchdog import clear_reported_finding
 from towpath_engine.state.earlier_turns import is_summary_awaited, summary_in
 from towpath_engine.state.replace import replace

@@ -13,7 +13,7 @@ from towpath_contracts.networks.child_tools import starts_child
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
 from towpath_engine.expressions.criterion import names_in
-from towpath_engine.reducers.loop_signatures import call_signature
+from towpath_engine.reducers.loops.signatures import call_signature
 from towpath_engine.state.goal import DEEDS_KEPT, RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import ACTION_KINDS, RunState, StepCall, StepChild

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import effect_id
 from towpath_engine.reducers.children import resend_stop_soon
-from towpath_engine.reducers.loop_inheritance import inherited_detectors
+from towpath_engine.reducers.loops.inheritance import inherited_detectors
 from towpath_engine.reducers.plan import with_plan_or_swarm
 from towpath_engine.reducers.workspace import initial_workspace, unconfirmed_outcomes
 from towpath_engine.state.background import BackgroundRunState

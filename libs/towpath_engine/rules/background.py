@@ -2,7 +2,7 @@
 
 from towpath_contracts.decisions.decision import CallToolsInstruction, ToolCall
 from towpath_engine.reducers.background import DENIED, REFLECTED_UPON
-from towpath_engine.reducers.loop_signatures import call_signature
+from towpath_engine.reducers.loops.signatures import call_signature
 from towpath_engine.rules.decisions import DecisionRefusal
 from towpath_engine.rules.plan_tools import COMPLETED
 from towpath_engine.state.run import RunState

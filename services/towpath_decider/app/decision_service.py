@@ -27,8 +27,7 @@ from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, Decision
 from towpath_contracts.problems.registry import ProblemError
 from towpath_decider.adapters.attachment_source import LoadAttachments
 from towpath_decider.adapters.provider import Provider, TextListener
-from towpath_decider.app.answer_check_compiler import AnswerCheckCompiler
-from towpath_decider.app.prompt_cache import PromptTemplateCache
+from towpath_decider.app.compile_caches import AnswerCheckCompiler, PromptTemplateCache
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
 from towpath_decider.core.answer_checks import expected_schema
 from towpath_decider.core.answers import RefusedAnswer

@@ -345,11 +345,6 @@ async def test_a_nats_client_comes_back_with_the_broker(nats_server: Nats) -> No
             await client.get(uuid.uuid4())
 
 
-async def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(RefusedError, match="http://"):
-        Client("localhost:8787")
-
-
 async def test_a_stream_that_is_cut_is_taken_up_without_loss_or_repeat(platform: Platform, peers: Peers) -> None:
     peers.answer_tools = False
     port = urlsplit(platform.gateway.url).port or 0

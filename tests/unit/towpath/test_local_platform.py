@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from towpath import Client, RefusedError
 from towpath.cli.shared.options import DEFAULT_SERVER, ConnectionOptions
 from towpath.client.settings import ClientSettings, local_broker_owner, local_token, running_server_url, running_state
 from towpath_fabric import socket_owners
@@ -120,3 +121,8 @@ def test_a_worker_that_is_started_by_hand_knows_whose_keys_it_hides(place: tuple
     words = [sys.executable, "-c", script]
     told = subprocess.run(words, cwd=folder.parent, env=environment, capture_output=True, text=True, check=True).stdout
     assert f"TOWPATH_STATE_FILE={folder}/state.json" in told.splitlines()
+
+
+async def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(RefusedError, match="http://"):
+        Client("localhost:8787")

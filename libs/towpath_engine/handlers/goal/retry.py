@@ -11,7 +11,7 @@ from towpath_engine.handlers.decision_requests import back_off, request_assessme
 from towpath_engine.handlers.goal.denials import is_denied, seek_alternative
 from towpath_engine.handlers.goal.validate import REPEATED, action_failed
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.loop_signatures import call_signature, errors_of
+from towpath_engine.reducers.loops.signatures import call_signature, errors_of
 from towpath_engine.rules.decisions import DecisionRefusal
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState

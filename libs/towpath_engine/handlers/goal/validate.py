@@ -10,7 +10,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.child_tools import starts_child
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.loop_signatures import errors_of
+from towpath_engine.reducers.loops.signatures import errors_of
 from towpath_engine.rules.criteria import (
     criteria_of,
     describe_criteria,

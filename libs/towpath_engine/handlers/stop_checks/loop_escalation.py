@@ -15,8 +15,8 @@ from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop, find_loop
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.loop_counters import LOOP_DETECTED
-from towpath_engine.reducers.loop_signatures import REFUSED
+from towpath_engine.reducers.loops.counters import LOOP_DETECTED
+from towpath_engine.reducers.loops.signatures import REFUSED
 from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.run import RunState, Status
 

@@ -1,6 +1,6 @@
 """Finds loops: a finder for each detector, asked at the begin of each step; `loop_of` looks at calls before they run.
 
-A finder only reads the counters. `reducers.loop_counters` counts, and remembers what was done about a loop
+A finder only reads the counters. `reducers.loops.counters` counts, and remembers what was done about a loop
 (`after_loop`): a finder is silent until the loop has gone on since then. What is done is decided in `loop_escalation`.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from towpath_contracts.decisions.decision import ToolCall
-from towpath_engine.reducers.loop_counters import LOOP_THRESHOLD, MAX_HANDOFFS, would_loop
-from towpath_engine.reducers.loop_signatures import call_signature
+from towpath_engine.reducers.loops.counters import LOOP_THRESHOLD, MAX_HANDOFFS, would_loop
+from towpath_engine.reducers.loops.signatures import call_signature
 from towpath_engine.state.loop_counters import LoopCounters
 
 

@@ -13,7 +13,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.runs.idle_runs import ABOUT_THE_MODEL
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.reducers.loop_counters import LOOP_DETECTED
+from towpath_engine.reducers.loops.counters import LOOP_DETECTED
 from towpath_engine.state.run import RunState, Status
 
 FindingAction = Literal["nudge", "gate", "resend", "note"]

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from towpath_engine.reducers.loop_inheritance import counters_for_child, inherited_detectors
+from towpath_engine.reducers.loops.inheritance import counters_for_child, inherited_detectors
 from towpath_engine.state.loop_counters import LoopCounters
 
 INHERITED: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 from tests.support.engine.detected_loops import PAGE, call, failing, loops
 from tests.support.engine.machine import Machine, route, use, use_all
 
-from towpath_engine.reducers.loop_signatures import weight
+from towpath_engine.reducers.loops.signatures import weight
 
 
 def test_neither_the_order_of_keys_nor_of_calls_hides_a_loop() -> None:

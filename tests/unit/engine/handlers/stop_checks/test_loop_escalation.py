@@ -14,8 +14,8 @@ from towpath_contracts.networks.background import BackgroundRunSettings, Backgro
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
 from towpath_engine.handlers.stop_checks.loop_escalation import LoopAction, next_action
 from towpath_engine.handlers.stop_checks.loop_finders import DetectedLoop
-from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
-from towpath_engine.reducers.loop_inheritance import counters_for_child, inherited_detectors
+from towpath_engine.reducers.loops.counters import after_refusal, after_step, after_validation
+from towpath_engine.reducers.loops.inheritance import counters_for_child, inherited_detectors
 from towpath_engine.replay import create
 from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.run import dump_state, load_state

@@ -5,7 +5,7 @@ from tests.support.engine.detected_loops import call, loops
 from tests.support.engine.machine import Machine, respond, use
 
 from towpath_contracts.events import log as ev
-from towpath_engine.reducers.loop_counters import WINDOW, cycle_of, steps_of_cycle
+from towpath_engine.reducers.loops.counters import WINDOW, cycle_of, steps_of_cycle
 from towpath_engine.state.run import dump_state, load_state
 
 

@@ -7,7 +7,7 @@ from tests.support.engine.machine import RUN, START, Machine, route, snapshot, u
 from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import RunCreated
-from towpath_engine.reducers.loop_counters import after_step
+from towpath_engine.reducers.loops.counters import after_step
 from towpath_engine.state.loop_counters import LoopCounters
 from towpath_engine.state.run import StepCall, dump_state, load_state
 

@@ -8,9 +8,9 @@ from tests.support.decider.decisions import RESPOND, as_text, context, request
 
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.problems.registry import ProblemError
-from towpath_decider.app import prompt_cache
+from towpath_decider.app import compile_caches
+from towpath_decider.app.compile_caches import MAX_WAITING_OF_PROJECT, PromptTemplateCache
 from towpath_decider.app.decision_service import DecisionMaker
-from towpath_decider.app.prompt_cache import MAX_WAITING_OF_PROJECT, PromptTemplateCache
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.usage import NOTHING
 from towpath_fabric.clock import monotonic
@@ -56,13 +56,13 @@ async def test_a_costly_prompt_of_one_project_holds_up_no_decision_of_another() 
 
 async def test_a_costly_prompt_is_compiled_once_for_all_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    compile_really = prompt_cache.compile_base_prompt
+    compile_really = compile_caches.compile_base_prompt
 
     def count(text: str) -> Any:
         compiled.append(text)
         return compile_really(text)
 
-    monkeypatch.setattr(prompt_cache, "compile_base_prompt", count)
+    monkeypatch.setattr(compile_caches, "compile_base_prompt", count)
     cache = PromptTemplateCache()
     assert cache.find(COSTLY) is None
     found = await asyncio.gather(*(cache.compile("p", COSTLY) for _ in range(MAX_WAITING_OF_PROJECT)))

@@ -11,7 +11,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import ToolCall
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_engine.reducers.loop_signatures import (
+from towpath_engine.reducers.loops.signatures import (
     SHORT,
     call_signature,
     denied_calls,

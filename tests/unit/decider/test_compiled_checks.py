@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.support.decider.decisions import context, request
 
-from towpath_decider.app.answer_check_compiler import KEPT, MAX_AT_ONCE, AnswerCheckCompiler
+from towpath_decider.app.compile_caches import MAX_AT_ONCE, SCHEMAS_KEPT, AnswerCheckCompiler
 from towpath_decider.core.answers import RefusedAnswer
 
 
@@ -41,7 +41,7 @@ async def test_what_is_no_schema_is_refused_and_what_was_forgotten_takes_a_threa
     compiler = AnswerCheckCompiler(threads)
     wrong = await compiler.check_for(request(context=context(respond_schema=schema(2, type="objekt"))))
     assert isinstance(wrong, RefusedAnswer)
-    for number in range(3, KEPT + 4):
+    for number in range(3, SCHEMAS_KEPT + 4):
         await compiler.check_for(request(context=context(respond_schema=schema(number))))
     before = len(threads.projects)
     await compiler.check_for(request(context=context(respond_schema=schema(3))))
