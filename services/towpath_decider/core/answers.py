@@ -7,6 +7,7 @@ unknown fields are refused. Whatever a model writes, reading it takes time in pr
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from pydantic_core import from_json
 
@@ -15,6 +16,9 @@ from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 
 MAX_CANDIDATES = 16
 """Places in a text where an object is looked for; a model that writes prose rarely opens more braces than this."""
+
+MAX_SIGNS = 100_000
+"""Braces, quotes and backslashes that are looked at for that, in all places together: a fiftieth of a second."""
 
 _FENCED = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _SIGN = re.compile(r'["{}\\]')
@@ -77,21 +81,25 @@ def _parse(text: str) -> AcceptedAnswer | RefusedAnswer:
 def _candidates(text: str) -> list[str]:
     """Return the outermost balanced brace groups of *text*, in one pass per place tried."""
     found: list[str] = []
-    start = text.find("{")
+    start, left = text.find("{"), MAX_SIGNS
     for _ in range(MAX_CANDIDATES):
-        if start < 0:
+        if start < 0 or left <= 0:
             break
-        end = _balanced_end(text, start)
+        end, seen = _balanced_end(text, start, left)
+        left -= seen
         if end > 0:
             found.append(text[start:end])
         start = text.find("{", end if end > 0 else start + 1)
     return found
 
 
-def _balanced_end(text: str, start: int) -> int:
-    """Return where the object that opens at *start* ends, or -1; braces inside strings do not count."""
-    depth, quoted, escaped_at = 0, False, -1
-    for match in _SIGN.finditer(text, start):
+def _balanced_end(text: str, start: int, most: int) -> tuple[int, int]:
+    """Return where the object that opens at *start* ends, or -1, and how many of *most* signs were looked at.
+
+    Braces inside strings do not count.
+    """
+    depth, quoted, escaped_at, seen = 0, False, -1, 0
+    for seen, match in enumerate(islice(_SIGN.finditer(text, start), most), start=1):
         sign, place = match.group(), match.start()
         if quoted:
             if place == escaped_at:
@@ -107,5 +115,5 @@ def _balanced_end(text: str, start: int) -> int:
         elif sign == "}":
             depth -= 1
             if depth == 0:
-                return place + 1
-    return -1
+                return place + 1, seen
+    return -1, seen

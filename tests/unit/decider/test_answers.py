@@ -1,12 +1,15 @@
 """RegisterEntry what models write."""
 
 import re
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, check_decision
 
+from towpath_decider.core import answers
 from towpath_decider.core.answer_checks import schema_check
 from towpath_decider.core.answers import AcceptedAnswer, RefusedAnswer, find_object, read_answer
 
@@ -110,3 +113,17 @@ def test_a_schema_never_leads_outside() -> None:
     check = schema_check({"$ref": "http://127.0.0.1:9/schema.json"})
     assert not isinstance(check, RefusedAnswer)
     assert "which is not part of it" in check({})
+
+
+@pytest.mark.parametrize("text", ["{" * 300_000, '{"' * 200_000, '{"a":' * 100_000])
+def test_of_a_text_of_braces_so_many_are_looked_at_and_no_more(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    signs, looked_at = answers._SIGN, [0]
+
+    def finditer(text: str, start: int) -> Iterator[re.Match[str]]:
+        for match in signs.finditer(text, start):
+            looked_at[0] += 1
+            yield match
+
+    monkeypatch.setattr(answers, "_SIGN", SimpleNamespace(finditer=finditer))
+    assert isinstance(find_object(text), RefusedAnswer)
+    assert looked_at[0] <= answers.MAX_SIGNS
