@@ -19,6 +19,7 @@ from tests.support.decider.recorded_errors import MINUTE, exhausted, quota
 from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot, tool, use
 
 from towpath_contracts import facts
+from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
 from towpath_contracts.tools.calls import ToolRequest
@@ -49,6 +50,7 @@ class Conversation:
     """A run of one agent whose model is asked at *api*."""
 
     api: ProviderApi
+    messages: tuple[EarlierTurn, ...] = ()
     clock: Clock = field(default_factory=Clock)
     asked: list[RecordedRequest] = field(default_factory=list)
     page_id: str = ""
@@ -58,7 +60,8 @@ class Conversation:
         model = f"{self.api.name}:{self.api.dialect.model}"
         triage = agent("triage", model=model, equipped_tools=[one.name for one in tools], allow_respond=True)
         desk = snapshot(triage, tools=tools)
-        self.machine = Machine(desk, epoch_turns=True, max_steps=TURNS, context_limit=200_000)
+        options = {"epoch_turns": True, "max_steps": TURNS, "context_limit": 200_000, "messages": self.messages}
+        self.machine = Machine(desk, **options)
         self.service = DecisionMaker(
             {self.api.name: self.api.provider}, sleep=self.clock.sleep, open_listener=RecordingListener().begin
         )
@@ -124,6 +127,18 @@ class Conversation:
                 if isinstance(wanted, ToolRequest):
                     self.serve(wanted)
 
+    async def reply(self) -> None:
+        """Answer at once, as the next run of a thread may."""
+        (request,) = self.machine.requests
+        assert isinstance(request, DecisionRequest)
+        await self.ask(request, self.api.dialect.streamed(self.says(respond({"lines": 0}))))
+
+
+def turns_of(seen: RecordedRequest) -> list[tuple[str, str]]:
+    """Return who says what in a request, leaving out what the platform says before."""
+    turns = seen.body.get("contents") or seen.body["messages"]
+    return [(turn["role"], json.dumps(turn)) for turn in turns if turn["role"] != "system"]
+
 
 def prompt_of(seen: RecordedRequest) -> bytes:
     """Return what a request says to its model, as it was written on the wire; marks for the cache say nothing."""
@@ -159,3 +174,17 @@ async def test_b18_twenty_turns_give_the_same_answer_and_begin_as_they_did(name:
     assert kept == [len(one) for one in prompts[:-1]], "each begins with the whole of the one before"
     share = sum(kept) / sum(map(len, prompts[1:]))
     assert share >= 0.9, f"{name}: {share:.3f}"
+
+
+@pytest.mark.parametrize("name", ["gemini", "openai", "anthropic"])
+async def test_b18_a_run_that_continues_another_is_asked_in_the_roles_of_both(name: str) -> None:
+    """Row B18: what was said before in a thread stands before what is asked now, each turn as its author's."""
+    before = (EarlierTurn(role="user", content="Read the manual."), EarlierTurn(role="assistant", content="Read it."))
+    async with serve(DIALECTS[name]) as api:
+        thread = Conversation(api, messages=before)
+        await thread.reply()
+    assert thread.machine.finished.status == "completed"
+    (asked,) = thread.asked
+    (first, told), (second, answered), (third, now) = turns_of(asked)
+    assert (first, second, third) == ("user", "model" if name == "gemini" else "assistant", "user")
+    assert "Read the manual." in told and "Read it." in answered and "# Context" in now
