@@ -273,8 +273,8 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
         async with turns.after_changes(project):
             registered = await tools.register(request)
             # Also what waits may hold the calls of its tool, or no longer.
-            if any(standing.status != "unchanged" for standing in registered.standings):
-                turns.note_change(project)
+            if changed := sum(standing.status != "unchanged" for standing in registered.standings):
+                turns.note_change(project, changed)
             return registered
 
     async def report(request: ReportDeadLetter, project: Token, toolset: Token) -> ActionDone:

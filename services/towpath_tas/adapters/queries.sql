@@ -130,8 +130,10 @@ FROM names n CROSS JOIN LATERAL (
 ORDER BY n.name;
 
 -- name: tool_specs
+-- LIMIT keeps the planner from reading all versions that a project ever had, while the table is not analysed.
 SELECT t.name, t.version, t.digest, t.spec FROM unnest($2::text[], $3::integer[]) AS k (name, version)
-JOIN tas.tool t ON t.project = $1 AND t.name = k.name AND t.version = k.version;
+CROSS JOIN LATERAL (
+  SELECT v.* FROM tas.tool v WHERE v.project = $1 AND v.name = k.name AND v.version = k.version LIMIT 1) t;
 
 -- name: tools_kept
 -- What a project has: the current version of each tool, and each version that waits.
@@ -174,7 +176,8 @@ CROSS JOIN LATERAL (
   UNION SELECT c.version
   UNION SELECT v.version FROM tas.tool v
   WHERE v.project = $1 AND v.name = k.name AND (v.status <> 'accepted' OR v.withdrawn OR v.held)) s (version)
-JOIN tas.tool t ON t.project = $1 AND t.name = k.name AND t.version = s.version
+CROSS JOIN LATERAL (
+  SELECT v.* FROM tas.tool v WHERE v.project = $1 AND v.name = k.name AND v.version = s.version LIMIT 1) t
 ORDER BY t.name, t.version;
 
 -- name: add_tool

@@ -3,7 +3,7 @@
 A worker may ask without end, and the few connections to the database beside those of decisions also answer what people
 ask. So one request is handled at a time, in turns of projects, and takes one connection. A registration that changes
 the tools of its project has all decisions of the project load them anew, in front of those of others: that happens a
-few times a second at most.
+few times a second at most, and seldom where it changes hundreds.
 """
 
 import asyncio
@@ -22,6 +22,9 @@ MAX_WAITING = 64
 
 CHANGE_PAUSE_S = 0.1
 """Between two changes of the tools of one project."""
+
+PAUSE_OF_TOOL_S = 0.005
+"""For each tool that has changed, where that is longer: the next decisions wait until all of them are read again."""
 
 MAX_PROJECTS = 1_024
 """Projects whose last change is remembered."""
@@ -47,9 +50,9 @@ class WorkerTurns:
             async with self._turns.held(project):
                 yield
 
-    def note_change(self, project: str) -> None:
-        """Note that the tools of *project* have changed."""
+    def note_change(self, project: str, tools: int = 1) -> None:
+        """Note that so many tools of *project* have changed."""
         self._next_change.pop(project, None)
-        self._next_change[project] = monotonic() + CHANGE_PAUSE_S
+        self._next_change[project] = monotonic() + max(CHANGE_PAUSE_S, tools * PAUSE_OF_TOOL_S)
         while len(self._next_change) > MAX_PROJECTS:
             self._next_change.popitem(last=False)

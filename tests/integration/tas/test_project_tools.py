@@ -14,6 +14,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.postgres.pool import open_pool
+from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app import policy_cache
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.metrics import TasMetrics
@@ -143,6 +144,29 @@ async def test_a_reload_reads_and_parses_the_specs_that_are_new(tas: Running, mo
             "orders.a",
             "orders.find",
         }, "also in a thread"
+    finally:
+        pool.terminate()
+
+
+OLDER = """
+INSERT INTO tas.tool (project, name, version, digest, spec, chars, status, reason, toolset, owner, worker)
+SELECT t.project, t.name, t.version + g, md5(t.name || g), t.spec, t.chars, 'accepted', '', t.toolset, t.owner, t.worker
+FROM tas.tool t, generate_series(1, $2::integer) g WHERE t.project = $1 AND t.version = 1
+"""
+
+
+async def test_old_versions_are_not_read_in_a_table_that_was_never_analysed(tas: Running) -> None:
+    names = [f"orders.old{place}" for place in range(50)]
+    await tas.caller.register(*(tool(name, "pure") for name in names))
+    await query(tas.dsn, OLDER, tas.caller.project, 100)
+    pool = await open_pool(tas.dsn, 1, "test")
+    try:
+        for statement, asked in (
+            (QUERIES.tool_specs, (tas.caller.project, names, [1] * len(names))),
+            (QUERIES.tool_versions, (tas.caller.project, names)),
+        ):
+            plan = "\n".join(row[0] for row in await pool.fetch(f"EXPLAIN (ANALYZE) {statement}", *asked))
+            assert "Hash Join" not in plan and "Bitmap Heap Scan" not in plan, plan
     finally:
         pool.terminate()
 

@@ -23,7 +23,7 @@ from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.audit.audit_queries import CallBlobRequests
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.calls.postgres_clock import PostgresClock
-from towpath_tas.app.worker_turns import CHANGE_PAUSE_S, WorkerTurns
+from towpath_tas.app.worker_turns import CHANGE_PAUSE_S, PAUSE_OF_TOOL_S, WorkerTurns
 from towpath_tas.wiring import serve_toolsets
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
@@ -74,3 +74,13 @@ async def test_what_moves_the_tools_of_a_project_waits_for_the_next_change(statu
     for _ in range(2):
         await handlers[0](offer, "shop", "desk")
     assert (monotonic() - began >= CHANGE_PAUSE_S * 0.9) is pauses
+
+
+async def test_after_a_change_of_many_tools_the_next_one_waits_for_longer() -> None:
+    turns, many = WorkerTurns(), round(4 * CHANGE_PAUSE_S / PAUSE_OF_TOOL_S)
+    turns.note_change("shop", many)
+    for project, least in (("other", 0.0), ("shop", 0.9 * many * PAUSE_OF_TOOL_S)):
+        began = monotonic()
+        async with turns.after_changes(project):
+            took = monotonic() - began
+        assert took >= least and (project == "shop" or took < CHANGE_PAUSE_S)
