@@ -37,12 +37,17 @@ Attempt = Callable[[Target], Awaitable[str]]
 
 
 class Attack(NamedTuple):
-    """One attempt; *keys* says whether the platform that is attacked asks for API keys."""
+    """One attempt; *keys* says whether the platform that is attacked asks for API keys.
+
+    A *timed* one ends by how long others were held up. The test suite leaves it to the command, which tries all: what
+    it measures depends on what else the machine does, and it takes the processors for seconds.
+    """
 
     name: str
     position: Position
     keys: bool
     attempt: Attempt
+    timed: bool = False
 
     @property
     def summary(self) -> str:
@@ -54,14 +59,14 @@ ATTACKS: dict[str, Attack] = {}
 """All attacks, by name; `catalogue` fills it."""
 
 
-def attack(position: Position, *, keys: bool = True) -> Callable[[Attempt], Attempt]:
+def attack(position: Position, *, keys: bool = True, timed: bool = False) -> Callable[[Attempt], Attempt]:
     """Register an attempt under the name of its function; its docstring says what is tried."""
 
     def register(attempt: Attempt) -> Attempt:
         name = attempt.__name__
         if name in ATTACKS:
             raise ValueError(f"two attacks are named {name}")
-        ATTACKS[name] = Attack(name, position, keys, attempt)
+        ATTACKS[name] = Attack(name, position, keys, attempt, timed)
         return attempt
 
     return register

@@ -1,4 +1,4 @@
-"""Every attack of the corpus is stopped, and one that works is told."""
+"""Every attack of the corpus is stopped, and one that works is told; `python -m tests.attacks` tries the timed ones."""
 
 from tests.attacks.attack import Attack, AttackWorkedError, Position
 from tests.attacks.catalogue import catalogue
@@ -6,8 +6,9 @@ from tests.attacks.target import Target
 from tests.attacks.trials import try_all
 
 
-async def test_every_attack_is_stopped() -> None:
-    trials = await try_all([*catalogue().values()], told=lambda _: None)
+async def test_every_attack_that_is_not_timed_is_stopped() -> None:
+    chosen = [one for one in catalogue().values() if not one.timed]
+    trials = await try_all(chosen, told=lambda _: None)
     assert [trial.line for trial in trials if not trial.stopped] == []
     assert {trial.attack.position for trial in trials} == {*Position}
 

@@ -38,7 +38,7 @@ async def longest_answer(target: Target, attempt: Awaitable[Any], path: str = "/
             await asyncio.sleep(0.02)
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def many_values_and_a_long_task(target: Target) -> str:
     """Have the origin of 500 values looked up in a task of 90,000 characters while another project asks."""
     ids = [f"v{place}@x.example" for place in range(500)]
@@ -66,7 +66,7 @@ COSTLY_CONDITIONS = (
 )
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def a_question_with_conditions_that_take_long(target: Target) -> str:
     """Ask with a viewer's key whether a call would be allowed, under grants whose conditions would take minutes."""
     args = {"to": ("abacbc" * 20_000)[:100_000], "ids": ["x"] * 20_000}
@@ -84,7 +84,7 @@ async def a_question_with_conditions_that_take_long(target: Target) -> str:
     return held_up(max(answers))
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def a_task_whose_grant_loops(target: Target) -> str:
     """Submit tasks whose grants hide macros behind comments, or cost much without any."""
     answers, accepted = [], 0
@@ -107,7 +107,7 @@ LINES = [f"{place:06d} things that nobody did, says u{place}.{place * 7_919 % 10
 """Of a text to send: each line is looked up in all that the run has read."""
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def many_costly_calls_of_one_decision(target: Target) -> str:
     """Let a run read long texts and then send ten long ones at once, while runs of another project wait."""
     for place, name in enumerate((target.mail, target.mail.with_name("cards.txt"))):
@@ -138,7 +138,7 @@ async def publish_quiet(client: httpx2.AsyncClient) -> None:
     (await client.post("/v1/networks", json={"spec": quiet})).raise_for_status()
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
     """Let a run read such mails eight times, while runs of another project wait for decisions about their calls."""
     longest = 0.0

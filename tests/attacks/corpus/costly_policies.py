@@ -58,7 +58,7 @@ async def slowest_run_beside(target: Target, ask: Ask, refused: Sequence[int]) -
     return longest
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def grants_of_many_conditions(target: Target) -> str:
     """Submit with an application's key, two dozen at once, tasks with 256 conditions in each grant."""
     async with target.client(scopes=["runs:write"]) as client:
@@ -70,7 +70,7 @@ async def grants_of_many_conditions(target: Target) -> str:
         return await slowest_run_beside(target, submit, [422])
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def dry_runs_under_grants_that_take_long(target: Target) -> str:
     """Ask with a viewer's key, two dozen at once, under the longest grants that are taken."""
     async with target.client(scopes=["policy:read"]) as client:
@@ -82,7 +82,7 @@ async def dry_runs_under_grants_that_take_long(target: Target) -> str:
         return await slowest_run_beside(target, question, [200])
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def policies_of_hundreds_of_thousands_of_rules(target: Target) -> str:
     """Have, two dozen at once, policies checked that are a megabyte of empty rules."""
     text = "kind: Policy\nrules: [" + ",".join("[]" for _ in range(330_000)) + "]"
@@ -108,7 +108,7 @@ def costly_rules(size: int, member: str) -> str:
     return "kind: Policy\nrules:\n" + "\n".join(rules) + "\n"
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def policies_that_take_long_to_be_compiled(target: Target) -> str:
     """Store, with a key for policies and runs, the longest conditions that are taken, and have calls decided."""
     scopes = ["policy:write", "runs:write", "networks:write"]

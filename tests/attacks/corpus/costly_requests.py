@@ -49,7 +49,7 @@ def costly_networks(turn: int) -> list[dict[str, Any]]:
     ]
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def networks_that_take_long_to_be_checked(target: Target) -> str:
     """Have networks validated with a viewer's key, three at a time, while another project asks for its own."""
     answers = []
@@ -64,7 +64,7 @@ async def networks_that_take_long_to_be_checked(target: Target) -> str:
     return held_up(max(answers))
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def a_task_whose_schema_takes_long_to_be_compiled(target: Target) -> str:
     """Submit tasks with large answer schemas, each another one, while another project asks for its networks."""
 
@@ -76,7 +76,7 @@ async def a_task_whose_schema_takes_long_to_be_compiled(target: Target) -> str:
         return held_up(await longest_answer(target, doing, "/v1/networks"))
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def long_lists_of_values_to_be_compared(target: Target) -> str:
     """Register tools with lists of 21,000 values, and then others, while another project asks for its policy."""
     await register(target, [0] * 21_000 + [1], "before")
@@ -115,7 +115,7 @@ async def ask_as_worker(target: Target, tools: list[dict[str, Any]]) -> dict[str
         await connection.close()
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def names_that_take_long_to_be_compared(target: Target) -> str:
     """Have a grant name 256 tools that a network with 300 tools has not, all of the same 118 letters."""
     letters, chance = list("abcdefghijklmnop" * 7 + "qrstuv"), random.Random(7)
@@ -138,7 +138,7 @@ HELD_UP_S = 4.0
 """All of them together take longer than that to be compiled."""
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def prompts_that_take_long_to_be_compiled(target: Target) -> str:
     """Begin runs of 20 networks, each with the largest prompt that is taken, while runs of another project decide."""
     quiet = {**NETWORK, "name": "brief", "agents": [{**NETWORK["agents"][0], "equipped_tools": ["workspace_list"]}]}

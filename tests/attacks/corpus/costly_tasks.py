@@ -46,7 +46,7 @@ async def beside(target: Target, task: dict[str, Any], *, refused: bool) -> str:
     return held_up(longest, "a run of another project took")
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def criteria_whose_patterns_take_long(target: Target) -> str:
     """Submit a goal with 64 criteria, each with a pattern that takes a tenth of a second at each evaluation."""
     wanted = [{"when": rf"claimed == 1 || 'x{place}'.matches(r'\pL{{450}}')"} for place in range(64)]
@@ -54,7 +54,7 @@ async def criteria_whose_patterns_take_long(target: Target) -> str:
     return await beside(target, {"network": NETWORK["name"], "goal": goal, "script": [RESPOND] * 3}, refused=True)
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def criteria_over_many_values(target: Target) -> str:
     """Submit a goal whose criteria filter 500 files again and again, each time in as many rounds times as many."""
     files = [{"path": f"{place:03d}/{'n' * 60}", "content": "x"} for place in range(500)]
@@ -63,7 +63,7 @@ async def criteria_over_many_values(target: Target) -> str:
     return await beside(target, {**task, "mounts": [{"mount_path": "", "files": files}]}, refused=False)
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def an_answer_held_against_a_thousand_patterns(target: Target) -> str:
     """Submit a task whose answer's schema has a thousand patterns that each take a tenth of a second to compile."""
     patterns = [{"pattern": rf"\w{{800}}|x|{place}"} for place in range(1_000)]
@@ -72,7 +72,7 @@ async def an_answer_held_against_a_thousand_patterns(target: Target) -> str:
     return await beside(target, task, refused=True)
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def an_edit_that_multiplies_a_file(target: Target) -> str:
     """Have each of 48,000 letters of a file replaced by 30,000 others."""
     async with target.client() as client:
@@ -91,7 +91,7 @@ async def an_edit_that_multiplies_a_file(target: Target) -> str:
     return await beside(target, {"network": "writer", "user_message": "go", "script": script}, refused=False)
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def large_bodies_that_end_at_the_same_moment(target: Target) -> str:
     """Send 300 bodies of a mebibyte with a viewer's key but for their last bytes, and then these all at once."""
     question = {"network": NETWORK["name"], "agent_key": "clerk", "tool": "desk.mail", "args": {"x": [1] * 49_000}}

@@ -72,19 +72,19 @@ async def _flood(target: Target, begin: bytes) -> str:
         return f"{told}, beside {len(opened)} connections"
 
 
-@attack(Position.OUTSIDER)
+@attack(Position.OUTSIDER, timed=True)
 async def half_requests_without_a_key(target: Target) -> str:
     """Begin 2,030 requests with a nonsense key, and never send the rest of their bodies."""
     return await _flood(target, HALF_REQUEST)
 
 
-@attack(Position.OUTSIDER)
+@attack(Position.OUTSIDER, timed=True)
 async def half_headers(target: Target) -> str:
     """Begin the headers of 2,030 requests, and never end them."""
     return await _flood(target, HALF_HEADERS)
 
 
-@attack(Position.OUTSIDER)
+@attack(Position.OUTSIDER, timed=True)
 async def silent_connections(target: Target) -> str:
     """Open 2,030 connections, and send nothing."""
     return await _flood(target, b"")
@@ -116,7 +116,7 @@ async def a_body_that_drips(target: Target) -> str:
     return f"401 before the body; {told}"
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def streams_of_one_key(target: Target) -> str:
     """Open 1,050 event streams with a key that may only read; another key asks, and follows a run."""
     key = await target.key("watcher", scopes=["runs:read"])

@@ -44,7 +44,7 @@ async def flood(connection: NatsClient, subject: str, body: bytes, count: int = 
     await connection.flush()
 
 
-@attack(Position.NEIGHBOUR_PROCESS, keys=False)
+@attack(Position.NEIGHBOUR_PROCESS, keys=False, timed=True)
 async def a_flood_of_questions_over_the_broker(target: Target) -> str:
     """Ask for runs, their events and their end over NATS, thousands of times at once, while the owner submits tasks."""
     body = json.dumps({"run_id": str(uuid4())}).encode()
@@ -60,7 +60,7 @@ SCRAPERS = 400
 SCRAPED_S = 4.0
 
 
-@attack(Position.NEIGHBOUR_PROCESS)
+@attack(Position.NEIGHBOUR_PROCESS, timed=True)
 async def scrapes_without_end(target: Target) -> str:
     """Ask for the metrics and the readiness of the orchestrator on 400 connections while the owner submits tasks."""
     address = urlsplit(target.platform.health_url("orchestrator"))

@@ -21,7 +21,7 @@ FROM runs.run, generate_series(run.seq + 1, run.seq + $2) AS place WHERE run_id 
 """
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def bodies_that_are_wrong_in_half_a_million_places(target: Target) -> str:
     """Ask with bodies of 1 MB in which everything is wrong, while another project asks for its policy."""
     bodies = [
@@ -47,7 +47,7 @@ def _text(body: object) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def readers_of_a_long_run(target: Target) -> str:
     """Read pages and nodes of a run with 54 MB of events, 61 at a time, while another project lists its runs."""
     async with target.client() as client:

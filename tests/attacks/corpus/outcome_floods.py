@@ -30,7 +30,7 @@ def _of_no_call() -> bytes:
     return json.dumps({**named, "tool": "x", "status": "succeeded", "ticket": "a.b", "worker": "w"}).encode()
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def outcomes_without_end(target: Target) -> str:
     """Send thousands of outcomes that are none, or of no call, in front of the outcome that a run waits for."""
     longest = 0.0
@@ -59,7 +59,7 @@ LONG, LISTS = 60, "[" + ",".join(["[[[[[[]]]]]]"] * 70_000) + "]"
 """Messages of 0.9 MB, each of which took up to a second to be read."""
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def long_messages_without_end(target: Target) -> str:
     """Send outcomes, claims and registrations that take long to be read, while runs of another project wait."""
     claim = {"execution_id": str(uuid.uuid4()), "run_id": str(uuid.uuid4()), "claim_id": str(uuid.uuid4())}
@@ -91,7 +91,7 @@ CLAIMS = 4_000
 """As many as the service keeps in memory."""
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def claims_without_end(target: Target) -> str:
     """Ask thousands of times whether one call may start, in front of the worker whose call may."""
     longest = 0.0
@@ -116,7 +116,7 @@ async def _run_behind_claims(target: Target, run_id: str, execution_id: str) -> 
 REPORTS = 6_000
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def dead_letters_without_end(target: Target) -> str:
     """Report a call's delivery as unreadable thousands of times while another project asks for its policy."""
     async with target.client() as client:
@@ -148,7 +148,7 @@ FROM tas.tool t, generate_series(1, $2::integer) g WHERE starts_with(t.name, $1)
 """
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def tools_that_change_without_end(target: Target) -> str:
     """Register a tool of many with ever another description, while runs of two projects wait for decisions."""
     prefix = f"desk.again-{uuid.uuid4().hex[:8]}-"
@@ -223,7 +223,7 @@ REGISTRATIONS, TOOLS = 12, 13
 """More than one project may have: each registration has about 0.86 MB."""
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def tools_without_end(target: Target) -> str:
     """Register ever more tools with long definitions, which the service has to keep and to read."""
     url = target.platform.nats_url_of(CREDENTIAL)
@@ -252,7 +252,7 @@ OWNER_CHARS, OWNED = 300_000, 400
 """What one registration of 340 KB would have made 120 MB of, which every decision of the project loads."""
 
 
-@attack(Position.WORKER)
+@attack(Position.WORKER, timed=True)
 async def a_long_name_beside_each_tool(target: Target) -> str:
     """Register many tools of one owner with a very long name, which each of them and of their entries would repeat."""
     url = target.platform.nats_url_of(CREDENTIAL)

@@ -12,7 +12,7 @@ NODE = {"$ref": "#/$defs/n"}
 BOMB = {"$defs": {"n": {"type": "object", "properties": {"x": {"allOf": [NODE, NODE]}}}}, "$ref": "#/$defs/n"}
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def many_objects_that_must_be_unique(target: Target) -> str:
     """Have 1,500 objects checked for a parameter whose items must be unique, while another project asks."""
     call = {
