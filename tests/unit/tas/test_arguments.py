@@ -67,7 +67,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(st.just(True) | keywords(st.just(True)), keywords, max_leaves=6)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(SCHEMAS, st.lists(VALUES, min_size=1, max_size=6))
 def test_what_is_valid_fast_is_valid(schema: Any, values: list[Any]) -> None:
     fast = fast_validator(schema)

@@ -268,7 +268,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=300, stateful_step_count=44, deadline=None)
+TestHistories.settings = settings(max_examples=150, stateful_step_count=44, deadline=None)
 
 
 def test_the_clock_of_the_histories_is_the_ledgers() -> None:
