@@ -51,6 +51,7 @@ def _with_turn(before: RunState, kept: KeptEpochTurns, event: ev.DecisionReceive
     room = min(before.created.context_limit, MAX_BYTES)
     decision, size = fitted_decision(event.decision, room // SHARE)
     handoff = None if before.handoff is None else _cut(before.handoff, max(SHORT_TEXT, room // SHARE))
+    notes = (*before.notes, *before.operator_notes.shown(before.requests))
     turn = EpochTurn.model_construct(
         step=event.step,
         steps_left=max(0, before.created.max_steps - before.step + 1),
@@ -59,9 +60,9 @@ def _with_turn(before: RunState, kept: KeptEpochTurns, event: ev.DecisionReceive
         handoff=handoff,
         handoff_from=before.handoff_from,
         feedback=before.feedback,
-        notes=before.notes,
+        notes=notes,
     )
-    told = (handoff or "", *before.feedback, *before.notes)
+    told = (handoff or "", *before.feedback, *notes)
     turns = (*kept.turns, turn)
     sizes = (*kept.sizes, size + sum(len(text.encode("utf-8", "surrogatepass")) for text in told))
     gone = _to_go(sizes, room)

@@ -42,6 +42,20 @@ def test_a_decision_is_kept_with_its_calls_and_what_was_told_before_it() -> None
     assert "nothing" in made.feedback[0], "the refusal of the decision before"
 
 
+def test_what_a_person_said_stays_in_the_turn_that_it_was_told_in() -> None:
+    run = machine()
+    run.steer("note", text="The order is 8813.")
+    run.decide(use("echo", text="a"))
+    run.finish(result="x")
+    told = run.context.notes
+    assert told == ("A person says: The order is 8813.",)
+    run.steer("note", 2, "It is urgent.")
+    run.decide(use("echo", text="b"))
+    run.finish(result="y")
+    assert [turn.notes for turn in epoch_turns(run).turns] == [(), told], "not yet the one that came meanwhile"
+    assert run.context.notes == ("A person says: It is urgent.",)
+
+
 def test_turns_are_added_and_never_changed() -> None:
     run = machine(max_steps=30)
     before: tuple[Any, ...] = ()
