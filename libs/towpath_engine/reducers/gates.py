@@ -63,7 +63,10 @@ def apply_gate_closed(state: RunState, event: ev.GateClosed, at: datetime) -> Ru
             replace(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
             for c in state.calls
         ),
-        pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
+        pending=tuple(
+            _begun_anew(state, p, at, withheld=state.held) if p.effect_id == gate.execution_id else p
+            for p in state.pending
+        ),
     )
 
 
@@ -71,7 +74,7 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
     """A person's decision clears what the detectors counted."""
     decided = verdict in ("approved", "denied")
     again = decided and gate.key == OUT_OF_TIME
-    return replace(
+    closed = replace(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
         revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
@@ -79,10 +82,18 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
         active_ms=0 if again else state.active_ms,
         active_since=at if again and state.active_since is not None else state.active_since,
     )
+    return _let_go(state, closed, at) if state.held and not closed.held else closed
 
 
-def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
+def _let_go(held: RunState, state: RunState, at: datetime) -> RunState:
+    """Nobody holds the run any more: what was held back may start only now, so its time begins again."""
+    back = state.withheld | (held.queued - state.queued)
+    pending = tuple(_begun_anew(state, p, at, withheld=p.withheld) if p.effect_id in back else p for p in state.pending)
+    return replace(state, pending=pending)
+
+
+def _begun_anew(state: RunState, pending: PendingEffect, at: datetime, *, withheld: bool) -> PendingEffect:
     call = state.open_call(pending.effect_id)
     if call is None:
         return pending
-    return replace(pending, deadline=call_deadline(state, call.call.tool, at), withheld=state.held)
+    return replace(pending, deadline=call_deadline(state, call.call.tool, at), withheld=withheld)

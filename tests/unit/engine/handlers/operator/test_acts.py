@@ -64,6 +64,24 @@ def test_a_call_that_a_person_lets_go_meanwhile_is_dispatched_at_the_resume() ->
     assert machine.state.asked == "decide" and machine.request_id
 
 
+def test_what_was_held_back_has_its_whole_time_from_the_resume_on() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="5"))
+    machine.want_approval(uuid4(), hours=100)
+    machine.steer("pause")
+    machine.resolve("approved", gate_id=machine.state.gates[0].gate_id)
+    machine.resume(after=DAY_S)
+    (request,) = machine.requests
+    assert isinstance(request, ToolRequest) and request.deadline > machine.now
+    lead = TeamLeadRun()
+    lead.decide(asks("ann"))
+    lead.steer("pause")
+    assert lead.permit() == []
+    lead.resume(after=DAY_S)
+    (asked,) = lead.requests
+    assert isinstance(asked, ToolRequest) and asked.deadline > lead.now
+
+
 def test_an_act_is_taken_once_however_often_it_is_delivered() -> None:
     machine = Machine()
     for _ in range(2):
