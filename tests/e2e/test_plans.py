@@ -200,7 +200,9 @@ async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(place: Pl
         await client.check_confidence(tree.children[0].run_id)
     assert (unread.value.code, aimless.value.code) == ("note_not_read", "not_a_goal")
     gate = await client.gate(tree.children[0].run_id, "is this one needed?")
-    assert (await client.resume(top.run_id)).runs == 3
+    assert (await client.resume(tree.children[1].run_id)).runs == 1, "neither what is above it nor beside it"
+    assert (await client.get(top.run_id)).waits[0].startswith("run_paused")
+    assert (await client.resume(top.run_id)).runs == 2
     assert gate.gate_id is not None and (await client.gates.show(gate.gate_id)).status == "pending"
     await client.gates.approve(gate.gate_id, reason="yes")
     assert (await client.result(top.run_id, 60)).status == "completed"

@@ -105,8 +105,7 @@ class RunControl:
         while level:
             done = await asyncio.gather(*(self._hold(request, run_id, pause_id) for run_id in level))
             held += sum(done)
-            below = await asyncio.gather(*(self._children(request, run_id) for run_id in level))
-            level = [run_id for children in below for run_id in children]
+            level = await self._next_level(request, level)
         if not held:
             raise _not_live(request.run_id, "over")
         gates = await self._pauses(request, request.run_id)
@@ -119,6 +118,19 @@ class RunControl:
             return True
         act_id = pause_id if run_id == request.run_id else new_run_id()
         return await self._act(request, run_id, act_id, pause_id) is not None
+
+    async def _next_level(self, request: SteerRun, level: list[UUID]) -> list[UUID]:
+        """Return the children of these runs that have not ended."""
+        below = await asyncio.gather(*(self._children(request, run_id) for run_id in level))
+        return [run_id for children in below for run_id in children]
+
+    async def _below(self, request: SteerRun, run_id: UUID) -> set[UUID]:
+        """Return the runs below a run that have not ended."""
+        found: set[UUID] = set()
+        level = [run_id]
+        while level := await self._next_level(request, level):
+            found.update(level)
+        return found
 
     async def _children(self, request: SteerRun, run_id: UUID) -> list[UUID]:
         """Return the children of a run that have not ended."""
@@ -140,7 +152,8 @@ class RunControl:
         await self._audit(request, UUID(own[0].detail["act"]))
         pauses = {gate.detail["pause"] for gate in own}
         tree = await self._pauses(request, None, root=run.root_run_id or run.run_id)
-        below = [gate for gate in tree if gate.run_id != run.run_id and gate.detail["pause"] in pauses]
+        runs_below = await self._below(request, run.run_id)
+        below = [gate for gate in tree if gate.run_id in runs_below and gate.detail["pause"] in pauses]
         for gates in (below, own):
             await asyncio.gather(*(self._open(request, gate) for gate in gates))
         runs = len({gate.run_id for gate in (*below, *own)})
