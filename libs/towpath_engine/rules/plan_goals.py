@@ -12,6 +12,7 @@ from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_engine.expressions.costs import MAX_SEARCHES
 from towpath_engine.expressions.criterion import fault_of, names_in, search_work
+from towpath_engine.state.run import RunState
 
 GOAL_CHARS = 16_384
 """Of what an agent is asked, so much is its goal; all of it is its message."""
@@ -25,13 +26,28 @@ _TOO_MANY_SEARCHES = (
 )
 
 
-def goal_of(snapshot: NetworkSnapshot, call: PlanAgentCall, asked: str) -> GoalTask | None:
-    """Return the goal of an agent of a plan, with its network's settings; None for one without criteria."""
+def goal_of(state: RunState, call: PlanAgentCall, asked: str) -> GoalTask | None:
+    """Return the goal of an agent of a plan, with its network's settings; None for one without criteria.
+
+    The script of a run brings its judgements along, whatever the network's judge is.
+    """
     if not call.acceptance_criteria:
         return None
-    settings = with_defaults(GoalSettings, snapshot.goal)
-    settings = settings.model_copy(update={"allow_words": bool(settings.allow_words)})
+    settings = goal_settings_of(state.snapshot.goal)
+    if state.created.script_digest is not None:
+        settings = settings.model_copy(update={"judge_model": None})
     return GoalTask(goal=asked[:GOAL_CHARS], acceptance_criteria=call.acceptance_criteria, settings=settings)
+
+
+def goal_settings_of(*given: GoalSettings | None) -> GoalSettings:
+    """Return the settings that a goal run begins with: what the last of *given* chose, else the defaults.
+
+    They say whether words count, and judgements without evidence, which logs of earlier runs leave open.
+    """
+    settings = with_defaults(GoalSettings, *given)
+    words, needed = bool(settings.allow_words), settings.require_evidence
+    known = {"allow_words": words, "require_evidence": not words if needed is None else needed}
+    return settings.model_copy(update=known)
 
 
 def goal_faults(plan: Plan, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail]:

@@ -6,7 +6,7 @@ A task is refused whole, with every reason at once; what is accepted has every d
 import fnmatch
 from collections.abc import Sequence
 
-from towpath_contracts.base import JsonObject, with_defaults
+from towpath_contracts.base import with_defaults
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.model_strings import model_fault
@@ -14,7 +14,7 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundRunSettings, BackgroundRunTask
 from towpath_contracts.networks.child_tools import ORCHESTRATE
-from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
+from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
@@ -22,6 +22,7 @@ from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail
 from towpath_contracts.runs.trace_context import parse_traceparent
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
+from towpath_engine.rules.plan_goals import goal_settings_of
 from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes, times_of
 from towpath_orchestrator.core.task_attachments import attachment_problems, read_attachments
 from towpath_orchestrator.core.task_kinds import (
@@ -212,12 +213,11 @@ def _goal(task: SubmitTask, snapshot: NetworkSnapshot) -> GoalTask | None:
     """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
     if task.goal is None:
         return None
-    settings = with_defaults(GoalSettings, snapshot.goal, task.goal.settings)
-    words, needed = bool(settings.allow_words), settings.require_evidence
-    known: JsonObject = {"allow_words": words, "require_evidence": not words if needed is None else needed}
+    settings = goal_settings_of(snapshot.goal, task.goal.settings)
     if task.script is not None and (task.goal.settings is None or task.goal.settings.judge_model is None):
-        known["judge_model"] = None  # a script brings its judgements along, whatever the network's judge is
-    return task.goal.model_copy(update={"settings": settings.model_copy(update=known)})
+        # A script brings its judgements along, whatever the network's judge is.
+        settings = settings.model_copy(update={"judge_model": None})
+    return task.goal.model_copy(update={"settings": settings})
 
 
 def _background(task: SubmitTask, snapshot: NetworkSnapshot) -> BackgroundRunTask | None:

@@ -78,7 +78,7 @@ def _task(
     return ChildTask(
         agent_key=call.agent_key if swarm is None else swarm.first_agent,
         user_message=held.inputs[place],
-        goal=goal_of(state.snapshot, call, held.inputs[place]),
+        goal=goal_of(state, call, held.inputs[place]),
         swarm=within,
         max_steps=_steps(state, swarm),
         timeout_ms=_time_left(state, held, step, call, now),

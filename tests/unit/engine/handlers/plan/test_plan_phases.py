@@ -10,6 +10,7 @@ from tests.support.engine.plan_machine import NETWORK, PlanRun, ask, block, step
 
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.events import log as ev
+from towpath_contracts.networks.goal import GoalSettings
 from towpath_contracts.runs.children import AskChildStatus
 from towpath_engine.handlers.children import can_spawn, new_child_run, report_for_parent
 from towpath_engine.replay import create
@@ -334,8 +335,20 @@ def test_an_agent_with_criteria_works_in_a_goal_run() -> None:
     run = PlanRun(step("ann", "Do it.", acceptance_criteria=criteria), block(ask("bob"), ask("cid")))
     child = new_child_run(run.state, run.children[0]).task
     assert child.goal is not None and (child.kind, child.goal.goal, child.user_message) == ("goal", "Do it.", "Do it.")
-    assert child.goal_settings.allow_words is False
+    assert (child.goal_settings.allow_words, child.goal_settings.require_evidence) == (False, True)
     run.end(0)
     assert [new_child_run(run.state, one).task.kind for one in run.children[1:]] == ["network", "network"]
     wrong = PlanRun(step("ann", acceptance_criteria=[{"when": "now() > 1"}]))
     assert wrong.finished.reason == "plan_invalid" and "acceptance_criteria/0/when" in wrong.finished.final["message"]
+
+
+def test_the_goal_of_an_agent_has_the_settings_of_its_network_and_the_judge_that_a_script_leaves_it() -> None:
+    criteria = [{"text": "It is done."}]
+    network = NETWORK.model_copy(update={"goal": GoalSettings(judge_model="local:judge", allow_words=True)})
+    judges = []
+    for script in ("sha256:aa", None):
+        run = PlanRun(step("ann", acceptance_criteria=criteria), network=network, script_digest=script)
+        settings = new_child_run(run.state, run.children[0]).task.goal_settings
+        assert (settings.allow_words, settings.require_evidence) == (True, False)
+        judges.append(settings.judge_model)
+    assert judges == [None, "local:judge"]
