@@ -65,6 +65,8 @@ class ForkStateFinder:
         self._state = evolve(self._state, entry)
         if isinstance(event, ev.GateOpened) and event.execution_id is None:
             self._asked[event.gate_id] = event
+        if _voids_question(event):
+            return False
         if self._state.composition is not None:
             return self._observe_plan()
         if not _is_preamble(event) or _is_answer(self._last, event):
@@ -73,13 +75,13 @@ class ForkStateFinder:
         return False
 
     def _observe_plan(self) -> bool:
-        """Look whether a plan, or a workflow, stands right before its step."""
-        if self._first_step is None and _next_step(self._state) is not None:
-            self._first_step = _next_step(self._state)
-        if _next_step(self._state) != self._from_step:
-            return False
+        """Look whether a plan, or a workflow, stands right before its step: until it begins people may be asked."""
+        comes = _next_step(self._state)
+        self._first_step = self._first_step or comes
+        if comes != self._from_step:
+            return self._boundary.composition is not None and _next_step(self._boundary) == self._from_step
         self._boundary = self._state
-        return True
+        return False
 
     def _plan_state(self) -> RunState:
         found, step, first = self._boundary, self._from_step, self._first_step
@@ -146,6 +148,11 @@ def _is_busy(state: RunState) -> bool:
     """Return whether anything is under way. Outcomes that the ledger must confirm stay with the parent."""
     waits = any(pending.kind is not EffectKind.OUTCOME for pending in state.pending)
     return waits or any(not call.status for call in state.calls)
+
+
+def _voids_question(event: ev.AnyEvent) -> bool:
+    """Return whether the end of the run closes a gate: nobody has decided, so a fork asks again."""
+    return isinstance(event, ev.GateClosed) and event.verdict == "void"
 
 
 def _is_preamble(event: ev.AnyEvent) -> bool:

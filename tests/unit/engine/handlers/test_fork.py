@@ -162,6 +162,15 @@ def test_a_fork_asks_a_person_what_its_parent_still_waits_for() -> None:
     assert replay(CHILD, parent.network, fork.entries, listed) is None
 
 
+def test_a_fork_of_a_run_that_was_cancelled_at_a_gate_asks_too() -> None:
+    """Else whoever may cancel and fork could do without the person."""
+    parent = doubtful()
+    parent.cancel()
+    assert parent.finished.status == "cancelled"
+    (gate,) = Fork(parent, 2).state.gates
+    assert gate.gate_type == "low_confidence"
+
+
 @pytest.mark.parametrize("verdict", ["approved", "stop"])
 def test_the_gate_of_a_fork_can_be_settled_while_it_waits_for_room(verdict: str) -> None:
     fork = Fork(doubtful(), 2, admit=False)

@@ -82,3 +82,18 @@ def test_a_step_that_has_not_come_is_no_place_to_fork_from() -> None:
     whole.end(0)
     assert refusal(whole, 2) == "the run has begun 1 step(s) of its plan; name one from 1 to 1"
     assert refusal(PlanRun(prompt="Plan it."), 1) == "the run has no plan yet"
+
+
+def test_a_fork_asks_people_what_the_plan_asks_them_before_the_step() -> None:
+    parent = PlanRun(*STEPS)
+    for since in (1, 99):
+        found = {"finding": "cycle", "key": "a", "since": since, "steps": 5}
+        parent.feed(facts.WatchdogReportedFact.model_validate({"run_id": parent.state.run_id, **found}))
+    parent.end(0, {"message": "A"})
+    assert parent.state.waits_at_run_gate and len(parent.children) == 1
+    parent.steer("gate", 2)
+    asks = [gate.gate_type for gate in parent.state.gates]
+    assert [gate.gate_type for gate in Fork(parent, 2).state.gates] == asks == ["loop_detected", "manual"]
+    for gate in parent.state.gates:
+        parent.resolve("approved", gate_id=gate.gate_id)
+    assert len(parent.children) == 3 and asked(Fork(parent, 2)) == [("bob", "A"), ("cid", "go")]
