@@ -104,7 +104,7 @@ class ForkOptions(ClientMessage):
     from_step: int = Field(ge=1, le=1_000_000)
     note: str = Field(default="", max_length=2_000)
     script: tuple[Any, ...] | None = Field(default=None, max_length=1_000)
-    fresh_budget: bool = False
+    fresh_budget: bool = Field(default=False, exclude_if=lambda fresh: not fresh)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 
 
