@@ -22,11 +22,13 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[
   $9::text[], $10::uuid[]) AS r (id, agent_id, project_id, kind, network, version, caller, at, snapshot, parent_id)
 ON CONFLICT (id) DO NOTHING
 
+-- Of what people are asked, only what is open is kept: the changes of a run come in their order, each once.
 -- name: change_runs
 UPDATE history.agent_execution_history AS h SET
   status = CASE WHEN COALESCE(r.status, h.status) NOT IN ('running', 'waiting') THEN COALESCE(r.status, h.status)
     WHEN (h.waits || r.waits::jsonb) @? '$.* ? (@ == true)' THEN 'waiting' ELSE 'running' END,
-  waits = h.waits || r.waits::jsonb,
+  waits = (SELECT COALESCE(jsonb_object_agg(w.key, w.value) FILTER (WHERE w.value = 'true'), '{}')
+    FROM jsonb_each(h.waits || r.waits::jsonb) AS w),
   started_at = COALESCE(r.started_at, h.started_at),
   completed_at = COALESCE(r.completed_at, h.completed_at),
   total_steps = COALESCE(r.total_steps, h.total_steps),

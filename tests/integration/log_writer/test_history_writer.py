@@ -144,6 +144,8 @@ async def test_c12_a_run_waits_in_its_history_while_people_are_asked(pool: Any) 
         assert await one_by_one.add(batches(h.messages(RUN, log))) == {}
         found = await pool.fetchval("SELECT status FROM history.agent_execution_history WHERE id = $1", RUN)
         assert (event.type, found) == (event.type, status)
+    waits = "SELECT waits::text FROM history.agent_execution_history WHERE id = $1"
+    assert await pool.fetchval(waits, RUN) == "{}", "what is over is not kept: a run may have had thousands of children"
 
 
 async def test_history_has_the_parent_of_a_run(pool: Any) -> None:
