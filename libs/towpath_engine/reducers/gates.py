@@ -87,7 +87,7 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime
 
 def _let_go(held: RunState, state: RunState, at: datetime) -> RunState:
     """Nobody holds the run any more: what was held back may start only now, so its time begins again."""
-    back = state.withheld | (held.queued - state.queued)
+    back = held.withheld | (held.queued - state.queued)
     pending = tuple(_begun_anew(state, p, at, withheld=p.withheld) if p.effect_id in back else p for p in state.pending)
     return replace(state, pending=pending)
 

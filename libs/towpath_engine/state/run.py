@@ -327,8 +327,13 @@ class RunState:
 
     @property
     def withheld(self) -> frozenset[UUID]:
-        """The calls that people let go while the run was held."""
-        return frozenset(pending.effect_id for pending in self.pending if pending.withheld)
+        """The calls that people let go while the run was held; while it is, also polls whose time had not come."""
+        held = self.held
+        return frozenset(
+            pending.effect_id
+            for pending in self.pending
+            if pending.withheld or (held and pending.kind is EffectKind.TOOL and not pending.attempt)
+        )
 
     @property
     def held(self) -> bool:

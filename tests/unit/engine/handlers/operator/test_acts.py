@@ -82,6 +82,23 @@ def test_what_was_held_back_has_its_whole_time_from_the_resume_on() -> None:
     assert isinstance(asked, ToolRequest) and asked.deadline > lead.now
 
 
+def test_a_poll_whose_time_comes_during_a_pause_begins_after_it() -> None:
+    machine = Machine()
+    for number in range(3):
+        machine.decide(use("poll", text="x"))
+        if number < 2:
+            machine.wake()
+            machine.finish(result=str(number))
+    (pending,) = machine.state.pending
+    assert pending.attempt == 0
+    machine.steer("pause")
+    assert machine.state.status is Status.WAITING and machine.timer(after=DAY_S) == []
+    machine.resume()
+    machine.wake()
+    (request,) = machine.requests
+    assert isinstance(request, ToolRequest) and request.deadline > machine.now
+
+
 def test_an_act_is_taken_once_however_often_it_is_delivered() -> None:
     machine = Machine()
     for _ in range(2):
