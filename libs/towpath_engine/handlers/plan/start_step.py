@@ -6,6 +6,7 @@ an undefined reference starts nothing.
 
 from datetime import datetime
 
+from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanAgentCall, PlanStep
 from towpath_contracts.networks.references import BINDINGS, RESULT
 from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
@@ -74,13 +75,14 @@ def _task(
 ) -> ChildTask:
     swarm = nested_swarms(state).get(call.agent_key) if call.agent_key not in state.snapshot.agents else None
     path = state.created.swarm.path if state.created.swarm is not None else ()
+    goal = goal_of(state, call, held.inputs[place])
     within = None if swarm is None else SelectedSwarm(name=call.agent_key, path=(*path, call.agent_key), swarm=swarm)
     return ChildTask(
         agent_key=call.agent_key if swarm is None else swarm.first_agent,
         user_message=held.inputs[place],
-        goal=goal_of(state, call, held.inputs[place]),
+        goal=goal,
         swarm=within,
-        max_steps=_steps(state, swarm),
+        max_steps=_steps(state, swarm, goal),
         timeout_ms=_time_left(state, held, step, call, now),
         purpose=PURPOSE,
         subject=step.id if step.type == "agent" else f"{step.id}[{place}]",
@@ -93,8 +95,13 @@ def _answers(held: PlanRunState, step: PlanStep) -> bool:
     return held.plan is not None and held.plan.chain and step == held.plan.steps[-1] and step.type == "agent"
 
 
-def _steps(state: RunState, nested: CompiledSwarm | None) -> int | None:
-    """Return the steps of an agent, or of a nested swarm; where nothing limits them, as many as the run may."""
+def _steps(state: RunState, nested: CompiledSwarm | None, goal: GoalTask | None) -> int | None:
+    """Return the steps of an agent, or of a nested swarm; where nothing limits them, as many as the run may.
+
+    A goal has as many as its network gives to goals.
+    """
+    if goal is not None and goal.settings is not None and goal.settings.max_steps is not None:
+        return goal.settings.max_steps
     if nested is not None:
         return nested.max_steps
     own = state.created.swarm

@@ -344,11 +344,15 @@ def test_an_agent_with_criteria_works_in_a_goal_run() -> None:
 
 def test_the_goal_of_an_agent_has_the_settings_of_its_network_and_the_judge_that_a_script_leaves_it() -> None:
     criteria = [{"text": "It is done."}]
-    network = NETWORK.model_copy(update={"goal": GoalSettings(judge_model="local:judge", allow_words=True)})
+    network = NETWORK.model_copy(
+        update={"goal": GoalSettings(judge_model="local:judge", allow_words=True, max_steps=3)}
+    )
     judges = []
     for script in ("sha256:aa", None):
         run = PlanRun(step("ann", acceptance_criteria=criteria), network=network, script_digest=script)
-        settings = new_child_run(run.state, run.children[0]).task.goal_settings
+        born = new_child_run(run.state, run.children[0]).task
+        settings = born.goal_settings
+        assert born.max_steps == 3
         assert (settings.allow_words, settings.require_evidence) == (True, False)
         judges.append(settings.judge_model)
     assert judges == [None, "local:judge"]
