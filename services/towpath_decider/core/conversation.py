@@ -13,7 +13,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 from towpath_decider.core.answers import AcceptedAnswer, Check, RefusedAnswer, read_answer
 from towpath_decider.core.prompt import Prompt
-from towpath_decider.core.turns import ConversationTurn
+from towpath_decider.core.turns import NOTHING_SAID, ConversationTurn
 from towpath_decider.core.usage import NO_USAGE, NOTHING
 
 MAX_FAILURES = 3
@@ -183,6 +183,6 @@ def _unreadable(reason: str, text: str, repairs: int) -> str:
 
 def _repair(question: ModelQuestion, text: str, reason: str) -> ModelQuestion:
     # Providers refuse an empty turn, so an empty answer is named in words.
-    reply = ConversationTurn(role="model", text=text if text.strip() else "(nothing)")
+    reply = ConversationTurn(role="model", text=text if text.strip() else NOTHING_SAID)
     wanted = ConversationTurn(role="user", text=REPAIR.format(reason=reason))
     return replace(question, turns=(*question.turns, reply, wanted), repairs=1)

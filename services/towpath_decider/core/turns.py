@@ -21,6 +21,9 @@ from towpath_contracts.decisions.request import FullToolOutput, PromptContext
 from towpath_decider.core.run_prompt import fenced, left_out_heading
 
 UNKNOWN_BEGINNING = "(What was said before this is not known.)"
+NOTHING_SAID = "(nothing)"
+"""What stands for an answer without words: providers refuse an empty turn."""
+
 NOT_MADE = "Not made."
 STEPS_LEFT = "Steps left, this one included:"
 NOT_SHOWN = "its result is not shown any more: output_read has it"
@@ -80,7 +83,7 @@ def turns_before(context: PromptContext) -> list[ConversationTurn]:
     turns = [
         ConversationTurn(role="user", text=fenced("user_message", one.content))
         if one.role == "user"
-        else ConversationTurn(role="model", text=one.content)
+        else ConversationTurn(role="model", text=one.content if one.content.strip() else NOTHING_SAID)
         for one in context.messages
     ]
     if context.messages_left_out:

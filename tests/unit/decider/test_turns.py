@@ -182,3 +182,8 @@ def test_a_base_prompt_that_places_the_outputs_itself_is_asked_in_one_turn() -> 
 def test_the_digest_is_that_of_the_whole_prompt() -> None:
     first, second = render(asked()), render(asked(turn(1, RESPOND)))
     assert isinstance(first, Prompt) and first.digest != second.digest
+
+
+def test_an_earlier_answer_without_words_is_no_empty_turn() -> None:
+    turns = render(asked(messages=said(("user", "Hello."), ("assistant", " \n")))).turns
+    assert [one.text for one in turns if one.role == "model"] == ["(nothing)"]
