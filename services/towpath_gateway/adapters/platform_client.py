@@ -115,6 +115,7 @@ class PlatformClient:
             accepted = await self.bus.request_subject(
                 subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S, repeatable=True
             )
+        large_body.set(None)  # what is asked of the run from here on is short
         if accepted.duplicate and not keyed:  # an answer was lost, and the client has asked only once
             accepted = accepted.model_copy(update={"duplicate": False})
         if self.telemetry.enabled and not accepted.duplicate:

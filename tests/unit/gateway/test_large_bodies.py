@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
 
 from towpath_contracts.rpc import RpcMethod
+from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.adapters.platform_client import (
     HUGE_BYTES,
@@ -67,6 +70,16 @@ class Question(BaseModel):
     """Something to ask."""
 
 
+class AsyncAnswer:
+    """Answers whatever is asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def __call__(self, *_: Any, **__: Any) -> Any:
+        return self._answer
+
+
 class SlowBus:
     """Answers nothing before it is told to."""
 
@@ -93,5 +106,32 @@ async def test_few_requests_with_large_bodies_are_under_way_of_one_project_and_s
     waiting += [asyncio.create_task(ask("q", HUGE_BYTES)), asyncio.create_task(ask("p", None))]
     await asyncio.sleep(0.01)
     assert bus.asked == HUGE_OF_PROJECT + 2
+    bus.go.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_who_waits_for_a_large_task_asks_of_its_run_without_a_turn() -> None:
+    bus: Any = SlowBus()
+    accepted = RunAccepted(
+        run_id=uuid4(),
+        project="p",
+        network="n",
+        version=1,
+        status="running",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    bus.request_subject = AsyncAnswer(accepted)
+    telemetry: Any = SimpleNamespace(enabled=False)
+    platform = PlatformClient(bus, asyncio.Event(), telemetry)
+    task = SubmitTask(network="n", user_message="Go.")
+
+    async def wait() -> None:
+        large_body.set(LargeBody("p", HUGE_BYTES))
+        await platform.submit("c", task)
+        await platform.run("p", accepted.run_id)
+
+    waiting = [asyncio.create_task(wait()) for _ in range(2 * HUGE_OF_PROJECT)]
+    await asyncio.sleep(0.01)
+    assert bus.asked == 2 * HUGE_OF_PROJECT
     bus.go.set()
     await asyncio.gather(*waiting)
