@@ -4,10 +4,10 @@ A task is accepted only when RunAccepted is sent, after its run is committed.
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
@@ -22,6 +22,17 @@ from towpath_contracts.runs.trace_context import parse_traceparent
 
 GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
 """What a pattern of names is made of, as in the matrix."""
+
+
+def _printable(key: str) -> str:
+    if not key.isprintable():
+        msg = "use printable characters"
+        raise ValueError(msg)
+    return key
+
+
+PrintableKey = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_printable)]
+"""An idempotency key."""
 
 
 class TaskGrantRule(ClientMessagePart):
@@ -78,16 +89,8 @@ class SubmitTask(ClientMessage):
     )
     messages: tuple[TaskTurn, ...] = Field(default=(), max_length=MAX_TURNS, exclude_if=lambda turns: not turns)
     continues: UUID | None = Field(default=None, exclude_if=is_unset)
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+    idempotency_key: PrintableKey | None = None
     traceparent: str | None = Field(default=None, max_length=64, exclude_if=is_unset)
-
-    @field_validator("idempotency_key")
-    @classmethod
-    def _printable(cls, value: str | None) -> str | None:
-        if value is not None and not value.isprintable():
-            msg = "use printable characters"
-            raise ValueError(msg)
-        return value
 
     @field_validator("plan")
     @classmethod

@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.unit.gateway.test_admission import KEY, Keys, door
 
 from towpath_contracts.problems.input_faults import MAX_LISTED
+from towpath_gateway.app.routes.runs.threads import ReplyBody
 from towpath_gateway.core.api_keys import Principal
 
 
@@ -88,3 +90,8 @@ async def test_more_values_than_a_body_may_have_are_not_looked_at() -> None:
 async def test_few_faults_of_a_body_are_all_listed() -> None:
     status, text = await ask("/v1/policy/check", json.dumps({**QUESTION, "grant": [0] * 3, "z": 1}).encode())
     assert status == 422 and len(json.loads(text)["errors"]) == 4
+
+
+def test_a_reply_is_held_against_what_its_task_is_held_against() -> None:
+    with pytest.raises(ValidationError, match="use printable characters"):
+        ReplyBody(content="And now?", idempotency_key="a\n")

@@ -15,7 +15,7 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.runs.views import RunView
-from towpath_contracts.tasks import RunAccepted, SubmitTask, TaskGrantRule
+from towpath_contracts.tasks import PrintableKey, RunAccepted, SubmitTask, TaskGrantRule
 from towpath_gateway.app.dependencies import ClientSpan, Dependencies, RunsWriter, documented, require_scope
 from towpath_gateway.app.routes.runs.submission import IdempotencyKey, Prefer, submitted, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
@@ -46,7 +46,7 @@ class ReplyBody(ClientMessage):
     debug: bool = False
     response_schema: JsonObject | None = None
     budget: Budget | None = None
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+    idempotency_key: PrintableKey | None = None
 
     def task(self, network: str, run_id: UUID) -> SubmitTask:
         """Return the task that continues the run, which is of *network*."""
