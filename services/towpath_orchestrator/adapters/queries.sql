@@ -266,6 +266,10 @@ SELECT i.run_id, i.request_digest, r.trace_id, r.project, r.network, r.version, 
 FROM runs.idempotency i JOIN runs.run r USING (run_id)
 WHERE i.project = $1 AND i.caller = $2 AND i.key = $3
 
+-- name: forget_key
+-- Where two replies to a run meet, the key of the one that comes too late is stored and its run is not.
+DELETE FROM runs.idempotency WHERE project = $1 AND caller = $2 AND key = $3 AND run_id = $4
+
 -- name: forget_old_keys
 DELETE FROM runs.idempotency WHERE created_at < now() - interval '24 hours'
 

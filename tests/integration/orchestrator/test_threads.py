@@ -171,6 +171,31 @@ async def test_a_run_that_is_erased_while_it_is_continued_is_not_continued(
         await eraser.close()
 
 
+async def test_a_reply_that_comes_too_late_leaves_its_key_free(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        first, other = await completed(peers, "Is it lit?"), await completed(peers, "Something else.")
+        holder = await asyncpg.connect(database())
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        async with holder.transaction():
+            await holder.execute("SELECT 1 FROM runs.run WHERE run_id = $1 FOR UPDATE", UUID(other))
+            before = asyncio.create_task(submit(peers, "x", continues=other))
+            async with asyncio.timeout(20):
+                while not await holder.fetch(waits):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            replying = [
+                asyncio.create_task(submit(peers, f"{n}", continues=first, idempotency_key=f"k{n}")) for n in range(4)
+            ]
+            await asyncio.sleep(1)  # they wait behind it, to be stored together
+        racing = await asyncio.gather(before, *replying)
+        (made,) = [one["run_id"] for one in racing[1:] if "code" not in one]
+        late = next(n for n, one in enumerate(racing[1:]) if one.get("code") == "run_continued")
+        assert await holder.fetchval("SELECT count(*) FROM runs.idempotency") == 1
+        await ended(peers, made)
+        await completed(peers, "And now?", continues=made, idempotency_key=f"k{late}")
+        await holder.close()
+
+
 async def change(dsn: str, statement: str, *values: Any) -> None:
     connection = await asyncpg.connect(dsn)
     try:

@@ -204,6 +204,11 @@ class RunRows(RunRecordRows):
         told = {"request_digest": found["request_digest"], "timeout_ms": created["timeout_ms"]}
         return [{**told, **{name: run[name] for name in fields}}]
 
+    def forget_key(self, _session: Session, project: str, caller: str, key: str, run_id: UUID) -> list[Row]:
+        if self.keys.get((project, caller, key), {}).get("run_id") == run_id:
+            del self.keys[project, caller, key]
+        return []
+
     def load_run(self, _session: Session, run_id: UUID, version: str) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None:

@@ -255,6 +255,8 @@ class TaskIntake:
             gone = problem("run_erased", f"run {run_id} is erased: nothing is forked from it", run_id=run_id)
             submission.answer.set_exception(ProblemError(gone))
         elif row is None and task.continues is not None:
+            if key is not None:
+                await self._pool.execute(QUERIES.forget_key, task.project, task.caller, key, submission.run_id)
             submission.answer.set_exception(await self._not_continued(task.continues.run_id))
         elif row is None:  # the key ran out between the two statements
             submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
