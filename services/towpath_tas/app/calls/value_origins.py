@@ -9,13 +9,12 @@ answer is read from the log of the run that asked, which has it before the ledge
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.tools.previews import recorded_preview
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.clock import monotonic
 from towpath_fabric.turns.dedicated_threads import DedicatedThreads
@@ -31,9 +30,10 @@ from towpath_tas.adapters.origin_tables import (
     read_tasks,
 )
 from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
-from towpath_tas.core.provenance.logged_answers import AnswersOfRun, LoggedAnswer, failure_text
+from towpath_tas.core.provenance.logged_answers import AnswersOfRun, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
-from towpath_tas.core.provenance.text_readers import ANYONE, CallDeclaration
+from towpath_tas.core.provenance.seen_results import add_answer, add_blob, add_person_statement, add_preview
+from towpath_tas.core.provenance.text_readers import CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 MAX_RUNS = 256
@@ -215,7 +215,7 @@ class RunProvenanceCache:
                 return True
             answer = log.read(one.event)
             if answer is not None and (before is None or answer.step < before):
-                add = partial(_add_answer, run.knowledge, answer)
+                add = partial(add_answer, run.knowledge, answer)
                 await self.threads.run(add) if one.chars > MAX_AT_ONCE else add()
             log.taken(one.seq)  # only now, as with calls
         return False
@@ -239,7 +239,7 @@ class RunProvenanceCache:
     async def _take(self, source: QuerySource, known: RunProvenance, output: CallOutput) -> None:
         fact, seen = output.fact, ValueSource(output.tool, output.step)
         if fact.get("settled_by"):
-            _add_person_statement(known, fact)
+            add_person_statement(known, fact)
             return
         if fact.get("type") == "tool.denied":
             return  # the reason of a denial names what must not happen, so it is not trusted
@@ -253,8 +253,8 @@ class RunProvenanceCache:
         add = partial(_add_result, known, seen, declared, readers)
         if fact.get("blob"):
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
-            text = await self.threads.run(partial(_add_blob, add, known, seen, readers, data, whole=whole))
-            await self.threads.run(partial(_add_preview, known, seen, readers, fact.get("preview"), text))
+            text = await self.threads.run(partial(add_blob, add, known, seen, readers, data, whole=whole))
+            await self.threads.run(partial(add_preview, known, seen, readers, fact.get("preview"), text))
         elif fact.get("result") is not None:
             read = partial(add, fact["result"])
             await self.threads.run(read) if output.chars > MAX_AT_ONCE else read()
@@ -324,76 +324,13 @@ def _is_known(run: _Run, call: CallOutput, before: int | None) -> bool:
     return call.project == run.project and (before is None or call.step < before)
 
 
-def _add_answer(known: RunProvenance, answer: LoggedAnswer) -> None:
-    if answer.failure:
-        known.add_untrusted(answer.source, answer.failure)
-    if answer.result is not None:
-        known.add_output(answer.source, answer.result, trusted=False)
-    for part in answer.parts:
-        # Its readers, and what a record vouches for, are known of the output itself; where that was not read whole, the
-        # run counts as one that nobody may know. Where a part ends inside a value, nothing else says that the piece was
-        # read: so the text counts as untrusted, and takes no reader away.
-        known.add_untrusted(answer.source, part, ANYONE)
-
-
 def _add_task(known: RunProvenance, task: RunInputs) -> None:
     for text in task.texts:
         known.add_task(text)
     known.add_task("", task.inputs)
 
 
-def _add_person_statement(known: RunProvenance, fact: Mapping[str, Any]) -> None:
-    """A person stated that the call happened: their text is trusted like the task's (that of a refusal is not)."""
-    result = fact.get("result")
-    if isinstance(result, dict):
-        known.add_task(str(result.get("reason", "")))
-
-
 def _add_result(
     known: RunProvenance, seen: ValueSource, declared: _Declared, readers: CallDeclaration, result: Any
 ) -> None:
     known.add_output(seen, result, trusted=declared.trusted, fields=declared.fields, readers=readers)
-
-
-def _add_blob(
-    add: Callable[[Any], None],
-    known: RunProvenance,
-    seen: ValueSource,
-    readers: CallDeclaration,
-    data: bytes,
-    *,
-    whole: bool,
-) -> str | None:
-    """Add a large result and return its text; one that was not read whole, or is no JSON, is untrusted text."""
-    try:
-        if whole:
-            result = json.loads(data, object_pairs_hook=_with_all_members)
-            add(result)
-            return result if isinstance(result, str) else data.decode("utf-8", "replace")
-    except (ValueError, RecursionError):  # a worker sent these bytes: they may be anything
-        whole = False
-    known.mark_incomplete()
-    known.add_untrusted(seen, data.decode("utf-8", "replace"), readers.loose_text())
-    return None
-
-
-def _with_all_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON with all values of a name that it has more than once: a model reads each of them."""
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    values: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        values.setdefault(name, []).append(value)
-    return {name: several if len(several) > 1 else several[0] for name, several in values.items()}
-
-
-def _add_preview(
-    known: RunProvenance, seen: ValueSource, readers: CallDeclaration, preview: Any, text: str | None
-) -> None:
-    """Add what a worker says that its result begins and ends with, and models read, unless it is what *text* has."""
-    if not preview or (text is not None and preview == recorded_preview(text).model_dump(mode="json")):
-        return
-    for piece in (preview.get("head"), preview.get("tail")):
-        if piece:
-            known.add_untrusted(seen, piece, readers.loose_text())
