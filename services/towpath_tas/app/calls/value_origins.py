@@ -8,7 +8,7 @@ answer is read from the log of the run that asked, which has it before the ledge
 """
 
 import json
-import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,12 +65,19 @@ MAX_PAGES = 8
 
 @dataclass(slots=True)
 class _Run:
+    """What is known of a run; `above` are the runs above it that are not read yet, the topmost first.
+
+    Once all of them are, the tasks in `vouching` are added.
+    """
+
     project: str
     knowledge: RunProvenance = field(default_factory=RunProvenance)
     seen: set[UUID] = field(default_factory=set)
     asked: set[UUID] = field(default_factory=set)
     answers: dict[UUID, AnswersOfRun] = field(default_factory=dict)
     kept: bool = False
+    above: deque[tuple[UUID, int, bool]] = field(default_factory=deque)
+    vouching: tuple[RunInputs, ...] = ()
 
     def log_of(self, run_id: UUID) -> AnswersOfRun:
         """Return what was read of the log of this run, or of one above it."""
@@ -117,7 +124,8 @@ class RunProvenanceCache:
             tasks = await read_tasks(source, fresh)
             for run_id in fresh:
                 await self._begin(source, runs[run_id], tasks.get(run_id))
-        late = await self._read(source, runs, within_s=PASS_S)
+        late = await self._read_above(source, runs)
+        late |= await self._read(source, {one: runs[one] for one in runs if one not in late}, within_s=PASS_S)
         for run_id, run in runs.items():
             if run.kept:
                 self._runs.pop(run_id, None)
@@ -143,13 +151,11 @@ class RunProvenanceCache:
         run.kept = True
         await self._add_others(run.knowledge, task)
         found = await _ancestors(source, run, task)
-        for above, before, logged in reversed(found.runs):
-            await self._read(source, {above: run}, before=before, logged=logged)
-        if not found.whole:
+        run.above.extend(reversed(found.runs))
+        if found.whole:
+            run.vouching = tuple(reversed(found.vouching))
+        else:
             run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
-            return
-        for one in reversed(found.vouching):
-            _add_task(run.knowledge, one)
 
     async def _add_others(self, knowledge: RunProvenance, task: RunInputs) -> None:
         """Add what others made, and the caller passes on."""
@@ -159,6 +165,28 @@ class RunProvenanceCache:
             for text in texts:
                 await self.threads.run(partial(knowledge.add_untrusted, ValueSource(name), text))
 
+    async def _read_above(self, source: QuerySource, runs: Mapping[UUID, _Run]) -> set[UUID]:
+        """Read what is left of the runs above *runs*; returns those of which something is left after PASS_S.
+
+        The first of them has the whole time, so that one goes on each time.
+        """
+        late: set[UUID] = set()
+        until = monotonic() + PASS_S
+        for run_id, run in runs.items():
+            while run.above:
+                part = above, before, logged = run.above[0]
+                left_s = until - monotonic()
+                if left_s <= 0 or await self._read(source, {above: run}, before=before, logged=logged, within_s=left_s):
+                    late.add(run_id)
+                    break
+                if run.above and run.above[0] is part:  # else a concurrent reader has read it too
+                    run.above.popleft()
+            else:
+                vouching, run.vouching = run.vouching, ()
+                for one in vouching:
+                    _add_task(run.knowledge, one)
+        return late
+
     async def _read(
         self,
         source: QuerySource,
@@ -166,11 +194,11 @@ class RunProvenanceCache:
         *,
         before: int | None = None,
         logged: bool = True,
-        within_s: float = math.inf,
+        within_s: float,
     ) -> set[UUID]:
         """Read what is new of *runs*; returns those of which something is left after *within_s*."""
         late: set[UUID] = set()
-        until = math.inf
+        until = 0.0
         for page in range(MAX_PAGES):
             calls = [execution_id for run in runs.values() for execution_id in run.seen]
             places = {run_id: run.log_of(run_id).seq if logged and run.kept else None for run_id, run in runs.items()}

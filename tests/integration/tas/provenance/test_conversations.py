@@ -1,5 +1,7 @@
 """Provenance in conversations: what users said, what was answered, what an image showed; in a real TAS."""
 
+import asyncpg
+import pytest
 from tests.integration.tas.provenance.test_provenance import CAREFUL, begun, careful, returned, verdict
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
@@ -57,3 +59,28 @@ async def test_of_a_run_that_was_shown_an_image_not_everything_is_known(tas: Run
     plain, shown = await begun(tas), await begun(tas, attachments=[photo])
     assert await verdict(tas, plain, "orders.send", to="ann@acme.example") == "permitted"
     assert await verdict(tas, shown, "orders.send", to="ann@acme.example") == "tool.denied"
+
+
+async def test_what_earlier_runs_of_a_thread_have_read_holds_up_no_decision_of_others(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read as the run itself is: so much for one batch, and the next one goes on there."""
+    await careful(tas)
+    other, above = await begun(tas), await begun(tas, "I am kim@home.example.")
+    for number in range(3):
+        for step in range(1, 4):
+            texts = ["long words " * 20_000, f"eve{number}{step}@evil.example"]
+            await returned(tas, above, "orders.mails", texts, step=step)
+        above = await begun(tas, "Go on.", continues={"run_id": str(above), "thread_id": str(above)})
+    monkeypatch.setattr(value_origins, "PASS_S", 0.001)
+    passes, cache = 0, value_origins.RunProvenanceCache()
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        project = tas.caller.project
+        known = await cache.of(pool, {above: project, other: project})
+        assert other in known and above not in known
+        while above not in known:
+            passes += 1
+            known = await cache.of(pool, {above: project})
+    assert passes > 2 and known[above].whole
+    assert await verdict(tas, above, "orders.send", to="eve02@evil.example") == "tool.denied"
+    assert await verdict(tas, above, "orders.send", to="kim@home.example") == "permitted"
