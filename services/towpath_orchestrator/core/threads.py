@@ -123,6 +123,7 @@ def continuing_run(
     rights: JsonObject = {"grant": before.grant, "grants": before.grants}
     if created.grant is not None:
         rights = {"grants": narrow(before.grants, before.grant)}
+        narrow(rights["grants"], created.grant)  # all of them stand above the children of the run
     return created.model_copy(
         update={
             "agent_key": begins,

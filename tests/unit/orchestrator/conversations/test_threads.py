@@ -17,7 +17,7 @@ from towpath_contracts.decisions.earlier_turns import FIRST_TURNS, MAX_TURNS, Ea
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools.grants import grant_chain
+from towpath_contracts.tools.grants import MAX_CHAIN, GrantChainTooLongError, grant_chain, narrow
 from towpath_contracts.tools.previews import text_bytes
 from towpath_contracts.tools.workspace import MAX_FILES, FileEntry
 from towpath_orchestrator.core.tasks import check_task, created_event
@@ -149,6 +149,17 @@ def test_rights_only_narrow_along_a_thread(own: list[dict[str, Any]] | None, cha
     second = continuing_run(asked, first, NETWORK, None)
     found = grant_chain(second.grants, second.grant)
     assert [[entry["tool"] for entry in grant] for grant in found] == [[e["tool"] for e in grant] for grant in chain]
+
+
+def test_a_reply_is_refused_whose_children_would_stand_under_too_many_grants() -> None:
+    chain = tuple(({"tool": f"crm.{number}"},) for number in range(MAX_CHAIN))
+    first = earlier()
+    first = replace(first, task=first.task.model_copy(update={"grants": chain[:-1], "grant": chain[-1]}))
+    for own in (None, chain[3]):
+        second = continuing_run(created(task()).model_copy(update={"grant": own}), first, NETWORK, None)
+        assert len(narrow(second.grants, second.grant)) == MAX_CHAIN
+    with pytest.raises(GrantChainTooLongError):
+        continuing_run(created(task()).model_copy(update={"grant": ({"tool": "crm.new"},)}), first, NETWORK, None)
 
 
 def test_files_are_carried_and_the_tasks_own_win() -> None:
