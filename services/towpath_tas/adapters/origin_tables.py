@@ -5,7 +5,7 @@ What can't be read is left out and counts as not seen.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -19,6 +19,9 @@ QUERIES = Queries.load("towpath_tas.adapters", "origins.sql")
 
 PAGE_SIZE = 500
 """Calls of one run that are read at once."""
+
+SUMMARY = "summary"
+"""Stands for the run of an answer that is made of several."""
 
 AFTER_ALL = 2**31 - 1
 """A step behind all of a run: one that continues it may know everything of it."""
@@ -46,7 +49,7 @@ class RunInputs:
     texts: tuple[str, ...]
     inputs: Mapping[str, Any]
     quoted: tuple[str, ...] = ()
-    answered: tuple[str, ...] = ()
+    answered: tuple[tuple[str, str], ...] = ()
     attached: bool = False
     parent: tuple[UUID, int] | None = None
     born: bool = False
@@ -132,11 +135,18 @@ async def read_blob(source: QuerySource, project: str, digest: str) -> tuple[byt
     return bytes(row["head"]), row["size"] <= MAX_BLOB_BYTES
 
 
+def _answers(turns: Sequence[Mapping[str, Any]], otherwise: str) -> list[tuple[str, str]]:
+    """Return what was not said by users, each with the run that said it; *otherwise* stands where a turn names none."""
+    return [(str(turn.get("run_id") or otherwise), str(turn["content"])) for turn in turns if turn["role"] != "user"]
+
+
 def _task(created: Mapping[str, Any]) -> RunInputs:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
     continued = created.get("continues") or {}
-    turns = [*(created.get("messages") or ()), *(continued.get("to_summarize") or ())]
+    left_out = continued.get("to_summarize") or ()
+    turns = [*(created.get("messages") or ()), *left_out]
+    summary = [(SUMMARY, str(continued["summary"]))] if continued.get("summary") else []
     said = [turn["content"] for turn in turns if turn["role"] == "user"]
     texts = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
     texts += tuple(said)
@@ -145,10 +155,7 @@ def _task(created: Mapping[str, Any]) -> RunInputs:
         texts=tuple(dict.fromkeys(str(text) for text in texts if text)),
         inputs=inputs,
         quoted=tuple(map(str, (created.get("quoted_inputs") or {}).values())),
-        answered=(
-            *(str(turn["content"]) for turn in turns if turn["role"] != "user"),
-            *([str(continued["summary"])] if continued.get("summary") else ()),
-        ),
+        answered=(*_answers(created.get("messages") or (), ""), *_answers(left_out, SUMMARY), *summary),
         attached=bool(created.get("attachments")),
         parent=_parent_of(created),
         born=bool(created.get("parent")),

@@ -33,7 +33,7 @@ from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import AnswersOfRun, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.seen_results import add_answer, add_blob, add_person_statement, add_preview
-from towpath_tas.core.provenance.text_readers import CallDeclaration
+from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 MAX_RUNS = 256
@@ -89,11 +89,13 @@ class _Ancestors:
     """The runs above a run, the nearest first, with the first step that is not known and whether their logs are read.
 
     `vouching` are the tasks that callers wrote, the latest first; without all of its ancestors (`whole`) none vouches.
+    Of a thread that is `cut` the oldest are left out.
     """
 
     vouching: list[RunInputs]
     runs: list[tuple[UUID, int, bool]] = field(default_factory=list)
     whole: bool = True
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +151,27 @@ class RunProvenanceCache:
             run.knowledge.mark_incomplete()  # nor is it known which runs are above it
             return
         run.kept = True
-        await self._add_others(run.knowledge, task)
         found = await _ancestors(source, run, task)
+        await self._add_others(run.knowledge, task, found)
         run.above.extend(reversed(found.runs))
         if found.whole:
             run.vouching = tuple(reversed(found.vouching))
         else:
             run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
 
-    async def _add_others(self, knowledge: RunProvenance, task: RunInputs) -> None:
-        """Add what others made, and the caller passes on."""
+    async def _add_others(self, knowledge: RunProvenance, task: RunInputs, found: _Ancestors) -> None:
+        """Add what others made, and the caller passes on.
+
+        Who may know an answer is known from what its run has read; where that is not read, nobody may.
+        """
         if task.attached:
             knowledge.mark_incomplete()  # nobody here reads an image: what a model saw in it stands nowhere
-        for name, texts in ((QUOTED_INPUTS, task.quoted), (EARLIER_TURNS, task.answered)):
-            for text in texts:
-                await self.threads.run(partial(knowledge.add_untrusted, ValueSource(name), text))
+        for text in task.quoted:
+            await self.threads.run(partial(knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
+        read = {"", *(str(run_id) for run_id, _, _ in found.runs)}
+        for said_by, text in task.answered:
+            readers = NOBODY if found.cut and said_by not in read else None
+            await self.threads.run(partial(knowledge.add_untrusted, ValueSource(EARLIER_TURNS), text, readers))
 
     async def _read_above(self, source: QuerySource, runs: Mapping[UUID, _Run]) -> set[UUID]:
         """Read what is left of the runs above *runs*; returns those of which something is left after PASS_S.
@@ -330,7 +338,8 @@ async def _ancestors(source: QuerySource, run: _Run, task: RunInputs) -> _Ancest
         elif task.continues or not found.vouching:
             found.vouching.append(above)
         task = above
-    found.whole = task.parent is None or (task.continues and len(found.runs) == MAX_ANCESTORS)
+    found.cut = task.parent is not None and task.continues and len(found.runs) == MAX_ANCESTORS
+    found.whole = task.parent is None or found.cut
     return found
 
 
