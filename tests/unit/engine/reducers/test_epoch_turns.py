@@ -181,16 +181,3 @@ def test_it_is_sent_only_to_models_that_read_their_prompts() -> None:
         (asked,) = run.requests
         assert (asked.context.epoch_turns is not None) is sent  # type: ignore[union-attr]
         run.decide(respond())
-
-
-def test_what_a_person_told_the_run_stays_told() -> None:
-    run = machine()
-    run.decide(use("echo", text="a"))
-    run.steer("note", text="The order is 8813.")
-    run.finish(result="x")
-    told = run.context.notes
-    assert told == ("A person says: The order is 8813.",)
-    run.decide(use("echo", text="b"))
-    run.finish(result="y")
-    assert [turn.notes for turn in epoch_turns(run).turns] == [(), told]
-    assert run.context.notes == ()
