@@ -25,6 +25,9 @@ FILE_MEMBERS = ("size", "digest")
 MAX_COMPILED = 1_024
 """Compiled criteria that are kept; they come with every task."""
 
+MAX_FAULTS = 4_096
+"""Answers about criteria that are kept: one that can't be compiled takes as long each time that it is tried."""
+
 FILES = "workspace_files"
 """What an expression in truth reads for `workspace.files`: a member is copied each time that it is looked at."""
 
@@ -78,7 +81,9 @@ class CompiledCriterion:
             msg = f"unknown function {', '.join(sorted(strange))}"
             raise ValueError(msg)
         self.work = costs.work_of(text, _LITERAL, VARIABLES)
-        self._program = library().compile(_with_files(text))
+        with_files = _with_files(text)
+        if with_files != text:  # compiling takes long, and what was compiled is not always found again
+            self._program = library().compile(with_files)
         self._needs = (VARIABLES | {FILES}) & set(self._program.variables())
         self.copies_files = "workspace" in self._needs and _ANY_MACRO.search(bare) is not None
 
@@ -109,6 +114,7 @@ def names_in(text: str) -> frozenset[str]:
     return compile_criterion(text).names
 
 
+@functools.lru_cache(maxsize=MAX_FAULTS)
 def fault_of(text: str) -> str:
     """Return what is wrong with a criterion, in one line; empty where nothing is."""
     try:

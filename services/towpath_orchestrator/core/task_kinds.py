@@ -53,22 +53,28 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
             yield ProblemDetail(pointer=pointer, code="agent_not_found", detail=detail)
 
 
+CRITERIA = "acceptance_criteria"
+
+
 def expressions_in(task: SubmitTask) -> list[str]:
-    """Return the criteria of *task* that are expressions, those of the agents of its plan too, before it is checked."""
-    of_goal = [] if task.goal is None else expressions_of(task.goal.acceptance_criteria)
+    """Return the criteria of *task* that are expressions, those of the agents of its plan too, before it is checked.
+
+    They are looked for where an accepted plan has them and nowhere else: what stands elsewhere is never compiled.
+    """
+    found = [] if task.goal is None else expressions_of(task.goal.acceptance_criteria)
     plan = None if task.plan is None else task.plan.plan
-    found = [*of_goal]
-    waiting: list[Any] = [plan]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            criteria = part.get("acceptance_criteria")
-            given = criteria if isinstance(criteria, list) else []
-            found += [one["when"] for one in given if isinstance(one, dict) and isinstance(one.get("when"), str)]
-            waiting += [part.get(name) for name in ("steps", "agent", "parallel")]
-        elif isinstance(part, list):
-            waiting += part
+    for step in _listed(plan, "steps"):
+        alone = step.get("agent") if isinstance(step, dict) else None
+        together = step.get("parallel") if isinstance(step, dict) else None
+        for criterion in [one for call in (alone, *_listed(together, "steps")) for one in _listed(call, CRITERIA)]:
+            when = criterion.get("when") if isinstance(criterion, dict) else None
+            found += [when] if isinstance(when, str) else []
     return found
+
+
+def _listed(part: Any, name: str) -> list[Any]:
+    given = part.get(name) if isinstance(part, dict) else None
+    return given if isinstance(given, list) else []
 
 
 NAMED_CHARS = 2_000

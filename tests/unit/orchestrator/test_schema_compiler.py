@@ -108,6 +108,21 @@ async def test_long_criteria_are_compiled_in_a_thread_and_short_ones_are_not() -
         assert threads.computed == number
 
 
+async def test_what_stands_where_a_plan_has_no_criteria_keeps_none_from_being_compiled_in_a_thread() -> None:
+    """Such fields of a plan are let be: what is counted with them would seem too long to be compiled at all."""
+    threads: Any = Threads()
+    threads.go.set()
+    given = _task(*["claimed == 7 || claimed == 8"] * 9, in_plan=True)
+    assert given.plan is not None and given.plan.plan is not None
+    elsewhere = {
+        "acceptance_criteria": [{"when": "x" * 9_000}],
+        "agent": {"acceptance_criteria": [{"when": "x" * 9_000}]},
+    }
+    plan = given.plan.model_copy(update={"plan": {**given.plan.plan, **elsewhere}})
+    await SchemaCompiler(threads).prepare_criteria("p", given.model_copy(update={"plan": plan}))
+    assert threads.computed == 1
+
+
 def refused(*criteria: str) -> list[tuple[str, str]]:
     return [(one.pointer, one.code) for one in goal_problems(_goal(*criteria), NETWORK)]
 

@@ -8,6 +8,7 @@ from tests.support.engine.machine import use
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import log as ev
+from towpath_engine.expressions import criterion
 from towpath_engine.expressions.costs import MAX_SEARCHES, SEARCHED_CHARS, size_of
 from towpath_engine.expressions.criterion import compile_criterion, fault_of, search_work
 from towpath_engine.rules.criteria import MAX_WORK, criteria_input
@@ -161,3 +162,17 @@ def test_criteria_beyond_what_a_validation_may_cost_are_not_met() -> None:
     machine.finish(result={"items": ["y"] * 256})
     (found,) = machine.events(ev.StepResultValidated)
     assert 0 in found.criteria and 9 not in found.criteria
+
+
+def test_a_criterion_that_cannot_be_compiled_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked at in a thread first, and must not be compiled again where everybody waits."""
+    tried: list[str] = []
+
+    def compiled(text: str) -> criterion.CompiledCriterion:
+        tried.append(text)
+        return compile_criterion(text)
+
+    monkeypatch.setattr(criterion, "compile_criterion", compiled)
+    for _ in range(2):
+        assert "unknown name nobody_here" in fault_of("nobody_here == 1")
+    assert len(tried) == 1
