@@ -11,6 +11,12 @@ RUN_CONTROL_PROBLEMS = (
     ),
     ProblemKind("run_not_paused", 409, "The run is not paused", "See what it waits for: towpath runs show RUN."),
     ProblemKind(
+        "run_gates_full",
+        409,
+        "People have put as many gates on the run as it takes",
+        "Settle one of them: towpath gates list --run RUN.",
+    ),
+    ProblemKind(
         "note_not_read",
         409,
         "No model of this run would read a note",

@@ -24,6 +24,9 @@ MANUAL = "manual"
 STEERING_CHARS = 2_000
 """The longest note or reason."""
 
+MAX_HOLDS = 16
+"""Open gates that people have put on one run, and as many pauses of it: each is a part of the run's state."""
+
 SteeringAct = Literal["pause", "resume", "note", "gate", "confidence"]
 
 

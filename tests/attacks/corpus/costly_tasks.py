@@ -19,6 +19,7 @@ from tests.attacks.target import NETWORK, Target, decision
 from towpath_fabric.clock import monotonic
 
 BODIES = 300
+GATES = 40
 RESPOND = decision("RESPOND", payload={"a": "x"})
 
 
@@ -101,6 +102,20 @@ async def large_bodies_that_end_at_the_same_moment(target: Target) -> str:
         doing = asyncio.to_thread(finish, opened, body)
         longest = await longest_answer(target, doing)
     return held_up(longest)
+
+
+@attack(Position.KEY_HOLDER)
+async def gates_without_end_on_one_run(target: Target) -> str:
+    """Put gate after gate on a run, each of which is a part of its state and has to be closed at its end."""
+    async with target.client(scopes=["runs:write", "runs:read", "gates:read"]) as client:
+        run = await target.run(client, [("desk.refund", {"order": "8812", "amount": 1})], "refund it")
+        path = f"/v1/runs/{run['run_id']}"
+        answers = [await client.post(f"{path}/gate", json={"reason": "why?"}) for _ in range(GATES)]
+        refused = [answer for answer in answers if answer.status_code == 409]
+        await client.post(f"{path}/cancel", json={})
+    if len(refused) <= GATES // 2:
+        raise AttackWorkedError(f"the run took {GATES - len(refused)} gates")
+    return f"{len(refused)} of {GATES} gates were refused: {refused[0].json()['code']}"
 
 
 @contextmanager

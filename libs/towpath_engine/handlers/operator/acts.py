@@ -9,7 +9,7 @@ from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.child_tools import starts_child
-from towpath_contracts.runs.run_control import MANUAL, RESUMED, RUN_PAUSED
+from towpath_contracts.runs.run_control import MANUAL, MAX_HOLDS, RESUMED, RUN_PAUSED
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.run_gates import PAUSE_HOURS, RUN_GATE_HOURS, open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -38,6 +38,10 @@ def on_run_steered(run: TransitionBuilder, fact: facts.RunSteeredFact) -> None:
 def _hold(
     run: TransitionBuilder, fact: facts.RunSteeredFact, gate_type: str, what: str, told: JsonObject, hours: float
 ) -> None:
+    """Open a gate that holds the run, unless so many of its kind do that one more changes nothing."""
+    pauses = gate_type == RUN_PAUSED
+    if sum(gate.holds and (gate.gate_type == RUN_PAUSED) == pauses for gate in run.state.gates) >= MAX_HOLDS:
+        return
     reason = f"{what}: {fact.text}" if fact.text else what
     detail: JsonObject = {"by": fact.by, "act": str(fact.act_id), "holds": True, **told}
     if run.state.status is Status.QUEUED:

@@ -14,7 +14,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.facts import AnyFact, GateResolvedFact, RunSteeredFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION
-from towpath_contracts.runs.run_control import RESUMED, RUN_PAUSED, RunSteered, SteeringAct, SteerRun
+from towpath_contracts.runs.run_control import MAX_HOLDS, RESUMED, RUN_PAUSED, RunSteered, SteeringAct, SteerRun
 from towpath_contracts.runs.views import GateView, GetEvents, GetRun, ListGates, ListRuns, RunView
 from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.clock import monotonic
@@ -60,6 +60,8 @@ class RunControl:
                 return await self._resume(request, run)
             case "note":
                 await self._check_reader(run)
+            case "gate":
+                await self._check_room(request)
             case "confidence" if run.kind != "goal":
                 raise ProblemError(problem("not_a_goal", f"run {run.run_id} pursues no goal"))
             case _:
@@ -79,6 +81,15 @@ class RunControl:
         flows = isinstance(first, ev.RunCreated) and first.swarm is not None and first.swarm.swarm.mode == "workflow"
         if run.kind == "plan" or flows:
             raise ProblemError(problem("note_not_read", f"run {run.run_id} carries out steps, and asks no model"))
+
+    async def _check_room(self, request: SteerRun) -> None:
+        """Refuse a gate on a run that has as many as it takes: the run would not open it."""
+        asked = ListGates(project=request.project, status="pending", run_id=request.run_id, limit=AT_ONCE)
+        gates = (await self._queries.list_gates(asked)).gates
+        held = sum(bool(gate.detail.get("holds")) and gate.gate_type != RUN_PAUSED for gate in gates)
+        if held >= MAX_HOLDS:
+            detail = f"{held} gates that people have put on run {request.run_id} are open"
+            raise ProblemError(problem("run_gates_full", detail, run_id=str(request.run_id)))
 
     async def _audit(self, request: SteerRun, act_id: UUID) -> None:
         detail: dict[str, Any] = {

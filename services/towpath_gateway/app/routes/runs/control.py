@@ -77,7 +77,12 @@ async def give_note(run_id: UUID, note: GiveNoteBody, dependencies: Dependencies
     return await _steer(dependencies, principal, run_id, "note", note.text)
 
 
-@router.post("/gate", response_model=RunSteered, responses=documented(*_REFUSALS), summary="Put a gate on a run")
+@router.post(
+    "/gate",
+    response_model=RunSteered,
+    responses=documented(*_REFUSALS, "run_gates_full"),
+    summary="Put a gate on a run",
+)
 async def put_gate(
     run_id: UUID, dependencies: Dependencies, principal: RunsWriter, why: SteerRunBody | None = None
 ) -> Response:

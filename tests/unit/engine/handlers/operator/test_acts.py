@@ -11,6 +11,7 @@ from tests.support.engine.team_machine import TeamLeadRun, asks
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.run_control import MAX_HOLDS
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import wake_at
 from towpath_engine.state.run import Status
@@ -97,6 +98,18 @@ def test_a_poll_whose_time_comes_during_a_pause_begins_after_it() -> None:
     machine.wake()
     (request,) = machine.requests
     assert isinstance(request, ToolRequest) and request.deadline > machine.now
+
+
+def test_a_run_takes_so_many_gates_and_so_many_pauses_of_people() -> None:
+    machine = Machine()
+    for number in range(1, 2 * MAX_HOLDS):
+        machine.steer("gate", number)
+        machine.steer("pause", 1_000 + number)
+    kinds = [gate.gate_type for gate in machine.state.gates]
+    assert (kinds.count("manual"), kinds.count("run_paused")) == (MAX_HOLDS, MAX_HOLDS)
+    machine.resolve("approved", gate_id=machine.state.gates[0].gate_id)
+    machine.steer("gate", 2_000)
+    assert len(machine.state.gates) == 2 * MAX_HOLDS
 
 
 def test_an_act_is_taken_once_however_often_it_is_delivered() -> None:
