@@ -22,7 +22,7 @@ from towpath_gateway.adapters.platform_client import (
     large_body,
 )
 from towpath_gateway.app.errors import HttpProblemError
-from towpath_gateway.app.strict_requests import BoundedJsonRequest
+from towpath_gateway.app.strict_requests import ALONE_BYTES, BoundedJsonRequest
 
 
 class Rounds:
@@ -37,9 +37,10 @@ class Rounds:
             await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("size", [ALONE_BYTES, LONG_BYTES])
 @pytest.mark.parametrize("good", [True, False])
-async def test_large_bodies_of_one_moment_are_parsed_in_rounds_of_their_own(good: bool) -> None:
-    text = json.dumps({"x": "a" * LONG_BYTES}).encode() if good else b"[" * LONG_BYTES
+async def test_large_bodies_of_one_moment_are_parsed_in_rounds_of_their_own(good: bool, size: int) -> None:
+    text = json.dumps({"x": "a" * size}).encode() if good else b"[" * size
     rounds, parsed = Rounds(), list[int]()
     turns = WorkTurns(1, lambda _: 1, 5.0, "project_share_full")
     dependencies = SimpleNamespace(settings=SimpleNamespace(http_body_s=5.0), body_turns=turns)
