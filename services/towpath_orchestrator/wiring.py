@@ -37,7 +37,6 @@ from towpath_orchestrator.app.api.handlers import (
     serve_budgets,
     serve_dead_letters,
     serve_replays,
-    serve_run_control,
     serve_services,
     serve_submits,
     serve_switches,
@@ -174,10 +173,9 @@ class OrchestratorWiring:
     async def answer(self) -> Callable[[], Awaitable[None]]:
         """Answer clients and services; returns what ends the answers to clients."""
         clients = ClientRequests(self._intake, self._checker, self._queries, self._commands)
-        serve_services(self._bus, self._queries, self._commands, self._registry)
+        serve_services(self._bus, self._queries, self._registry)
         serve_dead_letters(self._bus, self.dead_letters)
         serve_replays(self._bus, self._replays)
-        serve_run_control(self._bus, self._control)
         serve_switches(self._bus, self._switches)
         serve_budgets(self._bus, self._budgets)
         stops = (
@@ -193,7 +191,7 @@ class OrchestratorWiring:
 
     def _questions(self) -> tuple[Answer, ...]:
         """Return what else is answered in turns of projects. A fork takes its turn itself, when it reads."""
-        pages, looks = self._turns.pages, self._turns.looks
+        pages, looks, acts = self._turns.pages, self._turns.looks, self._turns.acts
 
         async def fork(request: ForkRun, _project: str) -> RunAccepted:
             return await self._forks.fork(request)
@@ -207,4 +205,7 @@ class OrchestratorWiring:
             (rpc.SHOW_BUDGETS, in_turn(self._budgets.show, looks)),
             (rpc.GRANT_FROM_RUNS, in_turn(self._grants.propose, looks)),
             (rpc.FORK_RUN, fork),
+            (rpc.STEER_RUN, in_turn(self._control.steer, acts)),
+            (rpc.CANCEL_RUN, in_turn(self._commands.cancel, acts)),
+            (rpc.RESOLVE_GATE, in_turn(self._commands.resolve_gate, acts)),
         )

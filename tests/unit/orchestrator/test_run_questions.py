@@ -12,7 +12,14 @@ from towpath_contracts.runs.views import GetEvents
 from towpath_contracts.tools.calls import GetBlobChunk
 from towpath_fabric.nats.replies import request_type
 from towpath_orchestrator.app.api import run_questions
-from towpath_orchestrator.app.api.run_questions import PAGES_OF_ONE, ReadingTurns, RunQuestions, in_turn, project_of
+from towpath_orchestrator.app.api.run_questions import (
+    ACTS_OF_ONE,
+    PAGES_OF_ONE,
+    ReadingTurns,
+    RunQuestions,
+    in_turn,
+    project_of,
+)
 
 
 class SlowPages:
@@ -58,9 +65,10 @@ async def test_a_page_that_found_no_turn_in_time_is_not_read(monkeypatch: pytest
     assert refused == ["overloaded"] * (5 - PAGES_OF_ONE) and len(pages.read) == PAGES_OF_ONE
 
 
-async def test_what_is_read_of_networks_and_records_takes_the_turns_of_pages() -> None:
+@pytest.mark.parametrize(("kind", "of_one"), [("pages", PAGES_OF_ONE), ("acts", ACTS_OF_ONE)])
+async def test_what_is_read_of_networks_and_what_people_do_to_runs_takes_turns(kind: str, of_one: int) -> None:
     turns, pages = ReadingTurns(), SlowPages()
-    read = in_turn(pages.events, turns.pages)
+    read = in_turn(pages.events, getattr(turns, kind))
     asked = [("reader", 60), ("other", 1)]
     tasks = [
         asyncio.ensure_future(read(GetEvents(run_id=uuid4(), project=project), project))
@@ -68,7 +76,7 @@ async def test_what_is_read_of_networks_and_records_takes_the_turns_of_pages() -
         for _ in range(count)
     ]
     await asyncio.sleep(0.01)
-    assert pages.read == ["reader"] * PAGES_OF_ONE + ["other"]
+    assert pages.read == ["reader"] * of_one + ["other"]
     assert request_type(read) is GetEvents, "the bus reads from it what a request is"
     pages.released.set()
     await asyncio.gather(*tasks)

@@ -30,12 +30,11 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.turns.fair_request_queue import FairQueueLimits
 from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.client_requests import ClientRequests, caller_of
-from towpath_orchestrator.app.api.commands import HeldCallResumer, RunCommands
+from towpath_orchestrator.app.api.commands import HeldCallResumer
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.network_registry import NetworkRegistry
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
-from towpath_orchestrator.app.api.run_control import RunControl
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
@@ -79,19 +78,12 @@ async def serve_submits(
     return await bus.subscribe_fairly(served, clients.submit, limits)
 
 
-def serve_services(bus: MessageBus, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
-    """Answer `svc.orchestrator.*`, but for what people read (`run_questions.py`)."""
+def serve_services(bus: MessageBus, queries: RunQueries, registry: NetworkRegistry) -> None:
+    """Answer `svc.orchestrator.*`, but for what people read, and do to runs (`run_questions.py`)."""
     bus.subscriber(rpc.EVENTS_SINCE)(queries.events_since)
     bus.subscriber(rpc.SWEEP_RUNS)(queries.sweep)
     bus.subscriber(rpc.IDLE_RUNS)(queries.idle)
-    bus.subscriber(rpc.RESOLVE_GATE)(commands.resolve_gate)
-    bus.subscriber(rpc.CANCEL_RUN)(commands.cancel)
     bus.subscriber(rpc.PUBLISH_NETWORK)(registry.publish)
-
-
-def serve_run_control(bus: MessageBus, control: RunControl) -> None:
-    """Answer people who steer live runs."""
-    bus.subscriber(rpc.STEER_RUN)(control.steer)
 
 
 def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:

@@ -1,6 +1,6 @@
 """What services ask for people: of runs, their logs, blobs and records, of networks, budgets and letters.
 
-Projects take turns.
+Projects take turns, also at what people do to runs: an act waits until its run has taken it.
 
 Whoever may read runs may read long ones, and many at once. So questions are answered in turns of the projects that they
 are asked for, and few of one project read the database at the same time: logs and blobs, whose pages have up to a
@@ -32,6 +32,10 @@ PAGES_OF_ONE = 2
 LOOKS = 16
 LOOKS_OF_ONE = 8
 
+ACTS = 64
+ACTS_OF_ONE = 16
+"""Runs that are steered or cancelled, and gates that are settled, at the same time."""
+
 OPEN = 1_024
 OPEN_OF_ONE = 512
 WAITING = 2_048
@@ -54,19 +58,20 @@ def project_of(body: bytes) -> str:
 
 
 class ReadingTurns:
-    """The turns of projects: at `pages`, which are long to be read or to be parsed, and at `looks`, which are not."""
+    """The turns of projects: at `pages`, which are long to be read or parsed, at `looks`, which are not, at `acts`."""
 
     def __init__(self) -> None:
         self.pages = WorkTurns(PAGES, lambda _: PAGES_OF_ONE, WAIT_S)
         self.looks = WorkTurns(LOOKS, lambda _: LOOKS_OF_ONE, WAIT_S)
+        self.acts = WorkTurns(ACTS, lambda _: ACTS_OF_ONE, WAIT_S)
 
 
 def in_turn(answer: Callable[[Any], Awaitable[Message]], turns: WorkTurns) -> Callable[[Any, str], Awaitable[Message]]:
     """Return what gives *answer* to the request of a project in one of its *turns*."""
 
     @functools.wraps(answer)  # whose parameter says what it takes
-    async def held(request: Any, project: str) -> Message:
-        async with turns.held(project):
+    async def held(request: Any, caller: str) -> Message:
+        async with turns.held(caller):
             return await answer(request)
 
     return held
