@@ -285,6 +285,8 @@ async def test_b4_a_finished_run_is_continued_over_http_from_python_and_at_the_t
         for asked in (path, "/v1/runs", "/run"):
             task = more if asked == path else {**TASK, "script": [ANSWER], "continues": second["run_id"]}
             assert (await writer.post(asked, json=task)).json()["code"] == "forbidden", asked
+        forked = await writer.post(f"/v1/runs/{first['run_id']}/fork", json={"from_step": 2})
+        assert forked.json()["code"] == "forbidden", "a fork knows what the run knew, too"
 
     key = alice.headers["authorization"].removeprefix("Bearer ")
     script = [FIND, ANSWER]

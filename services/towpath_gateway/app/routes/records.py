@@ -18,7 +18,14 @@ from towpath_contracts.runs.records import (
     RunRecordPiece,
 )
 from towpath_contracts.tasks import RunAccepted
-from towpath_gateway.app.dependencies import Dependencies, RunsOperator, RunsWriter, documented, json_answer
+from towpath_gateway.app.dependencies import (
+    Dependencies,
+    RunsOperator,
+    RunsWriter,
+    documented,
+    json_answer,
+    require_scope,
+)
 from towpath_gateway.app.routes.runs.submission import IdempotencyKey, run_headers
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.headers import idempotency_key
@@ -88,6 +95,7 @@ async def fork_run(
     run_id: UUID, options: ForkOptions, dependencies: Dependencies, principal: RunsWriter, key: IdempotencyKey = None
 ) -> Response:
     """Start a new run that shares what happened before the step; no call before it is made again."""
+    require_scope(principal, "runs:read")  # it knows what the other run knew
     chosen = idempotency_key(key, options.idempotency_key)
     request = ForkRun(
         project=principal.project,
