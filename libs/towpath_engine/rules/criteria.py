@@ -12,7 +12,7 @@ from towpath_contracts.networks.goal import Criterion
 from towpath_engine.expressions.costs import ValueSize, size_of
 from towpath_engine.expressions.criterion import CompiledCriterion, compile_criterion
 from towpath_engine.rules.criteria_input import shorten
-from towpath_engine.rules.evidence import is_shown
+from towpath_engine.rules.evidence import evidence_search, is_shown
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState, StepChild
 
@@ -113,8 +113,9 @@ def unshown(state: RunState, goal: GoalState, judged: JsonObject) -> tuple[int, 
     """Return the numbers of the texts that a judge finds met and names no evidence for."""
     found, criteria = _found(judged), criteria_of(state)
     said = {one["criterion"]: one["evidence"] for one in judged["criteria"] if one["met"]}
-    texts = (n for n, one in enumerate(criteria) if n in found and one.when is None)
-    return tuple(n for n in texts if not is_shown(state, goal, said[n]))
+    texts = [n for n, one in enumerate(criteria) if n in found and one.when is None]
+    search = evidence_search(state, goal) if texts else None
+    return tuple(n for n in texts if not is_shown(search, said[n]))
 
 
 def describe_unmet(state: RunState, met: tuple[int, ...]) -> str:

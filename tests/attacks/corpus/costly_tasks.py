@@ -74,6 +74,36 @@ async def an_answer_held_against_a_thousand_patterns(target: Target) -> str:
 
 
 @attack(Position.KEY_HOLDER, timed=True)
+async def evidence_that_takes_long_to_look_for(target: Target) -> str:
+    """Have 64 criteria judged by long texts, searched for names of 200 files that all but stand there."""
+    async with target.client() as client:
+        clerk = {**NETWORK["agents"][0], "equipped_tools": ["workspace_write", "desk.label"]}
+        (
+            await client.post("/v1/networks", json={"spec": {**NETWORK, "name": "maker", "agents": [clerk]}})
+        ).raise_for_status()
+    names = [*("." * dots + sign for sign in "abcdefghij" for dots in range(79, 59, -1)), "z9"][1:]
+    said = "".join("." * 79 + f"{sign}y " for sign in "abcdefghij")
+    said = "." * (3_950 - len(said)) + said + " z9"
+    writes = [{"tool_name": "workspace_write", "tool_params": {"path": name, "content": "x"}} for name in names]
+    script = [
+        *(decision("USE_TOOL", calls=writes[place : place + 10]) for place in range(0, len(writes), 10)),
+        decision("USE_TOOL", tool_name="desk.label", tool_params={"ids": ["1"]}),
+        decision("RESPOND", payload="done"),
+        {
+            "kind": "validate",
+            "valid": True,
+            "criteria": [{"criterion": number, "met": True, "evidence": said} for number in range(64)],
+        },
+    ]
+    goal = {
+        "goal": "go",
+        "acceptance_criteria": [{"text": f"part {number} is there"} for number in range(64)],
+        "settings": {"max_steps": 23, "validate_steps": False},
+    }
+    return await beside(target, {"network": "maker", "goal": goal, "script": script}, refused=False)
+
+
+@attack(Position.KEY_HOLDER, timed=True)
 async def an_edit_that_multiplies_a_file(target: Target) -> str:
     """Have each of 48,000 letters of a file replaced by 30,000 others."""
     async with target.client() as client:
@@ -104,7 +134,7 @@ async def large_bodies_that_end_at_the_same_moment(target: Target) -> str:
     return held_up(longest)
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, timed=True)
 async def gates_without_end_on_one_run(target: Target) -> str:
     """Put gate after gate on a run, each of which is a part of its state and has to be closed at its end."""
     async with target.client(scopes=["runs:write", "runs:read", "gates:read"]) as client:

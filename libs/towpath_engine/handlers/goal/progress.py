@@ -11,7 +11,7 @@ from towpath_contracts.tools.reports import ProgressMeasure, progress_by_artifac
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.criteria import DONE, criteria_of, reached
-from towpath_engine.rules.evidence import is_shown
+from towpath_engine.rules.evidence import evidence_search, is_shown
 from towpath_engine.state.goal import GoalState
 from towpath_engine.state.run import RunState
 
@@ -45,7 +45,7 @@ def take_progress(run: TransitionBuilder, answer: JsonObject | None) -> None:
         answer is not None
         and measured is not None
         and score >= DONE
-        and not is_shown(run.state, goal, answer["evidence"])
+        and not is_shown(evidence_search(run.state, goal), answer["evidence"])
     ):
         score, reason = UNSHOWN, f"{reason}; nothing of this run is named that shows it".removeprefix("; ")
     source = "none" if measured is None else "model"

@@ -9,6 +9,7 @@ from tests.support.engine.machine import Machine, respond, use
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
+from towpath_contracts.tools.workspace import FileEntry
 from towpath_engine.requests.effects import model_for
 from towpath_engine.rules.evidence import evidence_of
 from towpath_engine.state.workspace import RunWorkspace, WorkspaceFile
@@ -63,6 +64,16 @@ def test_what_was_mounted_is_no_evidence_and_what_was_written_is() -> None:
     }
     machine.state = replace(machine.state, desk=RunWorkspace(files=files))
     assert [one["name"] for one in listed(machine)][1:] == ["report.md", "mine.md"]
+
+
+def test_what_an_earlier_run_of_the_thread_left_is_no_evidence_until_it_is_written_anew() -> None:
+    machine = acted("The report is clear.")
+    left = FileEntry(path="left.md", digest="sha256:1", size=1)
+    created = machine.state.created.model_copy(update={"workspace": (left,)})
+    for version, names in ((1, ["report.md"]), (2, ["report.md", "left.md"])):
+        file = WorkspaceFile(digest="sha256:1", size=1, version=version)
+        machine.state = replace(machine.state, task=created, desk=RunWorkspace(files={"left.md": file}))
+        assert [one["name"] for one in listed(machine)][1:] == names
 
 
 def test_a_complete_progress_without_criteria_needs_evidence_too() -> None:
