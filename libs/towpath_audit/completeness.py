@@ -244,7 +244,7 @@ class BundleCompletenessCheck:
         self.tools.partial = self.partial or self.retention.dropped
         for code, message, place in (*self.calls.finish(), *self.rules.finish(), *self.tools.finish()):
             self._fault(code, message, place.leaf, place.line, place.entry)
-        for fault in (*self.states.finish(), *self.calls.differing_rows()):
+        for fault in (*self.states.finish(self.calls), *self.calls.differing_rows()):
             self.add_fault(fault)
         self._finish_persons(report)
         self._finish_undecided(report)

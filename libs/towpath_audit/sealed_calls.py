@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.report import AuditFault
+from towpath_audit.sealed_erasures import read_detail
 from towpath_audit.sealed_persons import EntryPlace, later
 
 CallKey = tuple[str, str]
@@ -52,6 +53,11 @@ EXECUTED = frozenset(
 )
 """Entries about a call that was let go."""
 
+CLASS, ONCE = "effect_class", "irreversible"
+"""What the details of decisions name, and which class it is of whose calls each is made once."""
+
+NEVER_BEGAN = frozenset({"not_started", "dead_lettered"})
+"""Codes with which the service itself ends a call that no worker began; a worker's outcome names its attempt."""
 
 WRITTEN_TOGETHER = timedelta(seconds=5)
 """Entries of one commit have times of their own, which lie so close to each other."""
@@ -103,6 +109,8 @@ class SealedCalls:
     unedited: dict[tuple[CallKey, str], EntryPlace] = field(default_factory=dict)
     rows: dict[CallKey, tuple[object, int, int]] = field(default_factory=dict)
     listed: set[CallKey] = field(default_factory=set)
+    classes: dict[CallKey, set[str]] = field(default_factory=dict)
+    never_began: set[int] = field(default_factory=set)
 
     def on_entry(self, place: EntryPlace, payload: ErasablePayload | None) -> CallFault | None:
         """Add an entry; return what is wrong with its arguments, if anything."""
@@ -111,6 +119,7 @@ class SealedCalls:
         if key is None:
             return None
         digest = None if payload is None else payload.args_digest
+        self._keep_class(key, entry, payload)
         if entry.phase == EDITED:
             self.unedited.pop((key, str(digest)), None)
         if kind not in STATUS_AFTER:
@@ -132,6 +141,21 @@ class SealedCalls:
             message = f"{entry.phase} {entry.verdict} of call {key[1]} has other arguments than were decided before"
             return CallFault("call_args_changed", message, place)
         return None
+
+    def _keep_class(self, key: CallKey, entry: AuditLogEntry, payload: ErasablePayload | None) -> None:
+        """Keep the effect class that the call was decided by, and which entries say that nobody began it."""
+        if payload is not None and f'"{CLASS}"' in payload.detail:
+            self.classes.setdefault(key, set()).add(str(read_detail(payload).get(CLASS)))
+        elif (entry.phase, entry.verdict) == ("outcome", "failed"):
+            detail = read_detail(payload)
+            if detail.get("code") in NEVER_BEGAN and "attempt" not in detail:
+                self.never_began.add(entry.entry_id)
+        elif (entry.phase, entry.verdict) == ("outcome", "void"):
+            self.never_began.add(entry.entry_id)
+
+    def made_once(self) -> set[CallKey]:
+        """Return the calls that were irreversible whenever something was decided about them."""
+        return {key for key, classes in self.classes.items() if classes == {ONCE}}
 
     def on_effect(self, line: dict[str, Any]) -> tuple[str, int] | None:
         """Return what is wrong with the status of a row of the ledger, and the leaf of the last entry of its call.

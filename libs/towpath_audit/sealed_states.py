@@ -2,7 +2,8 @@
 
 Whoever owns the database can open a call again that has ended, or start one that waits, and put its row right later.
 What was done meanwhile stays in the log and can't follow from what stands before it: a start of a call that had
-succeeded, say, and with it a second effect. The ids of a call's entries tell their order, also within a seal.
+succeeded, say, or a second one of a call that is made once, and with it a second effect; or that nobody began a call
+whose start was granted. The ids of a call's entries tell their order, also within a seal.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from towpath_audit.entries import AuditLogEntry
 from towpath_audit.report import AuditFault
-from towpath_audit.sealed_calls import STATUS_AFTER, CallKey, call_key
+from towpath_audit.sealed_calls import STATUS_AFTER, CallKey, SealedCalls, call_key
 
 ENDED = frozenset({"succeeded", "failed", "void", "denied"})
 STOPPED = ENDED | {"awaiting_approval", "unknown"}
@@ -30,6 +31,11 @@ NEVER_AFTER = {
 }
 """In which states no service moves a call so, by phase and verdict. An outcome that the run itself reports counts
 whatever had ended its call before."""
+
+GRANTED = ("claim", "granted")
+
+ONCE_STARTED = frozenset({GRANTED, ("dispatch", "again"), ("held", "waits")})
+"""What no service makes of an irreversible call that has started: it ends, or a person settles it."""
 
 
 class _Step(NamedTuple):
@@ -56,14 +62,17 @@ class SealedStates:
         if key is not None and kind in STATUS_AFTER:
             self.steps.setdefault(key, []).append(_Step(entry.entry_id, kind, leaf, line))
 
-    def finish(self) -> Iterator[AuditFault]:
-        """Return the first entry of each call that can't follow from those before it."""
-        for (_, execution_id), steps in self.steps.items():
-            state = ""
+    def finish(self, calls: SealedCalls) -> Iterator[AuditFault]:
+        """Return the first entry of each call that can't follow from those before it; *calls* has had the same."""
+        made_once, never_began = calls.made_once(), calls.never_began
+        for key, steps in self.steps.items():
+            state, begun = "", False
             for entry_id, kind, leaf, line in sorted(steps):
-                if state in NEVER_AFTER.get(kind, ()):
-                    what = f"{' '.join(kind)} of call {execution_id}, which was {state} by the entries before it"
+                again = state == "started" and kind in ONCE_STARTED and key in made_once
+                if again or (begun and entry_id in never_began) or state in NEVER_AFTER.get(kind, ()):
+                    before = "begun" if begun and entry_id in never_began else state
+                    what = f"{' '.join(kind)} of call {key[1]}, which was {before} by the entries before it"
                     place = {"leaf": leaf, "line": line, "entry_id": entry_id}
                     yield AuditFault(code="call_state_changed", message=f"{what}: its row was changed", **place)
                     break
-                state = STATUS_AFTER[kind]
+                state, begun = STATUS_AFTER[kind], begun or kind == GRANTED

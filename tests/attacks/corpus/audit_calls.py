@@ -252,6 +252,30 @@ async def have_an_approved_call_made_twice(target: Target) -> str:
         return located(await report()) if made > 1 else f"it is made {made} times, and the run is {run['status']}"
 
 
+FORGET_THE_START = """
+CREATE FUNCTION tas.forget_start() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF NEW.tool = 'desk.send' AND NEW.status = 'started' AND NEW.attempt = 1 THEN
+    NEW.status := 'permitted'; NEW.claims := '[]'; NEW.attempt := 2; NEW.revision := NEW.revision + 1;
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER forget_start BEFORE UPDATE ON tas.tool_call FOR EACH ROW EXECUTE FUNCTION tas.forget_start()"""
+
+
+@attack(Position.DATABASE_ADMIN)
+async def have_a_call_started_twice(target: Target) -> str:
+    """Let a trigger forget that an irreversible call was started, so that its outcome counts for nothing."""
+    async with target.client("aud-38") as client, target.database() as database, watched(target) as report:
+        before, asked = len(target.effects()), ("desk.send", {"to": "ann@desk.example", "text": "twice"})
+        await database.execute(FORGET_THE_START)
+        try:
+            await target.run(client, [asked], "Send twice to ann@desk.example.")
+        finally:
+            await database.execute("DROP TRIGGER forget_start ON tas.tool_call; DROP FUNCTION tas.forget_start")
+        made = len(target.effects()) - before
+        return located(await report()) if made > 1 else f"it is made {made} times"
+
+
 @attack(Position.DATABASE_ADMIN)
 async def rewrite_what_a_run_is_told_of_a_failure(target: Target) -> str:
     """Let the ledger keep for a call that failed the message that it succeeded."""

@@ -1,5 +1,8 @@
 """A call moves from one state to the next as calls do: one that has ended, or that waits, is not started."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from tests.unit.audit.test_sealed_calls import (
     AGAIN,
@@ -14,20 +17,26 @@ from tests.unit.audit.test_sealed_calls import (
     HELD,
     RETRY,
     UNKNOWN,
+    payload,
     place,
 )
 
+from towpath_audit.sealed_calls import SealedCalls
 from towpath_audit.sealed_states import SealedStates
 
 VOID, VOTE = "outcome void", "approval.approved approved"
 
 
-def told(kinds: list[str], order: list[int] | None = None) -> list[int | None]:
-    """Return which of the entries, by their places, can't follow from those before."""
-    states = SealedStates()
+def told(
+    kinds: list[str], order: list[int] | None = None, details: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[int | None]:
+    """Return which of the entries, by their places, can't follow from those before; *details* are by kind."""
+    states, calls = SealedStates(), SealedCalls()
     for number in order or range(len(kinds)):
-        states.on_entry(number, number, place(number, kinds[number]).entry)
-    faults = [*states.finish()]
+        entry = place(number, kinds[number])
+        states.on_entry(number, number, entry.entry)
+        calls.on_entry(entry, payload("", **(details or {}).get(kinds[number], {})))
+    faults = [*states.finish(calls)]
     assert {fault.code for fault in faults} <= {"call_state_changed"}
     return [fault.entry_id for fault in faults]
 
@@ -88,3 +97,35 @@ def test_what_no_service_does_with_a_call_is_told_once(kinds: list[str], fault: 
 def test_within_a_seal_the_ids_tell_what_came_first() -> None:
     assert told([ALLOW, CLAIM, UNKNOWN, RETRY, CLAIM, DONE], order=[0, 1, 4, 2, 5, 3]) == []
     assert told([ALLOW, CLAIM, DONE, CLAIM], order=[0, 1, 3, 2]) == [3]
+
+
+ONCE, OFTEN = {"effect_class": "irreversible"}, {"effect_class": "idempotent"}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "fault"),
+    [
+        ([ALLOW, CLAIM, CLAIM, DONE], 2),
+        ([ASK, VOTE, CONSUMED, CLAIM, CLAIM], 4),
+        ([ALLOW, CLAIM, AGAIN, CLAIM, DONE], 2),
+        ([ALLOW, CLAIM, HELD, ALLOW, CLAIM], 2),
+        ([ALLOW, CLAIM, UNKNOWN, RETRY, CLAIM, CLAIM], 5),
+        ([ALLOW, AGAIN, CLAIM, DONE], None),
+        ([ALLOW, HELD, ALLOW, CLAIM, FAILED], None),
+        ([ALLOW, CLAIM, UNKNOWN, RETRY, HELD, ALLOW, CLAIM, DONE], None),
+    ],
+)
+def test_a_call_that_is_made_once_starts_once_until_a_person_settles_it(kinds: list[str], fault: int | None) -> None:
+    expected = [] if fault is None else [fault]
+    assert told(kinds, details={ALLOW: ONCE, ASK: ONCE}) == expected
+    changed = {ALLOW: ONCE, ASK: ONCE, CONSUMED: OFTEN}
+    assert CONSUMED not in kinds or told(kinds, details=changed) == [], "its tool is another by then"
+
+
+@pytest.mark.parametrize(("ended", "detail"), [(VOID, {}), (FAILED, {"code": "not_started", "reason": "nobody"})])
+def test_a_call_whose_start_was_granted_has_begun(ended: str, detail: dict[str, Any]) -> None:
+    assert told([ALLOW, CLAIM, ended], details={ended: detail}) == [2]
+    assert told([ALLOW, CLAIM, AGAIN, ended], details={ended: detail}) == [3]
+    assert told([ALLOW, ended], details={ended: detail}) == []
+    if detail:
+        assert told([ALLOW, CLAIM, ended], details={ended: {**detail, "attempt": 1}}) == [], "its worker says so"

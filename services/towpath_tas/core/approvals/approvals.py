@@ -71,11 +71,13 @@ def ask_for_approval(
 def grounds_of(decision: AuthorizationDecision) -> dict[str, Any]:
     """Return what the audit records of a decision.
 
-    By which rules and which definition of the tool it was made, and whence the values came if that was looked up.
+    By which rules and which definition of the tool it was made, how often a call of that may be made, and whence the
+    values came if that was looked up.
     """
     grounds: dict[str, Any] = {"rules_digest": decision.rules_digest} if decision.rules_digest else {}
     if decision.tool is not None:
         grounds["tool_digest"] = decision.tool.digest
+        grounds["effect_class"] = str(effective_class(decision.tool.spec))
     return grounds if decision.origin is None else {**grounds, "origin": decision.origin.audited()}
 
 

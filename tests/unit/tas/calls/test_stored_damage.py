@@ -74,5 +74,6 @@ def test_arguments_that_nobody_edited_are_no_repeat_of_what_was_asked() -> None:
 def test_what_is_decided_is_recorded_with_the_rules_and_the_definition_that_decided() -> None:
     made = replace(decision(), rules_digest="sha256:aa")
     assert made.tool is not None
-    assert grounds_of(made) == {"rules_digest": "sha256:aa", "tool_digest": made.tool.digest}
+    by = {"rules_digest": "sha256:aa", "tool_digest": made.tool.digest, "effect_class": "irreversible"}
+    assert grounds_of(made) == by
     assert grounds_of(replace(decision(), tool=None)) == {}
