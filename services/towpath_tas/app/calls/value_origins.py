@@ -10,7 +10,7 @@ answer is read from the log of the run that asked, which has it before the ledge
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from uuid import UUID
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.clock import monotonic
 from towpath_fabric.turns.dedicated_threads import DedicatedThreads
+from towpath_fabric.turns.fair_queue import take_in_turns
 from towpath_tas.adapters.origin_tables import (
     CallOutput,
     LoggedEvent,
@@ -29,8 +30,9 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
+from towpath_tas.app.calls.run_ancestors import RunAncestors, SeenRun, find_ancestors
 from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
-from towpath_tas.core.provenance.logged_answers import AnswersOfRun, failure_text
+from towpath_tas.core.provenance.logged_answers import failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.seen_results import add_answer, add_blob, add_person_statement, add_preview
 from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration
@@ -43,9 +45,6 @@ MAX_CHARS = 32_000_000
 """Characters of tool output in all cached runs together."""
 
 MAX_SPECS = 4_096
-MAX_ANCESTORS = 16
-"""Parent runs that are followed from a run upwards."""
-
 MAX_AT_ONCE = 4_096
 """Characters of one call that are read between two other tasks of the process; more are read in a thread."""
 
@@ -55,47 +54,14 @@ ORIGIN_THREADS = 2
 PASS_S = 0.25
 """How long results are read for one batch; then its other calls are decided; these go on at their next try."""
 
-FIRST_STEP = 1
-EARLIER_AGENTS = "earlier agents"
-"""The source of what a later step of a plan was given, as a denial names it."""
+LEAST_S = 0.05
+"""How long the runs above one run are read at least, however late it is: each time at least one result is."""
+
+TASKS_AT_ONCE = 16
+"""Tasks that are read in one query: each may have a megabyte."""
 
 MAX_PAGES = 8
 """Pages of calls, or of answers, read of one run: its limits end a run before it has more."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """What is known of a run; `above` are the runs above it that are not read yet, the topmost first.
-
-    Once all of them are, the tasks in `vouching` are added.
-    """
-
-    project: str
-    knowledge: RunProvenance = field(default_factory=RunProvenance)
-    seen: set[UUID] = field(default_factory=set)
-    asked: set[UUID] = field(default_factory=set)
-    answers: dict[UUID, AnswersOfRun] = field(default_factory=dict)
-    kept: bool = False
-    above: deque[tuple[UUID, int, bool]] = field(default_factory=deque)
-    vouching: tuple[RunInputs, ...] = ()
-
-    def log_of(self, run_id: UUID) -> AnswersOfRun:
-        """Return what was read of the log of this run, or of one above it."""
-        return self.answers.setdefault(run_id, AnswersOfRun())
-
-
-@dataclass(slots=True)
-class _Ancestors:
-    """The runs above a run, the nearest first, with the first step that is not known and whether their logs are read.
-
-    `vouching` are the tasks that callers wrote, the latest first; without all of its ancestors (`whole`) none vouches.
-    Of a thread that is `cut` the oldest are left out.
-    """
-
-    vouching: list[RunInputs]
-    runs: list[tuple[UUID, int, bool]] = field(default_factory=list)
-    whole: bool = True
-    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +77,7 @@ class RunProvenanceCache:
     """Reads and caches what runs have seen."""
 
     def __init__(self) -> None:
-        self._runs: dict[UUID, _Run] = {}
+        self._runs: dict[UUID, SeenRun] = {}
         self._specs: dict[tuple[str, str, int], _Declared] = {}
         self.threads = DedicatedThreads(ORIGIN_THREADS, "origins")
 
@@ -121,13 +87,9 @@ class RunProvenanceCache:
         Runs that need longer than PASS_S are left out: what was read of them is kept, and another time goes on there.
         """
         runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
-        fresh = [run_id for run_id, run in runs.items() if not run.kept]
-        if fresh:
-            tasks = await read_tasks(source, fresh)
-            for run_id in fresh:
-                await self._begin(source, runs[run_id], tasks.get(run_id))
-        late = await self._read_above(source, runs)
-        late |= await self._read(source, {one: runs[one] for one in runs if one not in late}, within_s=PASS_S)
+        late = await self._begin_all(source, {one: run for one, run in runs.items() if not run.has_begun})
+        if begun := {run_id: run for run_id, run in runs.items() if run_id not in late}:
+            late |= await self._read(source, begun, within_s=PASS_S)
         for run_id, run in runs.items():
             if run.kept:
                 self._runs.pop(run_id, None)
@@ -135,31 +97,75 @@ class RunProvenanceCache:
         self._make_room()
         return {run_id: run.knowledge for run_id, run in runs.items() if run_id not in late}
 
-    def _known(self, run_id: UUID, project: str) -> _Run:
+    def _known(self, run_id: UUID, project: str) -> SeenRun:
         found = self._runs.get(run_id)
-        return found if found is not None and found.project == project else _Run(project)
+        return found if found is not None and found.project == project else SeenRun(project)
 
-    async def _begin(self, source: QuerySource, run: _Run, task: RunInputs | None) -> None:
-        """Add what the caller submitted, and what a fork or a child inherits: earlier calls of the runs above it.
+    async def _begin_all(self, source: QuerySource, runs: Mapping[UUID, SeenRun]) -> set[UUID]:
+        """Read what *runs* begin with, and the runs above them; returns those of which something is left after PASS_S.
 
-        A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
-        plan or workflow receives answers of earlier agents, which are not trusted. Calls are added from the root
-        downwards, as they happened: what a record returned first is not the agents' own. Of a thread at most
-        MAX_ANCESTORS runs are read; what was only in older ones is unknown.
+        Projects take turns, and of each one run goes on in every pass, so each has begun in the end.
+        """
+        until, late, served = monotonic() + PASS_S, set[UUID](), set[str]()
+        tasks: dict[UUID, RunInputs] = {}
+        read: set[UUID] = set()
+        order = take_in_turns(deque(runs), len(runs), len(runs), lambda run_id: runs[run_id].project)
+        for place, run_id in enumerate(order):
+            run, is_over = runs[run_id], monotonic() > until
+            if is_over and run.project in served:
+                late.add(run_id)
+                continue
+            served.add(run.project)
+            if not run.kept and run_id not in read:
+                few = [one for one in order[place : place + (1 if is_over else TASKS_AT_ONCE)] if not runs[one].kept]
+                tasks |= await read_tasks(source, few)
+                read.update(few)
+            if not run.kept:
+                await self._begin(source, run, tasks.get(run_id))
+            if not await self._read_above(source, run, until):
+                late.add(run_id)
+        return late
+
+    async def _begin(self, source: QuerySource, run: SeenRun, task: RunInputs | None) -> None:
+        """Add what others made of what the caller submitted, and find the runs above a fork, a child or a reply.
+
+        Of a thread at most MAX_ANCESTORS runs are read; what was only in older ones is unknown.
         """
         if task is None or task.project != run.project:
             run.knowledge.mark_incomplete()  # nor is it known which runs are above it
             return
         run.kept = True
-        found = await _ancestors(source, run, task)
+        found = await find_ancestors(source, run, task)
         await self._add_others(run.knowledge, task, found)
         run.above.extend(reversed(found.runs))
         if found.whole:
-            run.vouching = tuple(reversed(found.vouching))
+            run.vouching = found.vouching
         else:
             run.knowledge.mark_incomplete()  # the run's ancestors are unknown: nothing in its task is trusted
 
-    async def _add_others(self, knowledge: RunProvenance, task: RunInputs, found: _Ancestors) -> None:
+    async def _read_above(self, source: QuerySource, run: SeenRun, until: float) -> bool:
+        """Read on in the runs above *run*, then add the tasks that vouch; returns whether the time sufficed for all.
+
+        A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
+        plan or workflow receives answers of earlier agents, which are not trusted. Calls are added from the root
+        downwards, as they happened: what a record returned first is not the agents' own. What was read stays read.
+        """
+        while run.above:
+            above, before, logged = one = run.above[0]
+            left_s = max(LEAST_S, until - monotonic())
+            if await self._read(source, {above: run}, before=before, logged=logged, within_s=left_s):
+                return False
+            if run.above and run.above[0] is one:  # a concurrent reader may have been here
+                run.above.popleft()
+            if run.above and monotonic() > until:
+                return False
+        vouching, run.vouching = run.vouching, []
+        for task in reversed(vouching):
+            _add_task(run.knowledge, task)
+        run.has_begun = run.kept
+        return True
+
+    async def _add_others(self, knowledge: RunProvenance, task: RunInputs, found: RunAncestors) -> None:
         """Add what others made, and the caller passes on.
 
         Who may know an answer is known from what its run has read; where that is not read, nobody may.
@@ -173,32 +179,10 @@ class RunProvenanceCache:
             readers = NOBODY if found.cut and said_by not in read else None
             await self.threads.run(partial(knowledge.add_untrusted, ValueSource(EARLIER_TURNS), text, readers))
 
-    async def _read_above(self, source: QuerySource, runs: Mapping[UUID, _Run]) -> set[UUID]:
-        """Read what is left of the runs above *runs*; returns those of which something is left after PASS_S.
-
-        The first of them has the whole time, so that one goes on each time.
-        """
-        late: set[UUID] = set()
-        until = monotonic() + PASS_S
-        for run_id, run in runs.items():
-            while run.above:
-                part = above, before, logged = run.above[0]
-                left_s = until - monotonic()
-                if left_s <= 0 or await self._read(source, {above: run}, before=before, logged=logged, within_s=left_s):
-                    late.add(run_id)
-                    break
-                if run.above and run.above[0] is part:  # else a concurrent reader has read it too
-                    run.above.popleft()
-            else:
-                vouching, run.vouching = run.vouching, ()
-                for one in vouching:
-                    _add_task(run.knowledge, one)
-        return late
-
     async def _read(
         self,
         source: QuerySource,
-        runs: Mapping[UUID, _Run],
+        runs: Mapping[UUID, SeenRun],
         *,
         before: int | None = None,
         logged: bool = True,
@@ -228,7 +212,7 @@ class RunProvenanceCache:
         return late
 
     async def _read_run(
-        self, source: QuerySource, run: _Run, outputs: Sequence[CallOutput], before: int | None, until: float
+        self, source: QuerySource, run: SeenRun, outputs: Sequence[CallOutput], before: int | None, until: float
     ) -> bool:
         """Read these calls of one run, step by step; returns whether the time was over before the last one."""
         for step in sorted({output.step for output in outputs}):
@@ -241,7 +225,9 @@ class RunProvenanceCache:
                 await self._take_result(source, run, call, before)
         return False
 
-    async def _read_answers(self, run: _Run, events: Sequence[LoggedEvent], before: int | None, until: float) -> bool:
+    async def _read_answers(
+        self, run: SeenRun, events: Sequence[LoggedEvent], before: int | None, until: float
+    ) -> bool:
         """Read what one log says of answers; returns whether the time was over before the last of them."""
         for one in events:
             log = run.log_of(one.run_id)
@@ -256,7 +242,7 @@ class RunProvenanceCache:
             log.taken(one.seq)  # only now, as with calls
         return False
 
-    async def _take_arguments(self, run: _Run, call: CallOutput, before: int | None) -> None:
+    async def _take_arguments(self, run: SeenRun, call: CallOutput, before: int | None) -> None:
         """Add what the agent itself gave a call. A denied call has written nothing."""
         if call.execution_id in run.asked or call.fact.get("type") == "tool.denied":
             return
@@ -265,7 +251,7 @@ class RunProvenanceCache:
             await self.threads.run(add) if len(call.args) > MAX_AT_ONCE else add()
         run.asked.add(call.execution_id)
 
-    async def _take_result(self, source: QuerySource, run: _Run, call: CallOutput, before: int | None) -> None:
+    async def _take_result(self, source: QuerySource, run: SeenRun, call: CallOutput, before: int | None) -> None:
         if not call.ended or call.execution_id in run.seen:
             return
         if _is_known(run, call, before):
@@ -318,31 +304,6 @@ class RunProvenanceCache:
             chars -= self._runs.pop(oldest).knowledge.chars
 
 
-async def _ancestors(source: QuerySource, run: _Run, task: RunInputs) -> _Ancestors:
-    """Follow a run upwards. Where earlier agents have answered a step of a plan, that is added at once."""
-    found = _Ancestors(vouching=[] if task.born else [task])
-    while task.parent is not None and len(found.runs) < MAX_ANCESTORS:
-        run_id, before = task.parent
-        above = (await read_tasks(source, [run_id])).get(run_id)
-        if above is None or above.project != run.project:
-            found.runs.append((run_id, before, False))
-            found.whole = False
-            return found
-        # The task of a plan's step has the answers that it was given; the others in the log it does not know.
-        found.runs.append((run_id, before, not above.composed))
-        if above.composed and task.born and before > FIRST_STEP + 1:
-            for text in task.texts:
-                run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
-        if above.born:
-            found.vouching = []  # a model may have written all that is below it
-        elif task.continues or not found.vouching:
-            found.vouching.append(above)
-        task = above
-    found.cut = task.parent is not None and task.continues and len(found.runs) == MAX_ANCESTORS
-    found.whole = task.parent is None or found.cut
-    return found
-
-
 def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:
     own = [output for output in found.calls if output.run_id == run_id]
     said = sum(event.chars for event in found.logged if event.run_id == run_id)
@@ -357,7 +318,7 @@ def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:
         return (OutputReaders(),)
 
 
-def _is_known(run: _Run, call: CallOutput, before: int | None) -> bool:
+def _is_known(run: SeenRun, call: CallOutput, before: int | None) -> bool:
     return call.project == run.project and (before is None or call.step < before)
 
 

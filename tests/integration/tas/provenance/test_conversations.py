@@ -6,7 +6,7 @@ from tests.integration.tas.provenance.test_provenance import CAREFUL, begun, car
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_fabric.ids import new_run_id
-from towpath_tas.app.calls import value_origins
+from towpath_tas.app.calls import run_ancestors, value_origins
 
 __all__ = ["shared_tas", "tas"]
 
@@ -42,7 +42,7 @@ async def test_in_a_conversation_users_vouch_answers_do_not_and_records_stay_rec
 async def test_the_oldest_runs_of_a_long_thread_are_not_read(tas: Running) -> None:
     await careful(tas)
     run_id, above = await begun(tas, "I am kim@home.example."), None
-    for _ in range(value_origins.MAX_ANCESTORS + 2):
+    for _ in range(run_ancestors.MAX_ANCESTORS + 2):
         above = run_id
         run_id = await begun(tas, "Go on.", continues={"run_id": str(above), "thread_id": str(above)})
     assert await verdict(tas, run_id, "orders.send", to="kim@home.example") == "approval.required"
@@ -73,14 +73,15 @@ async def test_what_earlier_runs_of_a_thread_have_read_holds_up_no_decision_of_o
             await returned(tas, above, "orders.mails", texts, step=step)
         above = await begun(tas, "Go on.", continues={"run_id": str(above), "thread_id": str(above)})
     monkeypatch.setattr(value_origins, "PASS_S", 0.001)
+    monkeypatch.setattr(value_origins, "LEAST_S", 0.001)
     passes, cache = 0, value_origins.RunProvenanceCache()
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
         project = tas.caller.project
         known = await cache.of(pool, {above: project, other: project})
-        assert other in known and above not in known
-        while above not in known:
+        assert above not in known, "it is not told about before all of it is read"
+        while len(known) < 2:
             passes += 1
-            known = await cache.of(pool, {above: project})
+            known = await cache.of(pool, {above: project, other: project})
     assert passes > 2 and known[above].whole
     assert await verdict(tas, above, "orders.send", to="eve02@evil.example") == "tool.denied"
     assert await verdict(tas, above, "orders.send", to="kim@home.example") == "permitted"

@@ -14,7 +14,7 @@ from tests.support.tas.tas_running import Running, shared_tas, tas
 from towpath_contracts import rpc
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.tools.readers import declared_readers
-from towpath_tas.app.calls import value_origins
+from towpath_tas.app.calls import run_ancestors
 
 __all__ = ["shared_tas", "tas"]
 
@@ -199,11 +199,11 @@ async def test_an_answer_of_a_run_of_the_thread_that_is_not_read_may_be_known_to
     await returned(tas, first, "orders.plans", {"text": SECRET})
     own, summary = "Hello, said the caller itself", "The keeper of the lock is called Marlowe"
     came = []
-    for number in range(value_origins.MAX_ANCESTORS + 1):
+    for number in range(run_ancestors.MAX_ANCESTORS + 1):
         turns = [("", own), (str(first), f"It says: {SECRET}."), (str(above), "It is lit")]
         messages = [{"role": "assistant", "content": text, "run_id": run_id or None} for run_id, text in turns]
         thread = {"run_id": str(above), "thread_id": str(first), "summary": summary}
         above = await begun(tas, TASK, messages=messages, continues=thread)
-        if number >= value_origins.MAX_ANCESTORS - 1:
+        if number >= run_ancestors.MAX_ANCESTORS - 1:
             came += [await sends(tas, above, text, EVE) for text in (SECRET, own, summary)]
     assert came == [[False], [True], [True], [False], [True], [False]]
