@@ -118,8 +118,8 @@ def told(handoff: str | None, handoff_from: str | None, feedback: Sequence[str],
 
 
 def bullets(lines: Sequence[str]) -> str:
-    """Return *lines* as a list."""
-    return "\n".join(f"- {line}" for line in lines)
+    """Return *lines* as a list, one line each: what a tool or a person said in one begins no section of a prompt."""
+    return "\n".join(f"- {' '.join(line.splitlines())}" for line in lines)
 
 
 def shown_output(output: FullToolOutput) -> str:
