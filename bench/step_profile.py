@@ -6,8 +6,8 @@ samples only divide that. Usage, on a machine that does nothing else, as root (s
 `uv run --with py-spy python bench/step_profile.py [--tool pure] [--rounds 5] [--page docs/benchmarks.md]`.
 
 A sample counts for the innermost Python function, so C code counts for whoever calls it: parsing for the package of
-the models, for example. A kind is named by where its code is; what is in no package of the platform or of the listed
-libraries is `other`.
+the models, for example; threads beside the event loop are left out. A kind is named by where its code is; what is in no
+package of the platform or of the listed libraries is `other`.
 """
 
 import argparse
@@ -50,13 +50,15 @@ KINDS = {
     "JSON, digests, signatures": r"/json/|hashlib|cryptography|rfc8785|canonical",
 }
 OTHER = "other"
+THREAD = "Thread._bootstrap"
+"""In the stacks of threads beside the event loop: they wait nearly all the time, which the sampler can't see."""
 
 Samples = Mapping[str, Counter[str]]
 
 
 def kind_of(frame: str) -> str:
     """Return the kind of code that a frame of the sampler, `function (file:line)`, belongs to."""
-    place = re.sub(r".*/(site-packages|libs|services)/", "/", frame.partition("(")[2])
+    place = "/" + re.sub(r".*/(site-packages|libs|services)/", "", frame.partition("(")[2])
     return next((kind for kind, pattern in KINDS.items() if re.search(pattern, place)), OTHER)
 
 
@@ -65,6 +67,8 @@ def count_samples(lines: Iterable[str]) -> Counter[str]:
     found: Counter[str] = Counter()
     for line in lines:
         stack, _, count = line.rpartition(" ")
+        if THREAD in stack:
+            continue
         found[kind_of(stack.rpartition(";")[2])] += int(count)
     return found
 

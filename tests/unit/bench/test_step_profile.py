@@ -15,6 +15,7 @@ from step_profile import OTHER, count_samples, kind_of, table
         ("run (/src/services/towpath_tas/app/calls/tool_requests.py:120)", "own code of the service"),
         ("take (/src/libs/towpath_fabric/nats/pull_consumer.py:110)", "connections, queues, guards"),
         ("publish (/v/site-packages/nats/aio/client.py:900)", "NATS (nats-py)"),
+        ("publish (nats/aio/client.py:900)", "NATS (nats-py)"),
         ("fetch (/v/site-packages/asyncpg/connection.py:5)", "Postgres (asyncpg)"),
         ("run (/usr/lib/python3.11/asyncio/runners.py:118)", "event loop, system calls"),
         ("dumps (/usr/lib/python3.11/json/__init__.py:238)", "JSON, digests, signatures"),
@@ -29,6 +30,7 @@ def test_a_sample_counts_for_the_innermost_function() -> None:
     lines = [
         "main (/src/services/towpath_tas/app/a.py:1);take (/src/libs/towpath_fabric/nats/b.py:2) 3",
         "main (/src/services/towpath_tas/app/a.py:1) 1",
+        "Thread._bootstrap (threading.py:1);wait (threading.py:300) 9",
     ]
     assert count_samples(lines) == {"connections, queues, guards": 3, "own code of the service": 1}
 
