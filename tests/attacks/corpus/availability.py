@@ -48,6 +48,38 @@ async def many_values_and_a_long_task(target: Target) -> str:
     return held_up(longest)
 
 
+@attack(Position.KEY_HOLDER, timed=True)
+async def forks_of_a_long_thread(target: Target) -> str:
+    """Have 12 forks ask for a call whose values may be from anything that the runs of a thread have read."""
+    said, before = target.mail.read_text("utf-8"), None
+    text = "".join(f"é{place:x} a{place:x}@x.example " for place in range(2_400))
+    async with target.client() as client, target.client(project="bystander") as other:
+        await publish_quiet(other)
+        target.mail.write_text(text, "utf-8")
+        try:
+            for number in range(3):
+                reads = [
+                    {"tool_name": "desk.mail", "tool_params": {"again": 1_000 * number + place}} for place in range(150)
+                ]
+                steps = [decision("USE_TOOL", calls=reads[place : place + 10]) for place in range(0, 150, 10)]
+                script = [*steps, decision("RESPOND", payload="done")]
+                task = {"network": NETWORK["name"], "user_message": "Read.", "script": script, "max_steps": 20}
+                answer = await client.post("/v1/runs", json=task if before is None else {**task, "continues": before})
+                before = answer.raise_for_status().json()["run_id"]
+                await target.settled(client, before)
+        finally:
+            target.mail.write_text(said, "utf-8")
+        sends = decision("USE_TOOL", tool_name="desk.send", tool_params={"to": "ann@desk.example", "text": "hi"})
+        fork = {"from_step": 1, "script": [sends, decision("RESPOND", payload="done")], "fresh_budget": True}
+        await asyncio.gather(*[client.post(f"/v1/runs/{before}/fork", json=fork) for _ in range(12)])
+        longest, until = 0.0, monotonic() + 2 * LONGEST_S
+        while monotonic() < until:
+            began = monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            longest = max(longest, monotonic() - began)
+    return held_up(longest, "a run of another project took")
+
+
 ONES = "[" + ",".join("1" * 24) + "]"
 HIDDEN_LOOPS = (
     "".join(f"{ONES}.all//\n({name}, " for name in ("run", "caller", "agent", "origin", "int"))

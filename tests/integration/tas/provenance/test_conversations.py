@@ -64,24 +64,28 @@ async def test_of_a_run_that_was_shown_an_image_not_everything_is_known(tas: Run
 async def test_what_earlier_runs_of_a_thread_have_read_holds_up_no_decision_of_others(
     tas: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are read as the run itself is: so much for one batch, and the next one goes on there."""
+    """They are read as the run itself is: so much for one batch, of which each project has its turn."""
     await careful(tas)
-    other, above = await begun(tas), await begun(tas, "I am kim@home.example.")
+    mine, theirs = tas.caller.project, "somebody-elses"
+    first = above = await begun(tas, "I am kim@home.example.")
     for number in range(3):
         for step in range(1, 4):
             texts = ["long words " * 20_000, f"eve{number}{step}@evil.example"]
             await returned(tas, above, "orders.mails", texts, step=step)
-        above = await begun(tas, "Go on.", continues={"run_id": str(above), "thread_id": str(above)})
+        above = await begun(tas, "Go on.", continues={"run_id": str(above), "thread_id": str(first)})
+    forks = [await begun(tas, forked_from={"run_id": str(above), "step": 1}) for _ in range(4)]
+    other = await begun(tas, project=theirs)
     monkeypatch.setattr(value_origins, "PASS_S", 0.001)
     monkeypatch.setattr(value_origins, "LEAST_S", 0.001)
     passes, cache = 0, value_origins.RunProvenanceCache()
+    wanted = {**dict.fromkeys((*forks, above), mine), other: theirs}
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        project = tas.caller.project
-        known = await cache.of(pool, {above: project, other: project})
-        assert above not in known, "it is not told about before all of it is read"
-        while len(known) < 2:
+        known = await cache.of(pool, wanted)
+        assert {*known} == {other}, "the last of them, but the only one of its project"
+        while len(known) < len(wanted):
             passes += 1
-            known = await cache.of(pool, {above: project, other: project})
-    assert passes > 2 and known[above].whole
-    assert await verdict(tas, above, "orders.send", to="eve02@evil.example") == "tool.denied"
-    assert await verdict(tas, above, "orders.send", to="kim@home.example") == "permitted"
+            known = await cache.of(pool, wanted)
+    assert passes > 2 and all(known[run_id].whole for run_id in (above, *forks))
+    for run_id in (above, forks[0]):
+        assert await verdict(tas, run_id, "orders.send", step=1, to="eve02@evil.example") == "tool.denied"
+    assert await verdict(tas, above, "orders.send", step=9, to="kim@home.example") == "permitted"
