@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.mixtures.checks import Mark, Tree, WaitWatch, findings
+from tests.mixtures.checks import Mark, Tree, WaitWatch, findings, spending_findings
 from tests.mixtures.door import Door
 from tests.mixtures.mixture import ENDS, Mixture
 from tests.mixtures.platform_process import KILLED, PlatformProcess
@@ -75,8 +75,10 @@ class Campaign:
         for fork in forks:
             self.counts["forks"] += 1
             wrong += await self._follow(mixture, fork, None)
-        for one in (run_id, *forks):
-            wrong += findings(mixture, await self._tree(one), self._marks(), is_fork=one != run_id)
+        trees = [await self._tree(one) for one in (run_id, *forks)]
+        for tree in trees:
+            wrong += findings(mixture, tree, self._marks(), is_fork=tree is not trees[0])
+        wrong += spending_findings(mixture, trees)
         self.counts[mixture.kind] += 1
         return wrong
 

@@ -49,19 +49,17 @@ def findings(mixture: Mixture, tree: Tree, marks: Iterable[Mark], *, is_fork: bo
     for mark in marks:
         if mark.run in tree.logs:
             by_call[mark.call].append(mark)
-    wrong = [*_ends(mixture, tree, is_fork), *_family(tree)]
+    wrong = [*_ends(mixture, tree), *_family(tree)]
     for run_id, log in tree.logs.items():
         wrong += _log(run_id, log)
         wrong += _effects(run_id, log, by_call)
-    wrong += _budget(mixture, tree, is_fork)
     return [f"{mixture.title}{' (fork)' if is_fork else ''}: {one}" for one in wrong]
 
 
-def _ends(mixture: Mixture, tree: Tree, is_fork: bool) -> list[str]:
+def _ends(mixture: Mixture, tree: Tree) -> list[str]:
     wrong = [f"run {run['run_id']} is still {run['status']}" for run in tree.runs if run["status"] not in ENDS]
     status = tree.root["status"]
-    allowed = ENDS if is_fork else mixture.ends
-    if status in ENDS and status not in allowed:
+    if status in ENDS and status not in mixture.ends:
         wrong.append(f"run {tree.root['run_id']} is {status}, {tree.root['reason']}: {str(tree.root['final'])[:300]}")
     wrong += [f"gate {gate['gate_id']} is open after the end" for gate in tree.gates]
     return wrong
@@ -134,17 +132,19 @@ def _calls_of(event: Json) -> list[str]:
     return found
 
 
-def _budget(mixture: Mixture, tree: Tree, is_fork: bool) -> list[str]:
-    if mixture.budget is None or is_fork:
+def spending_findings(mixture: Mixture, trees: Sequence[Tree]) -> list[str]:
+    """Return what is wrong with what the run of a mixture and its forks, which share its budget, spent together."""
+    if mixture.budget is None:
         return []
     made = sum(
         entry["event"]["type"] == "tool_call_finished"
         and entry["event"]["tool"].startswith(COUNTED)
         and entry["event"]["status"] == "succeeded"
+        for tree in trees
         for log in tree.logs.values()
         for entry in log
     )
-    return [f"{made} calls succeeded on a budget of {mixture.budget}"] if made > mixture.budget else []
+    return [f"{mixture.title}: {made} calls succeeded on a budget of {mixture.budget}"] if made > mixture.budget else []
 
 
 def _of(log: Sequence[Json], kind: str, name: str) -> list[str]:

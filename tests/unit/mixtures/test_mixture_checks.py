@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from tests.mixtures.checks import Mark, Tree, WaitWatch, findings
+from tests.mixtures.checks import Mark, Tree, WaitWatch, findings, spending_findings
 from tests.mixtures.mixture import KINDS, Mixture, mixture
 
 Json = dict[str, Any]
@@ -62,7 +62,6 @@ def append(run: str, event: Json) -> Change:
         (append("top", {"type": "child_ended", "child_id": "below"}), "has ended 2 times"),
         (append("top", {"type": "gate_closed", "gate_id": "g"}), "was closed 2 times"),
         (append("top", call("c1", "mix.pay")), "has 2 outcomes"),
-        (append("top", call("c2", "mix.look")), "on a budget of 1"),
     ],
 )
 def test_what_must_not_be_is_found(change: Change, found: str) -> None:
@@ -70,6 +69,18 @@ def test_what_must_not_be_is_found(change: Change, found: str) -> None:
     assert findings(MADE, tree, marks) == []
     change(tree, marks)
     assert any(found in one for one in findings(MADE, tree, marks))
+
+
+def test_a_run_and_its_forks_share_one_budget() -> None:
+    tree, _ = sound()
+    assert spending_findings(MADE, [tree]) == []
+    assert "2 calls succeeded on a budget of 1" in spending_findings(MADE, [tree, deepcopy(tree)])[0]
+
+
+def test_a_fork_of_what_is_in_no_doubt_has_to_complete_as_well() -> None:
+    tree, marks = deepcopy(sound())
+    tree.root.update(status="failed")
+    assert any("(fork)" in one and "is failed" in one for one in findings(MADE, tree, marks, is_fork=True))
 
 
 def test_a_run_that_waits_must_say_for_what_unless_something_happened_a_moment_ago() -> None:
