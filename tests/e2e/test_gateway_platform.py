@@ -167,6 +167,7 @@ async def test_what_is_approved_while_a_run_is_paused_is_done_once_it_goes_on(
     paused = (await alice.post(f"{run}/pause", json={"reason": "let me look first"})).json()
     opened = await alice.post(f"/v1/gates/{paused['gate_id']}/approve")
     assert (opened.status_code, opened.json()["code"]) == (400, "verdict_invalid")
+    assert (await alice.post(f"{run}/note", json={"text": " "})).json()["code"] == "request_invalid"
     assert (await alice.post(f"{run}/note", json={"text": "The customer has called."})).status_code == 200
     async with client_of(platform, await key_for(platform, f"bob-{uuid.uuid4().hex[:6]}")) as bob:
         said = {"digest": gate["detail"]["digest"]}

@@ -11,6 +11,7 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.runs.children import RunTreeCaps
 from towpath_contracts.tasks import SubmitTask
+from towpath_engine.rules.plan_goals import EXPRESSION_CHARS
 from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -66,6 +67,22 @@ def test_e2_a_task_is_refused_with_every_fault_of_its_plan_at_its_place() -> Non
     )
     assert refused(task(plan={"prompt": "x", "bindings": {"x": "y" * 300_000}})) == [
         ("/plan/bindings", "request_too_large")
+    ]
+
+
+def test_criteria_of_a_plan_are_bounded_together_and_in_what_each_agent_has_searched() -> None:
+    def met(*criteria: str) -> dict[str, Any]:
+        asked = step("ann")
+        return {**asked, "agent": {**asked["agent"], "acceptance_criteria": [{"when": one} for one in criteria]}}
+
+    text = "claimed == '" + "x" * (EXPRESSION_CHARS // 16 - len("claimed == ''")) + "'"
+    half = [text] * 8
+    assert refused(task(met(*half), met(*half))) == []
+    assert refused(task(met(*half), met(*half[1:], text + " "))) == [("/plan/plan/steps", "request_too_large")]
+    costly = [rf"last_output.text.matches('\\pL{{20}}{place}')" for place in range(3)]
+    assert refused(task(met(*costly[:2]), met(costly[2]))) == []
+    assert refused(task(met(*costly), step("bob"))) == [
+        ("/plan/plan/steps/0/agent/acceptance_criteria/2/when", "criterion_invalid")
     ]
 
 
