@@ -30,11 +30,11 @@ import httpx2
 
 from compare import machine, say
 from comparison.table import in_page
+from growth.held_runs import measure_parked, measure_queued
+from growth.length import measure_length
+from growth.page import text
+from growth.platform import FULL, PURE, QUICK, Found, Scene, Sizes, scene
 from harness import STEPS, together
-from scaling.length import measure_length
-from scaling.page import text
-from scaling.platform import FULL, PURE, QUICK, Found, Scene, Sizes, scene
-from scaling.waiting import measure_parked, measure_queued
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_names import replica_names
 

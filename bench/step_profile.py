@@ -25,14 +25,13 @@ from tempfile import TemporaryDirectory
 import nats
 
 from comparison.table import in_page, number, rows
+from flood import publish
 from harness import FULL, STEPS, WARM_UP_RUNS, together
 from processes import thread_switches, tree
-from towpath_contracts import rpc
-from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from w1 import HERE, Client, network
+from w1 import HERE, Client
 
 SAMPLED = ("orchestrator", "decider", "tas", "worker", "log_writer")
 RATE = 250
@@ -124,9 +123,7 @@ async def measure(tool: str, rounds: int, sampler: str) -> str:
         )
         async with platform:
             nc = await nats.connect(platform.nats_url)
-            control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
-            body = PublishNetwork(project="default", actor="bench", spec=network(name)).model_dump_json()
-            await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
+            control = await publish(platform, name)
             client = Client(nc)
             for _ in range(WARM_UP_RUNS):
                 await client.run(name, STEPS)

@@ -17,16 +17,15 @@ from typing import Any, Literal, NamedTuple
 
 import nats
 
+from flood import publish
 from processes import processor_seconds, realtime, thread_switches
 from timeline.hops import Step, median_step, messages_of
 from timeline.picture import svg
 from timeline.tap import RIGHTS, USER, SeenMessage, Tap
-from towpath_contracts import rpc
-from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import UserCode, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from w1 import HERE, Client, network
+from w1 import HERE, Client
 
 WARM_UP_RUNS = 5
 WARM_UP_STEPS = 10
@@ -87,9 +86,7 @@ async def measure(
         )
         async with platform:
             nc = await nats.connect(platform.nats_url)
-            control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
-            body = PublishNetwork(project="default", actor="bench", spec=network(name)).model_dump_json()
-            await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
+            control = await publish(platform, name)
             client = Client(nc)
             for _ in range(warm_up_runs):
                 await client.run(name, WARM_UP_STEPS)

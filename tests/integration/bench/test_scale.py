@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from growth.page import text
+from growth.platform import QUICK, scene
 from scale import ALONE, measure_replicas
-from scaling.page import text
-from scaling.platform import QUICK, scene
 
 FEW = QUICK._replace(
     replicas=(2,), together=4, lengths=(10, 20), queued=60, executed=40, active=5, parked=6, few=2, idle_s=0.2

@@ -121,10 +121,10 @@ async def submit_run(
     prefer: Prefer = None,
 ) -> Response:
     """Accept a task. The run is safe once this answers; the answer says where it is."""
-    return await submitted(with_key(task, key), dependencies, principal, span, prefer)
+    return await submit_task(with_key(task, key), dependencies, principal, span, prefer)
 
 
-async def submitted(
+async def submit_task(
     task: SubmitTask,
     dependencies: GatewayDependencies,
     principal: Principal,

@@ -17,7 +17,7 @@ from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.tasks import PrintableKey, RunAccepted, SubmitTask, TaskGrantRule
 from towpath_gateway.app.dependencies import ClientSpan, Dependencies, RunsWriter, documented, require_scope
-from towpath_gateway.app.routes.runs.submission import IdempotencyKey, Prefer, submitted, with_key
+from towpath_gateway.app.routes.runs.submission import IdempotencyKey, Prefer, submit_task, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 
 router = APIRouter(prefix="/v1/runs/{run_id}", route_class=BoundedJsonRoute, tags=["runs"])
@@ -79,4 +79,4 @@ async def reply(
     """Start the next run of the thread: it has the turns before it, the files, and a budget and time of its own."""
     require_scope(principal, "runs:read")
     earlier = await dependencies.platform.run(principal.project, run_id)
-    return await submitted(with_key(body.task(earlier.network, run_id), key), dependencies, principal, span, prefer)
+    return await submit_task(with_key(body.task(earlier.network, run_id), key), dependencies, principal, span, prefer)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from compare import say
-from scaling.platform import LOOK_S, PURE, Found, Scene, Sizes, growth, seconds_of_services
+from growth.platform import LOOK_S, PURE, Found, Scene, Sizes, growth, seconds_of_services
 
 STORED = """
 SELECT (SELECT coalesce(sum(pg_column_size(t.*)), 0) FROM {table} t WHERE t.{column} = $1)

@@ -8,9 +8,9 @@ from typing import Any
 
 from compare import say
 from flood import by_nats
+from growth.platform import APPROVED, LOOK_S, PURE, ROOT, Found, Scene, Sizes, growth, seconds_of_services
 from harness import MIB
 from processes import machine_seconds, memory_by_name, processor_seconds
-from scaling.platform import APPROVED, LOOK_S, PURE, ROOT, Found, Scene, Sizes, growth, seconds_of_services
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ResolveGate
 from w1 import script
