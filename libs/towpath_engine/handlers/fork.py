@@ -1,9 +1,10 @@
 """Forks a run: a new run takes over what another one knew before a step.
 
-Knowledge is inherited, work is not: no call, request, fence, cost or time of the parent is taken over. A plan, or a
-workflow, is forked from one of its steps: with the results of those before it. The ids of the
-new run follow from its own run id, so it never asks again for something that its parent asked for. Where a person was
-asked about the parent itself, the fork asks them too before its first step: else whoever may fork could do without.
+Knowledge is inherited, work is not: no call, request, fence or time of the parent is taken over. What it has cost is
+only remembered where the fork shares its budget. A plan, or a workflow, is forked from one of its steps, with the
+results of those before it. The ids of the new run follow from its own run id, so it never asks again for something that
+its parent asked for. Where a person was asked about the parent itself, the fork asks them too before its first step:
+else whoever may fork could do without.
 """
 
 from uuid import UUID
