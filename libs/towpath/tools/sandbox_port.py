@@ -29,17 +29,40 @@ PROXY_ENVIRONMENT: Final = {
 _OPEN_S: Final = 10.0
 _SANDBOX_ENDED: Final = 3
 # It acts as who owns the sandbox, which may be nobody where root runs the worker. The number of the namespace is
-# compared, so that another process which got the same id is left alone. Calls and numbers are those of Linux:
-# NS_GET_USERNS, CLONE_NEWUSER, CLONE_NEWNET, and IP_FREEBIND, since the loopback may not be up yet.
+# compared, so that another process which got the same id is left alone. Where the worker goes away and bubblewrap was
+# killed before it told, its first process waits for a word that never comes: who still has that pipe is ended. Calls
+# and numbers are those of Linux: NS_GET_USERNS, CLONE_NEWUSER, CLONE_NEWNET, and IP_FREEBIND, since the loopback may
+# not be up yet.
 _JOIN: Final = """
-import ctypes, fcntl, json, os, signal, socket, sys
+import ctypes, fcntl, json, os, select, signal, socket, sys
 told, opens, channel, port = map(int, sys.argv[1:])
-text = b""
+def tells(process):
+    for one in os.listdir(f"/proc/{process}/fd"):
+        place = f"/proc/{process}/fd/{one}"
+        if os.readlink(place) == pipe and os.lstat(place).st_mode & 0o200:
+            return True
+    return False
+text, alone = b"", False
 while not text.rstrip().endswith(b"}"):
-    piece = os.read(told, 4096)
-    if not piece:
+    ready = select.select([told] if alone else [told, channel], [], [], 1 if alone else None)[0]
+    if told in ready:
+        piece = os.read(told, 4096)
+        if not piece:
+            sys.exit(3)
+        text += piece
+    elif not alone:
+        alone = True
+    else:
+        pipe = os.readlink(f"/proc/self/fd/{told}")
+        for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                held = os.pidfd_open(process)
+                if tells(process):
+                    signal.pidfd_send_signal(held, signal.SIGKILL)
+                os.close(held)
+            except OSError:
+                continue
         sys.exit(3)
-    text += piece
 sandbox = json.loads(text)
 process = sandbox["child-pid"]
 owner = os.stat(f"/proc/{process}")
@@ -133,8 +156,8 @@ class SandboxGate:
             try:
                 yield SandboxJoining(self, helper, ours)
             finally:
+                self.tells.close()  # first: who has the other end once the socket is closed is ended
                 ours.close()
-                self.tells.close()
                 await _ended(helper)
 
 

@@ -271,6 +271,21 @@ async def test_a_worker_that_is_killed_while_a_sandbox_waits_leaves_nothing_that
     assert not ran.exists()
 
 
+async def test_a_bubblewrap_that_is_killed_with_its_worker_before_it_told_leaves_nothing(folder: Path) -> None:
+    word, started = f"untold-{os.getpid()}", folder / "started"
+    broken = folder / "bwrap"
+    # the first process of a sandbox whose bubblewrap is gone: it has the pipes, and waits
+    broken.write_text(f"#!/bin/sh\nsh -c 'touch {started}; sleep 60; :' {word} &\nkill -KILL $$\n")
+    broken.chmod(0o755)
+    found = f"sandboxes.find_bubblewrap = lambda: sandboxes.Bubblewrap({str(broken)!r}, '')\n"
+    dying = DYING_WORKER.replace("ran, word", f"from towpath.tools import sandbox as sandboxes\n{found}ran, word", 1)
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", dying, str(folder / "ran"), "a-worker")
+    await eventually(started.exists, within_s=30)
+    worker.kill()
+    await worker.wait()
+    await eventually(lambda: not programs_with(word), within_s=10)
+
+
 async def test_a_program_without_a_call_is_logged_by_its_worker(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     if refusal():
