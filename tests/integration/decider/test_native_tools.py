@@ -5,13 +5,12 @@ Whatever a provider's calls look like, whole or in pieces, they are the decision
 
 import re
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import structlog
-from anthropic.types import ToolParam
-from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import TypeAdapter
 from structlog.testing import LogCapture
 from tests.support.decider.asked_models import GOOD, Clock, ProviderApi, RecordingListener, failed, made, serve
@@ -31,12 +30,17 @@ CLASH = OfferedTool(name="crm_lookup", description="An older one.", parameters={
 TOOLS = (LOOKUP, PAY, CLASH)
 ADA, FIVE = '{"customer": "ada"}', '{"amount": 5}'
 
-PUBLISHED: dict[str, TypeAdapter[Any]] = {
-    "anthropic": TypeAdapter(list[ToolParam]),
-    "openai": TypeAdapter(list[ChatCompletionFunctionToolParam]),
-    "local": TypeAdapter(list[ChatCompletionFunctionToolParam]),
-}
-"""What each SDK says that the API takes as `tools`."""
+
+@cache  # not at import: every process of tests imports this, and the SDKs take a second
+def published(provider: str) -> TypeAdapter[Any]:
+    """Return what the provider's SDK says that its API takes as `tools`."""
+    if provider == "anthropic":
+        from anthropic.types import ToolParam
+
+        return TypeAdapter(list[ToolParam])
+    from openai.types.chat import ChatCompletionFunctionToolParam
+
+    return TypeAdapter(list[ChatCompletionFunctionToolParam])
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=NAMES)
@@ -59,7 +63,7 @@ async def test_b17_tools_are_offered_in_the_words_of_each_api(api: ProviderApi) 
     """Row B17: tools are offered natively."""
     made(await api.ask(api.dialect.says(GOOD), context=context(tools=TOOLS)))
     (seen,) = api.seen
-    PUBLISHED[api.name].validate_python(seen.body["tools"])
+    published(api.name).validate_python(seen.body["tools"])
     offered = dialect_of(api).offered(seen)
     assert offered == [
         ("crm_lookup_2", "Look a customer up.", LOOKUP.parameters),

@@ -5,6 +5,7 @@ import string
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 from tests.unit.tas.test_provenance import knowledge, seen
@@ -56,10 +57,11 @@ def nfkd(text: str) -> str:
     return unicodedata.normalize("NFKD", text)
 
 
-NEAR = near()
-KINDS = {(unicodedata.category(one), one.isspace(), one.isalnum()): one for one in ALL[128:]}
-OTHERS = {**dict.fromkeys(KINDS.values(), ""), **NEAR, **dict.fromkeys(ASCII, "")}
-"""What is put in place of a letter, and the ASCII letters that it may be taken for."""
+@cache  # not at import: every process of tests imports this
+def others() -> dict[str, str]:
+    """Return what is put in place of a letter, and the ASCII letters that it may be taken for."""
+    kinds = {(unicodedata.category(one), one.isspace(), one.isalnum()): one for one in ALL[128:]}
+    return {**dict.fromkeys(kinds.values(), ""), **near(), **dict.fromkeys(ASCII, "")}
 
 
 def replaced(value: str, other: str, like: str) -> Iterator[str]:
@@ -81,7 +83,7 @@ def test_a_text_vouches_for_no_value_with_another_letter(kind: str) -> None:
     text, forms = TrustedText(f"Please use {SPOKEN[kind]} for this."), vouched_forms(SPOKEN[kind])
     assert text.holds(SPOKEN[kind])
     assert not forms.isdisjoint(same_forms(SPOKEN[kind]))
-    for other, like in OTHERS.items():
+    for other, like in others().items():
         for value in replaced(SPOKEN[kind], other, like):
             assert not text.holds(value, named=True), ascii(value)
             assert forms.isdisjoint(same_forms(value)), ascii(value)
@@ -103,8 +105,8 @@ def test_patterns_that_vouch_read_ascii_digits_and_letters_only() -> None:
             pattern = getattr(module, name, None)
             assert pattern is None or not pattern.flags & re.IGNORECASE
             assert pattern is None or not pattern.search(everything), name
-    assert not any(value_matching._URL.fullmatch(f"h{one}tp://bank.example") for one in OTHERS if one not in "tT")
-    assert not any(value_matching.phone(f"+49 30 123456{one}") for one in OTHERS if not one.isascii())
+    assert not any(value_matching._URL.fullmatch(f"h{one}tp://bank.example") for one in others() if one not in "tT")
+    assert not any(value_matching.phone(f"+49 30 123456{one}") for one in others() if not one.isascii())
 
 
 @pytest.mark.parametrize(
