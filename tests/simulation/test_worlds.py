@@ -1,4 +1,4 @@
-"""The services in a simulated world, over hundreds of seeds: nothing lost, nothing twice, everything on record.
+"""The services in a simulated world, over a hundred seeds: nothing lost, nothing twice, everything on record.
 
 `python -m tests.simulation.run --seeds 50000 --jobs 2` is the long form. A failure names its seeds;
 `python -m tests.simulation.run --seed N --trace` prints the whole trace of one.
@@ -15,7 +15,7 @@ from tests.simulation.run import run_seeds
 from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM, PLANS_FROM
 from tests.support.places import ROOT
 
-PARTS, PART = 2, 75
+PARTS, PART = 2, 50
 RARE = frozenset({"fence_refused", "late_start_refused", "row_locked", "stale_worker"})
 """Seen in about one world of fifteen or twenty."""
 

@@ -9,7 +9,7 @@ from tests.support.waiting import eventually
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 
-AT_ONCE = 200
+AT_ONCE = 120
 """Of each question: one alone takes some milliseconds."""
 
 
@@ -17,7 +17,7 @@ async def test_a_stop_switch_is_set_while_another_project_reads_the_audit(
     nats_server: Any, database: Any, tmp_path: Any
 ) -> None:
     async with running(nats_server, database, tmp_path) as tas:
-        for place in range(400):
+        for place in range(200):
             action = {
                 "project": "greedy",
                 "action": "gate.resolved",

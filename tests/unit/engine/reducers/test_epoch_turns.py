@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from tests.support.engine.machine import Machine, agent, respond, route, snapshot, use, use_all
 
 from towpath_contracts.decisions.epoch_turns import EpochTurns
-from towpath_engine.reducers.epoch_turns import MAX_TURNS, fitted_decision
+from towpath_engine.reducers import epoch_turns as reducer
+from towpath_engine.reducers.epoch_turns import fitted_decision
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.limits import json_bytes
 from towpath_engine.state.run import dump_state, load_state
@@ -127,13 +129,17 @@ def test_decisions_that_have_no_room_any_more_are_counted() -> None:
     assert seen > 20
 
 
-def test_a_run_of_many_short_decisions_keeps_a_bounded_number() -> None:
-    run = machine(max_steps=MAX_TURNS + 30, context_limit=200_000)
-    for number in range(MAX_TURNS + 20):
+def test_a_run_of_many_short_decisions_keeps_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 40  # each decision renders all turns before it
+    monkeypatch.setattr(reducer, "MAX_TURNS", most)
+    run = machine(max_steps=most + 30, context_limit=200_000)
+    kept = []
+    for number in range(most + 20):
         run.decide(use("echo", text=str(number)))
         run.finish(result=number)
-    kept = run.state.epoch_turns
-    assert kept is not None and MAX_TURNS // 2 <= len(kept.turns) <= MAX_TURNS
+        kept.append(len(epoch_turns(run).turns))
+    assert max(kept) == most
+    assert kept[-1] >= most // 2
 
 
 def test_a_large_decision_is_cut_where_its_texts_are_long() -> None:
