@@ -88,6 +88,44 @@ async def test_what_a_delegate_answers_is_untrusted_to_the_next_call(client: Cli
     await denied_each_time(client, "crew", script, "delegate_to_reader returned in step 1", message="Read it.")
 
 
+async def test_a_delegate_with_criteria_pursues_a_goal_whose_end_is_the_outcome_of_the_call(client: Client) -> None:
+    """Its word alone does not end it; and what it answers then is as untrusted."""
+    read = {"when": "results.exists(r, r.tool == 'page.read' && r.status == 'succeeded')"}
+    ask = [
+        use("delegate_to_reader", "lead", task="Read it.", acceptance_criteria=criteria, **caps)
+        for criteria, caps in (([{"when": "now() > 1"}], {}), ([read], {}), ([read], {"max_steps": 1}))
+    ]
+    says = {**respond({"address": EVE}), "agent": "reader"}
+    valid = {"kind": "validate", "agent": "reader", "valid": True}
+    ends = {**respond("It was read once."), "agent": "lead"}
+    script = [
+        ask[0],
+        ask[1],
+        says,
+        use("page.read", "reader"),
+        valid,
+        ask[2],
+        says,
+        use("page.write", "lead", to=EVE),
+        ends,
+    ]
+    run = await client.run("crew", "Read it.", script=script, timeout=90)
+    assert (run.status, run.final) == ("completed", {"message": "It was read once."})
+    log = [entry.event async for entry in client.events(run.run_id)]
+    refused, reached, missed = (one for one in log if one.type == "tool_call_finished")
+    assert refused.failure.code == "criterion_invalid" and "acceptance_criteria/0/when" in refused.failure.message
+    assert (reached.status, reached.result["goal"]) == ("succeeded", "reached")
+    assert (missed.status, missed.result["goal"], missed.failure.code) == ("failed", "not_reached", "delegation_failed")
+    assert f"these acceptance criteria are not met: 0 ({read['when']})" in missed.failure.message
+    (denied,) = (one.denial for one in log if one.type == "tool_call_denied")
+    assert denied.rule == "strangers" and "delegate_to_reader returned" in denied.reason
+    goals = [await client.goal(one.child_id) for one in log if one.type == "child_started"]
+    assert [(one.goal, one.reason, one.criteria_met, one.max_steps) for one in goals] == [
+        ("Read it.", "criteria_met", [0], 10),
+        ("Read it.", "max_steps_exceeded", [], 1),
+    ]
+
+
 async def test_what_a_plan_of_an_agent_answers_is_untrusted_to_the_next_call(client: Client) -> None:
     plan = {"steps": [{"type": "agent", "agent": {"agent_key": "reader", "prompt": "Read.", "result_key": "seen"}}]}
     script = [use("agent_orchestrate", "chief", plan=plan), *READS, use("page.write", "chief", to=EVE)]

@@ -6,10 +6,13 @@ its rights, depth, time and budget. What they return was written by models, so i
 
 from typing import Any
 
-from towpath_contracts.base import JsonObject
+from pydantic import Field
+
+from towpath_contracts.base import ClientMessagePart, JsonObject
+from towpath_contracts.networks.goal import Criterion
 from towpath_contracts.networks.plan import MAX_NAMES, MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS
-from towpath_contracts.run_limits import MAX_PARALLEL, PLAN_STEPS
+from towpath_contracts.run_limits import MAX_PARALLEL, MAX_STEPS_CAP, PLAN_STEPS
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 
@@ -20,9 +23,32 @@ DELEGATE = "delegate_to_"
 MAX_TASK = 32_000
 """Characters of what a delegate is asked."""
 
+MAX_CRITERIA = 16
+"""Acceptance criteria of a delegate's task, as of an agent of a plan."""
+
 CALL_TIMEOUT_MS = 3_600_000
 
 _TIMEOUT: JsonObject = {"type": "integer", "minimum": 1, "maximum": PLAN_TIMEOUT_MS}
+
+_CRITERION: JsonObject = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 128},
+        "when": {"type": "string", "minLength": 1, "maxLength": 1_024, "description": "a CEL expression"},
+        "text": {"type": "string", "minLength": 1, "maxLength": 1_024, "description": "words that a model judges"},
+    },
+    "additionalProperties": False,
+}
+
+_CRITERIA: JsonObject = {
+    "type": "array",
+    "maxItems": MAX_CRITERIA,
+    "items": _CRITERION,
+    "description": (
+        "the task is then a goal: it is worked on until what happened meets all of these, each either when or text. "
+        "Expressions see results, tests, artifacts, workspace.files, last_output and claimed"
+    ),
+}
 
 _AGENT: JsonObject = {
     "type": "object",
@@ -106,6 +132,18 @@ BUILT_IN_TOOLS: dict[str, ToolSpec] = {**INTERNAL_TOOLS, ORCHESTRATE: ORCHESTRAT
 """Every project has them, without anybody registering them; delegates come with the networks whose teams have them."""
 
 
+class DelegatedTask(ClientMessagePart):
+    """What a team's lead asks a member for; with `acceptance_criteria` the `task` is its goal, and they must be met.
+
+    `max_steps` and `timeout_ms` can only lower what holds anyway.
+    """
+
+    task: str = Field(default="", max_length=MAX_TASK)
+    acceptance_criteria: tuple[Criterion, ...] = Field(default=(), max_length=MAX_CRITERIA)
+    max_steps: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
+    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS)
+
+
 def delegate_spec(name: str, description: str = "") -> ToolSpec:
     """Return the tool by which a team's lead asks the member *name*; *description* says what that one is good for."""
     task: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_TASK, "description": "what it is to do"}
@@ -116,7 +154,12 @@ def delegate_spec(name: str, description: str = "") -> ToolSpec:
         description=f"Let {name} do a task and return its answer." + (f" {name}: {description}" if description else ""),
         parameters={
             "type": "object",
-            "properties": {"task": task},
+            "properties": {
+                "task": task,
+                "acceptance_criteria": _CRITERIA,
+                "max_steps": {"type": "integer", "minimum": 1, "maximum": MAX_STEPS_CAP},
+                "timeout_ms": _TIMEOUT,
+            },
             "required": ["task"],
             "additionalProperties": False,
         },

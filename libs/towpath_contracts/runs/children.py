@@ -18,7 +18,8 @@ from towpath_contracts.run_limits import MAX_DEPTH, MAX_PARALLEL, PLAN_STEPS
 class ParentRun(MessagePart):
     """Whose child a run is: `root_id` is the run that a caller submitted, `depth` counts from its 0.
 
-    `max_parallel` is how many children that one may have at once: no run below it may have more.
+    `max_parallel` is how many children that one may have at once: no run below it may have more. Where `wants_criteria`
+    is set, the end of a run that did not reach its goal says which of its criteria are met.
     """
 
     run_id: UUID
@@ -27,6 +28,7 @@ class ParentRun(MessagePart):
     index: int
     depth: int
     max_parallel: int = Field(default=MAX_PARALLEL, exclude_if=lambda width: width == MAX_PARALLEL)
+    wants_criteria: bool = Field(default=False, exclude_if=lambda wanted: not wanted)
 
 
 class RunTreeCaps(MessagePart):

@@ -132,6 +132,7 @@ def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
         index=event.index,
         depth=child_depth(state),
         max_parallel=state.max_parallel,
+        wants_criteria=task.goal is not None and task.execution_id is not None,
     )
     created = own.model_copy(
         update={

@@ -1,6 +1,7 @@
-"""Closes what is open in a background run or a plan when the run ends, and returns what its end reports of them.
+"""Closes what is open in a background run or a plan when the run ends, and returns what its end reports of it.
 
-However a background run ends, its last events are its summary, Terminated and RunFinished; where no model wrote a
+Of a goal that was not reached the end of a child says how far it came, where its parent wants to know. However a
+background run ends, its last events are its summary, Terminated and RunFinished; where no model wrote a
 summary, the platform writes one and names the last error. However a plan ends, its log has the outcome of every step,
 and the end carries the output so far.
 """
@@ -12,9 +13,11 @@ from towpath_engine.handlers.plan_status import FINAL_PLAN_STATES, move_plan
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import TIMED_OUT
 from towpath_engine.reducers.iterations import is_late
+from towpath_engine.reducers.references import INLINE_BYTES, PREVIEW_CHARS, size_of, text_of
+from towpath_engine.rules.criteria import shown_criteria
 from towpath_engine.rules.plan_results import FinishedPlanStep, error, outcome_of, output_of, skipped
 from towpath_engine.state.background import BackgroundRunState
-from towpath_engine.state.run import Status
+from towpath_engine.state.run import RunState, Status
 
 ENDED = "ended"
 
@@ -77,6 +80,20 @@ def _report(run: TransitionBuilder, background: BackgroundRunState, status: str,
         done = sum(step.status == "done" for step in plan.steps)
         lines.append(f"Plan: {plan.status}, {done} of {len(plan.steps)} steps done.")
     return " ".join(lines)
+
+
+def report_goal(state: RunState) -> JsonObject:
+    """Return how far a goal came that was not reached, as its parent wants to know; nothing for any other run."""
+    parent, goal = state.created.parent, state.goal
+    if parent is None or goal is None or not parent.wants_criteria:
+        return {}
+    last = state.last_output
+    return {
+        "goal": "not_reached",
+        "criteria": shown_criteria(state, goal),
+        "progress": goal.progress,
+        "last_output": last if size_of(last) <= INLINE_BYTES else text_of(last)[:PREVIEW_CHARS],
+    }
 
 
 _TRIGGERS: dict[str, PlanTrigger] = {Status.TIMED_OUT: "timeout", Status.CANCELLED: "cancelled"}

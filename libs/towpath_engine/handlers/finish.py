@@ -4,7 +4,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
-from towpath_engine.handlers.final_reports import close_background_run, close_plan_run
+from towpath_engine.handlers.final_reports import close_background_run, close_plan_run, report_goal
 from towpath_engine.handlers.gates import close_all_gates
 from towpath_engine.handlers.internal_outcomes import close_calls_of_running_children
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -33,6 +33,7 @@ def finish(run: TransitionBuilder, status: Status, reason: str, message: str, fi
     close_calls_of_running_children(run)
     details = close_background_run(run, str(status), reason, message)
     details |= close_plan_run(run, str(status), reason, message)
+    details |= {} if status is Status.COMPLETED else report_goal(run.state)
     if final is None:
         final = {"status": str(status)} if details and status is Status.COMPLETED else error
     final = {**final, **details}

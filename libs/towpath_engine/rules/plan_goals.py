@@ -1,14 +1,16 @@
-"""Goals of agents of a plan: one with acceptance criteria works in a goal run, until what happened meets them.
+"""Goals of agents of a plan, and of members that a team's lead asks: acceptance criteria make a goal run of them.
 
-A criterion that can't be evaluated is a fault of the plan: it would only be unmet, step after step.
+It works until what happened meets them. A criterion that can't be evaluated is a fault of the plan, or of the call: it
+would only be unmet, step after step.
 """
 
 from collections.abc import Iterable, Iterator
 
 from towpath_contracts.base import with_defaults
 from towpath_contracts.networks.goal import Criterion, GoalSettings, GoalTask
-from towpath_contracts.networks.plan import Plan, PlanAgentCall
+from towpath_contracts.networks.plan import Plan
 from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_engine.expressions.costs import MAX_SEARCHES
 from towpath_engine.expressions.criterion import fault_of, names_in, search_work
@@ -20,23 +22,29 @@ GOAL_CHARS = 16_384
 EXPRESSION_CHARS = 8_192
 """Characters of all expressions of a goal, or of a plan: compiling them takes a quarter of a second at most."""
 
+DELEGATE_EXPRESSION_CHARS = 2_048
+"""The same of what a lead asks a member for, which is compiled while the facts of other runs wait."""
+
 _TOO_MANY_SEARCHES = (
     "the patterns of the criteria take too long together: begin them with ^, and leave out large counts such as {200}, "
     "above all of \\w and \\pL"
 )
 
 
-def goal_of(state: RunState, call: PlanAgentCall, asked: str) -> GoalTask | None:
-    """Return the goal of an agent of a plan, with its network's settings; None for one without criteria.
+def goal_of(state: RunState, criteria: tuple[Criterion, ...], asked: str) -> GoalTask | None:
+    """Return the goal of an agent that is asked *asked*; None without criteria.
 
-    The script of a run brings its judgements along, whatever the network's judge is.
+    Its settings are those of the goal of the run that asks, but for the steps, else the network's. The script of a run
+    brings its judgements along, whatever the network's judge is.
     """
-    if not call.acceptance_criteria:
+    if not criteria:
         return None
     settings = goal_settings_of(state.snapshot.goal)
-    if state.created.script_digest is not None:
+    if state.created.goal is not None:
+        settings = goal_settings_of(state.created.goal_settings).model_copy(update={"max_steps": settings.max_steps})
+    elif state.created.script_digest is not None:
         settings = settings.model_copy(update={"judge_model": None})
-    return GoalTask(goal=asked[:GOAL_CHARS], acceptance_criteria=call.acceptance_criteria, settings=settings)
+    return GoalTask(goal=asked[:GOAL_CHARS], acceptance_criteria=criteria, settings=settings)
 
 
 def goal_settings_of(*given: GoalSettings | None) -> GoalSettings:
@@ -63,11 +71,27 @@ def goal_faults(plan: Plan, snapshot: NetworkSnapshot) -> Iterator[ProblemDetail
         for place, call in enumerate(step.calls):
             at = f"/steps/{number}/" + ("agent" if step.type == "agent" else f"parallel/steps/{place}")
             swarm = swarms.get(call.agent_key) if call.agent_key not in snapshot.agents else None
-            if call.acceptance_criteria and swarm is not None and swarm.mode != "team":
-                detail = f"{call.agent_key} is a swarm ({swarm.mode}): only a team pursues a goal"
-                yield _fault(f"{at}/acceptance_criteria", detail)
-            for index, fault in criteria_faults(call.acceptance_criteria, snapshot):
-                yield _fault(f"{at}/acceptance_criteria/{index}/when", fault)
+            for place_in_call, fault in _faults_of_call(call.agent_key, call.acceptance_criteria, swarm, snapshot):
+                yield _fault(f"{at}/{place_in_call}", fault)
+
+
+def delegate_faults(
+    name: str, criteria: tuple[Criterion, ...], nested: CompiledSwarm | None, snapshot: NetworkSnapshot
+) -> list[str]:
+    """Say what is wrong with the criteria by which the member *name* is asked; *nested* is the swarm that it is."""
+    chars = sum(map(len, expressions_of(criteria)))
+    if chars > DELEGATE_EXPRESSION_CHARS:
+        return [f"the criteria have {chars} characters of expressions; the limit is {DELEGATE_EXPRESSION_CHARS}"]
+    return [f"{at}: {fault}" for at, fault in _faults_of_call(name, criteria, nested, snapshot)]
+
+
+def _faults_of_call(
+    name: str, criteria: tuple[Criterion, ...], swarm: CompiledSwarm | None, snapshot: NetworkSnapshot
+) -> Iterator[tuple[str, str]]:
+    if criteria and swarm is not None and swarm.mode != "team":
+        yield "acceptance_criteria", f"{name} is a swarm ({swarm.mode}): only a team pursues a goal"
+    for index, fault in criteria_faults(criteria, snapshot):
+        yield f"acceptance_criteria/{index}/when", fault
 
 
 def expressions_of(criteria: Iterable[Criterion]) -> list[str]:

@@ -33,8 +33,7 @@ class TeamLeadRun(PlanRun):
     """A team whose lead asks its members."""
 
     def __init__(self, **options: Any) -> None:
-        swarm = {"swarm": {"swarm": TEAM}, "kind": "swarm", **options}
-        super().__init__(network=NETWORK, **swarm)
+        super().__init__(**{"network": NETWORK, "swarm": {"swarm": TEAM}, "kind": "swarm", **options})
 
     def permit(self, index: int = 0, **more: Any) -> list[ev.AnyEvent]:
         """Let the call at *index* go on."""

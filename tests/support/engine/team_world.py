@@ -17,13 +17,14 @@ from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_engine.requests.effects import OutgoingEffect
 
 PLAN = {"steps": [step("ann", result_key="a"), step("bob", "{{ result.a }}")]}
+GOAL = {"acceptance_criteria": [{"text": "It is well done."}], "max_steps": 2}
 WISHES: tuple[dict[str, Any], ...] = (
     asks("ann"),
     asks("ann", "bob"),
     asks(*MEMBERS),
     asks("inner", *MEMBERS[:5], "ann"),
     use_all(("echo", {"text": "a"}), ("delegate_to_ann", {"task": "a"}), (ORCHESTRATE, {"plan": PLAN})),
-    use_all((ORCHESTRATE, {"prompt": "p"}), ("echo", {"text": "b"}), ("delegate_to_bob", {"task": "b"})),
+    use_all((ORCHESTRATE, {"prompt": "p"}), ("echo", {"text": "b"}), ("delegate_to_bob", {"task": "b", **GOAL})),
     use(ORCHESTRATE, plan={"steps": [step("nobody")]}),
     use("delegate_to_ann"),
     use("echo", text="c"),

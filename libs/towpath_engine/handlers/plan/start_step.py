@@ -75,7 +75,7 @@ def _task(
 ) -> ChildTask:
     swarm = nested_swarms(state).get(call.agent_key) if call.agent_key not in state.snapshot.agents else None
     path = state.created.swarm.path if state.created.swarm is not None else ()
-    goal = goal_of(state, call, held.inputs[place])
+    goal = goal_of(state, call.acceptance_criteria, held.inputs[place])
     within = None if swarm is None else SelectedSwarm(name=call.agent_key, path=(*path, call.agent_key), swarm=swarm)
     return ChildTask(
         agent_key=call.agent_key if swarm is None else swarm.first_agent,

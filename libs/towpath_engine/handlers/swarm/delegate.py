@@ -1,4 +1,4 @@
-"""Calls that are child runs: a team's delegates, and plans by `agent_orchestrate`.
+"""Calls that are child runs: a team's delegates, with or without a goal, and plans by `agent_orchestrate`.
 
 A permitted call starts one child, whose record names the call; so a permission that is delivered again starts nothing.
 The call is open until the child has ended. That end is the call's outcome, and is reported to the ledger.
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks.child_tools import DELEGATE, ORCHESTRATE
+from towpath_contracts.networks.child_tools import DELEGATE, ORCHESTRATE, DelegatedTask
 from towpath_contracts.networks.plan import PlanRunResult, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.swarm import SelectedSwarm
@@ -23,13 +23,18 @@ from towpath_engine.handlers.internal_outcomes import end_own_call
 from towpath_engine.handlers.stop_checks.deadline import stop_at_deadline
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.references import is_reference, size_of
-from towpath_engine.rules.tool_result import InternalToolError
+from towpath_engine.rules.plan_goals import delegate_faults, goal_of
+from towpath_engine.rules.tool_result import InternalToolError, read_arguments
 from towpath_engine.state.run import RunState, Status, StepCall, StepChild
 
 DEPTH_EXCEEDED = "depth_exceeded"
 DELEGATION_FAILED = "delegation_failed"
 PLAN_FAILED = "plan_failed"
+CRITERION_INVALID = "criterion_invalid"
 PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
+
+GOAL_REPORT = ("goal", "criteria", "progress", "last_output")
+"""What the end of a goal run says of the goal, where it has no answer."""
 
 
 def start_child(
@@ -93,11 +98,20 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
         raise InternalToolError("tool_unknown", f"{state.agent_key} leads no team here that {name} is in")
     _check_depth(state)
     nested = swarm.swarms.get(name)
+    asked = read_arguments(DelegatedTask, args)
+    if faults := delegate_faults(name, asked.acceptance_criteria, nested, state.snapshot):
+        raise InternalToolError(CRITERION_INVALID, "; ".join(faults), "Mend the criteria, or leave them out.")
+    goal = goal_of(state, asked.acceptance_criteria, asked.task)
+    steps = swarm.agent_steps if nested is None else nested.max_steps
+    if goal is not None and goal.settings is not None and goal.settings.max_steps is not None:
+        steps = goal.settings.max_steps
     return ChildTask(
         agent_key=name if nested is None else nested.first_agent,
-        user_message=str(args.get("task", "")),
+        user_message=asked.task,
+        goal=goal,
         swarm=None if nested is None else SelectedSwarm(name=name, path=(*task.path, name), swarm=nested),
-        max_steps=swarm.agent_steps if nested is None else nested.max_steps,
+        max_steps=min(steps, asked.max_steps or steps),
+        timeout_ms=asked.timeout_ms,
         purpose=PURPOSE_DELEGATE,
     )
 
@@ -112,10 +126,28 @@ def close_call_of(run: TransitionBuilder, child: StepChild) -> StepCall | None:
         report = _report(child, final)
         end_own_call(run, call, result=report, failure=None if report["success"] else _plan_failed(report), child=child)
     elif child.status == Status.COMPLETED:
-        end_own_call(run, call, result=final, child=child)
+        end_own_call(run, call, result=_reached(call, final) if _has_goal(call) else final, child=child)
     else:
-        end_own_call(run, call, failure=_failure(call, child, final), child=child)
+        result = _not_reached(final) if _has_goal(call) else None
+        end_own_call(run, call, result=result, failure=_failure(call, child, final), child=child)
     return call
+
+
+def _has_goal(call: StepCall) -> bool:
+    return call.call.tool != ORCHESTRATE and bool(call.shown_args().get("acceptance_criteria"))
+
+
+def _reached(call: StepCall, final: JsonObject) -> JsonObject:
+    """Return what a delegate reports whose goal is reached: its criteria, and its answer or else its last output."""
+    asked = DelegatedTask.model_validate(call.shown_args())
+    met = [{"number": n, "criterion": one.words(), "met": True} for n, one in enumerate(asked.acceptance_criteria)]
+    answer = final["last_output"] if set(final) == set(GOAL_REPORT) else final
+    return {"goal": "reached", "criteria": met, "answer": answer}
+
+
+def _not_reached(final: JsonObject) -> JsonObject:
+    """Return what a delegate reports whose goal is not reached: how far it came, as far as its end says so."""
+    return {"goal": "not_reached", **{name: final[name] for name in GOAL_REPORT if name in final}}
 
 
 def _is_report(final: JsonObject) -> bool:
@@ -145,7 +177,11 @@ def _failure(call: StepCall, child: StepChild, final: JsonObject) -> ToolFailure
     else:
         name = call.call.tool.removeprefix(DELEGATE)
         code, message = DELEGATION_FAILED, f"Delegation to '{name}' failed: {why}"
-    return ToolFailure(code=code, message=_cut(f"{message}: {detail}" if detail else message), began=True)
+    message = f"{message}: {detail}" if detail else message
+    unmet = [f"{one['number']} ({one['criterion']})" for one in final.get("criteria", ()) if not one["met"]]
+    if _has_goal(call) and unmet:
+        message += f"; these acceptance criteria are not met: {'; '.join(unmet)}"
+    return ToolFailure(code=code, message=_cut(message), began=True)
 
 
 def _cut(text: str) -> str:
