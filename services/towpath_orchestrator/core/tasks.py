@@ -5,6 +5,7 @@ A task is refused whole, with every reason at once; what is accepted has every d
 
 import fnmatch
 from collections.abc import Sequence
+from typing import Any
 
 from towpath_contracts.base import with_defaults
 from towpath_contracts.canonical import canonical_json
@@ -183,6 +184,19 @@ def created_event(
         epoch_turns=True,
         attachments=read_attachments(task).stored,
     )
+
+
+def replayed_by_script(task: RunCreated, script_digest: str) -> RunCreated:
+    """Return the task of a fork whose script decides in the place of the models that its parent asked.
+
+    It brings its judgements and plans along, as the script of any task. A judge that was asked beside a script was
+    named by the task, and still judges.
+    """
+    scripted: dict[str, Any] = {"script_digest": script_digest, "model": "scripted:task", "planner_model": None}
+    if task.goal is not None and task.script_digest is None:
+        settings = task.goal_settings.model_copy(update={"judge_model": None})
+        scripted["goal"] = task.goal.model_copy(update={"settings": settings})
+    return task.model_copy(update=scripted)
 
 
 def _recorded(traceparent: str | None) -> str | None:

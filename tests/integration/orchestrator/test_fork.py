@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from tests.integration.orchestrator.replay.test_replay import change
 from tests.integration.orchestrator.test_task_runs import ended, publish, submit, three_steps
-from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
+from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator, respond
 
 from towpath_contracts import rpc
 from towpath_contracts.events.log import RunForked
@@ -73,6 +73,7 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         assert (await ended(peers, other["run_id"])).status == "completed"
         script = next(d for d in peers.decisions if str(d.run_id) == other["run_id"])
         assert script.model == "scripted:task" and script.script is not None and script.script.cursors == {}
+        await check_judged_by_script(peers)
 
         assert (await fork(peers, parent, 4))["code"] == "fork_refused"
         assert (await fork(peers, parent, 9))["code"] == "fork_refused"
@@ -85,6 +86,23 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         await change(database(), "DELETE FROM runs.network_version")
         assert (await fork(peers, parent, 2))["code"] == "version_not_found"
         assert {action.action for action in peers.actions} == {"run.forked"}
+
+
+async def check_judged_by_script(peers: Peers) -> None:
+    """The script of a fork decides and judges in the place of the models that its parent asks."""
+    settings = {"judge_model": "openai:judge", "allow_words": True}
+    goal = {"goal": "Go.", "acceptance_criteria": [{"text": "It is done."}], "settings": settings}
+    peers.answer_decisions = False
+    parent = (await submit(peers, goal=goal, model="openai:acts"))["run_id"]
+    await peers.until(lambda: any(str(asked.run_id) == parent for asked in peers.decisions))
+    peers.answer_decisions = True
+    met = {"valid": True, "criteria": [{"criterion": 0, "met": True}]}
+    peers.decide = lambda asked: met if asked.kind == "validate" else respond("done")
+    view = await ended(peers, (await fork(peers, parent, 1, script=[respond("done")]))["run_id"])
+    assert (view.status, view.reason) == ("completed", "criteria_met")
+    asked = [(one.kind, one.model) for one in peers.decisions if one.run_id == view.run_id]
+    assert asked == [("decide", "scripted:task"), ("validate", "scripted:task")]
+    peers.decide = three_steps
 
 
 async def test_a_run_that_is_erased_while_it_is_forked_has_no_fork(

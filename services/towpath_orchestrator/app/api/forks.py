@@ -31,6 +31,7 @@ from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
 from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
 from towpath_orchestrator.core.run_caps import caps_of
+from towpath_orchestrator.core.tasks import replayed_by_script
 from towpath_orchestrator.settings import OrchestratorSettings
 
 MAX_INHERITED_BYTES = 512 * 1024
@@ -127,13 +128,12 @@ class RunForks:
             **_budget(request, parent, state),
             "caps": caps_of(self._settings, parent.caps),
         }
+        task = parent.model_copy(update=changes)
         if options.script is not None:
             script = list(options.script)
-            text = canonical_json(script)
-            changes |= {"script_digest": digest(script), "model": "scripted:task"}
-            await self._pool.execute(
-                QUERIES.add_blob, request.project, changes["script_digest"], text.encode(), len(text)
-            )
+            text, script_digest = canonical_json(script), digest(script)
+            task = replayed_by_script(task, script_digest)
+            await self._pool.execute(QUERIES.add_blob, request.project, script_digest, text.encode(), len(text))
         forked = RunForkedFact(
             run_id=new_run_id(),
             parent_seq=point.seq,
@@ -142,7 +142,7 @@ class RunForks:
             inherited=inherited,
             gates=point.gates(),
         )
-        return forked, parent.model_copy(update=changes)
+        return forked, task
 
     async def _audit(self, request: ForkRun, forked: RunForkedFact) -> None:
         await self._bus.request(

@@ -1,4 +1,4 @@
-"""What a goal's run begins with: settings filled in and recorded, a judge that is known, and its price."""
+"""What a goal's run, or its fork, begins with: settings filled in, a judge that is known, and what it may cost."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tasks import SubmitTask
 from towpath_orchestrator.core.budget_scopes import BudgetLimits, models_of
-from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.core.tasks import check_task, created_event, replayed_by_script
 from towpath_orchestrator.settings import OrchestratorSettings
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -56,6 +56,18 @@ def test_a_judge_is_priced_and_budgeted_like_every_model_of_the_run() -> None:
     assert models_of(created, network()) == {"openai:acts", "openai:judge"}
     with pytest.raises(ProblemError, match="no price is known of openai:judge"):
         limits.check(RUN, created, network(), NOW)
+
+
+def test_the_script_of_a_fork_decides_and_judges_in_the_place_of_the_models_of_its_parent() -> None:
+    on, script = network(judge_model="openai:judge"), [{"action": "RESPOND", "action_details": {"payload": {}}}]
+    for parent in (begun(on), begun(network(), {"judge_model": "openai:mine", "max_steps": 3})):
+        fork = replayed_by_script(parent.model_copy(update={"planner_model": "openai:plans"}), "sha256:2")
+        assert models_of(fork, on) == {"scripted:task"}
+        assert (fork.script_digest, fork.goal_settings.max_steps) == ("sha256:2", parent.goal_settings.max_steps)
+    scripted = begun(on, {"judge_model": "agent:mine"}, script=script)
+    assert replayed_by_script(scripted, "sha256:2").goal_settings.judge_model == "agent:mine", "its task wants it"
+    plain = SubmitTask(network="desk", user_message="Go.")
+    assert replayed_by_script(created_event(plain, VERSION, on, "me", None), "sha256:2").goal is None
 
 
 def test_a_script_brings_its_judgements_along_unless_the_task_names_a_judge() -> None:
