@@ -162,6 +162,22 @@ async def test_c11_a_plan_that_a_person_edits_is_refused_at_once_where_it_can_no
     await place.client.cancel(accepted.run_id, "seen")
 
 
+async def test_where_money_is_limited_the_judge_of_goals_below_a_run_has_a_price(place: Place) -> None:
+    """What a run may cost is known before it begins, also of goals of a plan's agents and of a team's members."""
+    judged = {"goal": {"judge_model": "openai:nobody-prices-it"}, "model": "gemini:gemini-2.5-flash"}
+    agents = [{"key": key, "allow_respond": True} for key in ("lead", "ann")]
+    for spec in ({**PLANNING, "name": "judged"}, {"name": "team", "agents": agents, "swarm": {"mode": "team"}}):
+        await place.client.networks.publish({**spec, **judged})
+    wanted = plan("look").step("tech", "Look.", criteria=["results.exists(r, r.status == 'succeeded')"])
+    for task in ({"network": "judged", "plan": wanted.to_json()}, {"network": "team", "user_message": "Look."}):
+        refused = await place.http.post("/v1/runs", json={**task, "budget": {"usd": 1}})
+        assert refused.json()["code"] == "price_unknown", refused.text
+        assert "openai:nobody-prices-it" in refused.json()["detail"]
+    with pytest.raises(RefusedError) as unknown:
+        await place.client.networks.publish({**PLANNING, "goal": {"judge_model": "mistral:large"}})
+    assert [(one.pointer, one.code) for one in unknown.value.problem.errors] == [("/goal/judge_model", "model_unknown")]
+
+
 async def test_e8_child_runs_are_found_by_their_family(place: Place) -> None:
     """Row E8: child runs queryable with parent links."""
     client = place.client

@@ -130,6 +130,8 @@ def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
         for i, agent in enumerate(spec.agents)
         for place, model in enumerate(agent.fallback_models)
     ]
+    if spec.goal is not None and spec.goal.judge_model is not None:
+        models.append(("/goal/judge_model", spec.goal.judge_model))
     for pointer, model in models:
         if fault := model_fault(model):
             problems.append(_problem(pointer, "model_unknown", fault))

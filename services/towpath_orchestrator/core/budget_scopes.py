@@ -18,8 +18,10 @@ from towpath_contracts.budgets import Budget, BudgetKind, ModelPrice, RunBudgetA
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.facts import BudgetAccountsAppliedFact
 from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_engine.state.run import RunState, Status
+from towpath_orchestrator.core.task_kinds import criteria_in
 
 PriceOf = Callable[[str], ModelPrice | None]
 """Returns what a model costs at most, None if nobody knows."""
@@ -132,12 +134,27 @@ class BudgetLimits:
 
 
 def models_of(task: RunCreated, snapshot: NetworkSnapshot) -> set[str]:
-    """Return every model that a run may ask."""
+    """Return every model that a run, and the runs below it, may ask."""
     agents = snapshot.agents.values()
     models = {task.model} if task.model else {one for agent in agents for one in (agent.model, *agent.fallback_models)}
     summary_model = task.background_settings.summarize_model if task.background is not None else None
-    judge = task.goal_settings.judge_model
-    return {model for model in (*models, summary_model, judge, task.planner_model) if model}
+    judges = (task.goal_settings.judge_model, _judge_below(task, snapshot))
+    return {model for model in (*models, summary_model, *judges, task.planner_model) if model}
+
+
+def _judge_below(task: RunCreated, snapshot: NetworkSnapshot) -> str | None:
+    """Return the network's judge where goals may be pursued below the run: by a plan's agents, or members of a team.
+
+    A script brings its judgements along.
+    """
+    if snapshot.goal is None or task.script_digest is not None or task.single_instruction:
+        return None
+    given = None if task.plan is None else task.plan.plan
+    return snapshot.goal.judge_model if criteria_in(given) or _has_team(snapshot.swarm) else None
+
+
+def _has_team(swarm: CompiledSwarm | None) -> bool:
+    return swarm is not None and (swarm.mode == "team" or any(map(_has_team, swarm.swarms.values())))
 
 
 def _name_of(kind: str, task: RunCreated) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import unusable_schema
@@ -62,13 +63,20 @@ def expressions_in(task: SubmitTask) -> list[str]:
     They are looked for where an accepted plan has them and nowhere else: what stands elsewhere is never compiled.
     """
     found = [] if task.goal is None else expressions_of(task.goal.acceptance_criteria)
-    plan = None if task.plan is None else task.plan.plan
+    for criterion in criteria_in(None if task.plan is None else task.plan.plan):
+        when = criterion.get("when") if isinstance(criterion, dict) else None
+        found += [when] if isinstance(when, str) else []
+    return found
+
+
+def criteria_in(plan: JsonObject | None) -> list[Any]:
+    """Return the criteria of the agents of a plan, whether it was checked or not."""
+    found: list[Any] = []
     for step in _listed(plan, "steps"):
         alone = step.get("agent") if isinstance(step, dict) else None
         together = step.get("parallel") if isinstance(step, dict) else None
-        for criterion in [one for call in (alone, *_listed(together, "steps")) for one in _listed(call, CRITERIA)]:
-            when = criterion.get("when") if isinstance(criterion, dict) else None
-            found += [when] if isinstance(when, str) else []
+        for call in (alone, *_listed(together, "steps")):
+            found += _listed(call, CRITERIA)
     return found
 
 

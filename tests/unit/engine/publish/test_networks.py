@@ -41,6 +41,11 @@ def test_each_problem_says_where_it_is(changes: dict[str, Any], expected: tuple[
     assert REGISTRY[expected[0]].remedy
 
 
+def test_a_judge_that_no_provider_has_is_refused_with_its_network() -> None:
+    assert problems(spec(LEAD, goal={"judge_model": "abacus:x"})) == [("model_unknown", "/goal/judge_model")]
+    assert problems(spec(LEAD, goal={"judge_model": "agent:mine"})) == []
+
+
 def test_a_tool_of_the_platform_that_is_not_there_is_said_to_be_switched_off() -> None:
     (off,) = check(spec({**LEAD, "equipped_tools": ["agent_orchestrate"]}), TOOLS)
     assert off.code == "tool_unknown" and off.detail.endswith(

@@ -10,6 +10,7 @@ from towpath_contracts.budgets import ModelPrice
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.goal import GoalSettings
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
+from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tasks import SubmitTask
 from towpath_orchestrator.core.budget_scopes import BudgetLimits, models_of
@@ -56,6 +57,46 @@ def test_a_judge_is_priced_and_budgeted_like_every_model_of_the_run() -> None:
     assert models_of(created, network()) == {"openai:acts", "openai:judge"}
     with pytest.raises(ProblemError, match="no price is known of openai:judge"):
         limits.check(RUN, created, network(), NOW)
+
+
+MET = [{"text": "It is done."}]
+ASKED = {"agent_key": "a", "prompt": "Go.", "acceptance_criteria": MET}
+PLAIN = {"agent_key": "a", "prompt": "Go."}
+TEAM = CompiledSwarm(mode="team", members=("a", "b"), stages=(("a",),), delegates=("b",))
+AROUND = CompiledSwarm(mode="workflow", members=("team",), stages=(("team",),), swarms={"team": TEAM})
+ROUND = CompiledSwarm(mode="workflow", members=("a",), stages=(("a",),))
+
+
+@pytest.mark.parametrize(
+    ("swarm", "task", "asked"),
+    [
+        (None, {"plan": {"plan": {"steps": [{"type": "agent", "agent": ASKED}]}}}, True),
+        (None, {"plan": {"plan": {"steps": [{"type": "parallel", "parallel": {"steps": [PLAIN, ASKED]}}]}}}, True),
+        (None, {"plan": {"plan": {"steps": [{"type": "agent", "agent": PLAIN}]}}}, False),
+        (None, {"plan": {"prompt": "Go."}}, False),
+        (None, {"user_message": "Go."}, False),
+        (TEAM, {"user_message": "Go."}, True),
+        (AROUND, {"user_message": "Go."}, True),
+        (ROUND, {"user_message": "Go."}, False),
+        (TEAM, {"user_message": "Go.", "single_instruction": True}, False),
+        (TEAM, {"user_message": "Go.", "script": []}, False),
+    ],
+)
+def test_the_judge_of_goals_below_a_run_is_priced_with_it(
+    swarm: CompiledSwarm | None, task: dict[str, Any], asked: bool
+) -> None:
+    limits = BudgetLimits(
+        lambda model: None if model == "openai:judge" else ModelPrice(input_micros=1, output_micros=1)
+    )
+    on = network(judge_model="openai:judge").model_copy(update={"swarm": swarm})
+    given = SubmitTask.model_validate({"network": "desk", "budget": {"usd": 1}, **task})
+    created = created_event(given, VERSION, on, "me", "sha256:1" if given.script is not None else None)
+    assert ("openai:judge" in models_of(created, on)) is asked
+    if asked:
+        with pytest.raises(ProblemError, match="no price is known of openai:judge"):
+            limits.check(RUN, created, on, NOW)
+    else:
+        assert limits.check(RUN, created, on, NOW)
 
 
 def test_the_script_of_a_fork_decides_and_judges_in_the_place_of_the_models_of_its_parent() -> None:
