@@ -213,7 +213,7 @@ WITH asked AS (
           continues, thread_id, trace_id)
 ), parents AS MATERIALIZED (
   SELECT run_id FROM runs.run WHERE run_id = ANY ($31::uuid[] || $33::uuid[]) AND erased_at IS NULL
-    AND run_id NOT IN (SELECT unnest(due.run_ids) FROM runs.due_erasures('{}') AS due) -- asked only where there is one
+    AND NOT runs.is_to_be_erased(project, run_id)
   ORDER BY run_id FOR KEY SHARE
 ), wanted AS (
   SELECT * FROM asked

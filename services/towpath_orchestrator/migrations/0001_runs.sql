@@ -370,6 +370,14 @@ BEGIN
     ORDER BY 'runs' = ANY (e.parts), e.erasure_id LIMIT 100;
 END $$;
 
+-- Whether the erasure of a run is confirmed: nothing begins from it any more. Asked of that run, however many others wait.
+CREATE FUNCTION runs.is_to_be_erased(of_project text, of_run uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM tas.erasure e
+    WHERE e.project = of_project AND e.status = 'confirmed' AND e.kind = 'run' AND of_run = ANY (e.run_ids));
+END $$;
+
 -- Whether somebody has stored the same bytes again lately: the log of another run may be about to name them.
 CREATE FUNCTION runs.is_stored_again(blob runs.blob) RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT blob.used_at > blob.created_at AND blob.used_at > now() - interval '1 hour'
@@ -494,13 +502,14 @@ GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
 
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz), runs.tree_to_erase,
-  runs.due_erasures, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs FROM PUBLIC;
+  runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.tree_to_erase TO towpath_tas;
-GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.erase_runs TO towpath_orchestrator;
+GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.due_erasures, runs.tree_to_erase;
+DROP FUNCTION runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
+  runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
   runs.run_event, runs.run;

@@ -19,9 +19,13 @@ from towpath_contracts.tasks import SubmitTask
 CONFIRMED = (
     "INSERT INTO tas.erasure"
     " (erasure_id, project, kind, reason, status, requested_by, requested_at, alone_from, run_ids)"
-    " VALUES (gen_random_uuid(), 'default', 'run', 'r', 'confirmed', 'dana', now(), now(), ARRAY[$1::uuid])"
+    " SELECT id, 'default', 'run', 'r', 'confirmed', 'dana', now(), now(), ARRAY[coalesce($1::uuid, id)]"
+    " FROM unnest($2::uuid[]) AS id"
 )
-"""An erasure that nobody carries out, as the log of the audit has nothing of it."""
+"""Erasures that nobody carries out, as the log of the audit has nothing of them."""
+
+EARLIER = [UUID(int=number) for number in range(1, 121)]
+"""More than are looked for at once; those with the least ids come first."""
 
 
 @pytest.fixture
@@ -51,12 +55,15 @@ async def view(peers: Peers, run_id: str) -> Any:
     return await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=UUID(run_id)))
 
 
-async def forked(peers: Peers, run_id: str) -> str:
+async def fork(peers: Peers, run_id: str) -> Any:
     request = ForkRun(
         project="default", run_id=UUID(run_id), caller="anonymous", actor="bob", options=ForkOptions(from_step=2)
     )
-    reply = await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())
-    run: str = json.loads(reply.data)["run_id"]
+    return json.loads((await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())).data)
+
+
+async def forked(peers: Peers, run_id: str) -> str:
+    run: str = (await fork(peers, run_id))["run_id"]
     return run
 
 
@@ -107,11 +114,11 @@ async def test_b4_a_run_is_continued_by_whoever_may_read_it_and_only_once(
         assert (len(made), {one["code"] for one in racing if "code" in one}) == (1, {"run_continued"})
         await ended(peers, made[0])
 
-        fork = await forked(peers, second)
-        await ended(peers, fork)
-        assert shown(peers, fork) == turns
-        assert str((await view(peers, fork)).thread_id) == fork, "a thread of its own"
-        await completed(peers, "And here?", continues=fork)
+        branch = await forked(peers, second)
+        await ended(peers, branch)
+        assert shown(peers, branch) == turns
+        assert str((await view(peers, branch)).thread_id) == branch, "a thread of its own"
+        await completed(peers, "And here?", continues=branch)
         await change(dsn, "UPDATE runs.run SET depth = 1 WHERE run_id = $1", UUID(second))
         other = await forked(peers, second)
         await ended(peers, other)
@@ -139,8 +146,10 @@ async def test_what_can_not_be_continued_is_refused_with_a_code(database: Any, n
         await change(dsn, "UPDATE runs.run SET project = 'default', depth = 1 WHERE run_id = $1", UUID(first))
         assert (await submit(peers, "x", continues=first))["code"] == "reply_refused"
         await change(dsn, "UPDATE runs.run SET depth = 0 WHERE run_id = $1", UUID(first))
-        await change(dsn, CONFIRMED, UUID(first))
+        await change(dsn, CONFIRMED, None, EARLIER)
+        await change(dsn, CONFIRMED, UUID(first), [UUID(int=1_000)])
         assert (await submit(peers, "x", continues=first))["code"] == "run_erased", "nobody adds to what is to go"
+        assert (await fork(peers, first))["code"] == "run_erased", "nor begins with it, however many are to go"
         assert await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=UUID(first))), "it is there still"
         await change(dsn, "UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(first))
         assert (await submit(peers, "x", continues=first))["code"] == "run_erased"
