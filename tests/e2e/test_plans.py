@@ -215,12 +215,18 @@ async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(place: Pl
     with pytest.raises(RefusedError) as aimless:
         await client.check_confidence(tree.children[0].run_id)
     assert (unread.value.code, aimless.value.code) == ("note_not_read", "not_a_goal")
-    gate = await client.gate(tree.children[0].run_id, "is this one needed?")
+    first = tree.children[0].run_id
+    gate = await client.gate(first, "is this one needed?")
+    own = await client.pause(first, "not this one yet")
+    assert own.runs == 1 and await client.pause(first) == own, "what holds it from above is no pause of its own"
     assert (await client.resume(tree.children[1].run_id)).runs == 1, "neither what is above it nor beside it"
     assert (await client.get(top.run_id)).waits[0].startswith("run_paused")
     assert (await client.resume(top.run_id)).runs == 2
     assert gate.gate_id is not None and (await client.gates.show(gate.gate_id)).status == "pending"
     await client.gates.approve(gate.gate_id, reason="yes")
+    assert own.gate_id is not None and (await client.gates.show(own.gate_id)).status == "pending"
+    assert (await client.get(first)).waits == ("run_paused: local paused the run: not this one yet",)
+    assert (await client.resume(first)).runs == 1
     assert (await client.result(top.run_id, 60)).status == "completed"
     with pytest.raises(RefusedError) as ended:
         await client.resume(top.run_id)

@@ -108,9 +108,11 @@ class RunControl:
         await self._bus.request(RECORD_ACTION, action)
 
     async def _pause(self, request: SteerRun) -> RunSteered:
-        """Pause the run and all that live below it; one that is paused already stays so."""
-        before = await self._pauses(request, request.run_id)
-        pause_id = UUID(before[0].detail["pause"]) if before else new_run_id()
+        """Pause the run and all that live below it; one that is paused already stays so.
+
+        A run that is only held by the pause of one above it gets a pause of its own, which outlives that one.
+        """
+        pause_id = next(map(_pause_of, await self._own_pauses(request)), None) or new_run_id()
         await self._audit(request, pause_id)
         level, held = [request.run_id], 0
         while level:
@@ -119,16 +121,20 @@ class RunControl:
             level = await self._next_level(request, level)
         if not held:
             raise _not_live(request.run_id, "over")
-        gates = await self._pauses(request, request.run_id)
-        gate_id = gates[0].gate_id if gates else None
+        gate_id = next((gate.gate_id for gate in await self._own_pauses(request)), None)
         return RunSteered(detail=f"{held} run(s) are paused", runs=held, gate_id=gate_id)
 
     async def _hold(self, request: SteerRun, run_id: UUID, pause_id: UUID) -> bool:
         """Pause one run; return whether it is paused, or was, and False where it has ended meanwhile."""
-        if any(gate.detail["pause"] == str(pause_id) for gate in await self._pauses(request, run_id)):
+        if pause_id in map(_pause_of, await self._pauses(request, run_id)):
             return True
         act_id = pause_id if run_id == request.run_id else new_run_id()
         return await self._act(request, run_id, act_id, pause_id) is not None
+
+    async def _own_pauses(self, request: SteerRun) -> list[GateView]:
+        """Return the open pauses of the run itself: none that came from a run above it."""
+        held = await self._pauses(request, request.run_id)
+        return [gate for gate in held if gate.detail["pause"] == gate.detail["act"]]
 
     async def _next_level(self, request: SteerRun, level: list[UUID]) -> list[UUID]:
         """Return the children of these runs that have not ended."""
@@ -161,10 +167,10 @@ class RunControl:
         if not own:
             raise ProblemError(problem("run_not_paused", f"run {run.run_id} is {run.status}, and not paused"))
         await self._audit(request, UUID(own[0].detail["act"]))
-        pauses = {gate.detail["pause"] for gate in own}
+        pauses = set(map(_pause_of, own))
         tree = await self._pauses(request, None, root=run.root_run_id or run.run_id)
         runs_below = await self._below(request, run.run_id)
-        below = [gate for gate in tree if gate.run_id in runs_below and gate.detail["pause"] in pauses]
+        below = [gate for gate in tree if gate.run_id in runs_below and _pause_of(gate) in pauses]
         for gates in (below, own):
             await asyncio.gather(*(self._open(request, gate) for gate in gates))
         runs = len({gate.run_id for gate in (*below, *own)})
@@ -249,6 +255,11 @@ _DONE = {
     "gate": "the run waits for a person",
     "confidence": "the model is asked when the step is over",
 }
+
+
+def _pause_of(gate: GateView) -> UUID:
+    """Return which pause a gate is of: that of its own run, or of one above it."""
+    return UUID(gate.detail["pause"])
 
 
 def _act_of(event: ev.AnyEvent) -> str:
