@@ -55,10 +55,10 @@ class SubmitTask(ClientMessage):
     name, such as a customer's mail: agents read them, and nothing in them counts as said by the caller. A `goal`, a
     `background` objective or a `plan` makes the run one of that kind; `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend. `model_settings` win over those of its
-    agents, one by one. `attachments` are images that agents are shown. `messages` are the earlier turns of a
-    conversation, oldest first; a run that `continues` another one has those of that run, and takes over what it does
-    not say itself. `traceparent` names the caller's span, below which the run stands; it is no part of what is asked
-    for: a task that is sent again may bring another.
+    agents, one by one. `attachments` are images and documents that agents are shown. `messages` are the earlier turns
+    of a conversation, oldest first; a run that `continues` another one has those of that run, and takes over what it
+    does not say itself. `traceparent` names the caller's span, below which the run stands; it is no part of what is
+    asked for: a task that is sent again may bring another.
     """
 
     network: Name

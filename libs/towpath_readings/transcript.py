@@ -8,8 +8,11 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from uuid import UUID
 
+from pydantic import Field
+
 from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.events import log as ev
@@ -39,7 +42,7 @@ class ChatToolCall(MessagePart):
 
 
 class ChatMessage(MessagePart):
-    """One message of a transcript. An assistant's may hold tool calls, a tool's answers one of them."""
+    """One message of a transcript. An assistant's may hold tool calls, a tool's answers one of them, a user's files."""
 
     role: MessageRole
     content: str = ""
@@ -48,6 +51,7 @@ class ChatMessage(MessagePart):
     tool_calls: tuple[ChatToolCall, ...] = ()
     call_id: str = ""
     status: str = ""
+    attachments: tuple[StoredAttachment, ...] = Field(default=(), exclude_if=lambda attached: not attached)
 
 
 class RunMessages(Message):
@@ -136,11 +140,19 @@ class _TranscriptBuilder:
 
     def _begin(self, task: ev.RunCreated) -> None:
         for turn in task.messages:
-            self._say(MessageRole(turn.role), turn.content)
-        self._say(MessageRole.USER, task.user_message)
+            self._say(MessageRole(turn.role), turn.content, attachments=turn.attachments)
+        self._say(MessageRole.USER, task.user_message, attachments=task.attachments)
 
-    def _say(self, role: MessageRole, content: str, agent_key: str = "", step: int = 0) -> None:
-        self._said.append(ChatMessage(role=role, content=content, agent_key=agent_key, step=step))
+    def _say(
+        self,
+        role: MessageRole,
+        content: str,
+        agent_key: str = "",
+        step: int = 0,
+        attachments: tuple[StoredAttachment, ...] = (),
+    ) -> None:
+        said = ChatMessage(role=role, content=content, agent_key=agent_key, step=step, attachments=attachments)
+        self._said.append(said)
 
     def _call(self, instruction: CallToolsInstruction) -> None:
         calls = tuple(

@@ -13,9 +13,11 @@ import asyncpg
 import httpx2
 from pydantic import SecretStr
 from tests.e2e.test_canaries import stored, streamed
-from tests.support.decider.gemini_server import Answer, gemini, says
+from tests.support.decider.gemini_server import Answer, GeminiServer, gemini, says
 from tests.support.places import TESTS
 
+from towpath import run
+from towpath.cli import main
 from towpath_audit.bundle import digest
 from towpath_audit.verifier import verify
 from towpath_embedded.platform import Platform
@@ -34,7 +36,11 @@ TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER = (
 )
 ATTACHED = "canary-attached-51f0"
 IMAGE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + ATTACHED.encode()).decode()
-SECRETS = (TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER, ATTACHED, "canary-result-street", "canary-blob-line")
+REPORTED, LISTED, LATER = (f"canary-{place}-51f0" for place in ("report", "rows", "later"))
+REPORT = base64.b64encode(b"%PDF-1.7\n" + REPORTED.encode()).decode()
+PDF = "application/pdf"
+FILES = (ATTACHED, REPORTED, LISTED, LATER)
+SECRETS = (TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER, *FILES, "canary-result-street", "canary-blob-line")
 OWNERS = {"orchestrator": "runs.notice", "log_writer": "history.skipped_event", "tas": "tas.blob_piece"}
 """A table of each owner that is changed last or nearly: who holds it has the erasing wait in the middle."""
 
@@ -70,13 +76,64 @@ async def run_of(client: httpx2.AsyncClient) -> str:
             await asyncio.sleep(0.2)
     body = {"network": "private", "user_message": TASK, "debug": True, "labels": {"case": LABEL}}
     body |= {"quoted_inputs": {"mail": QUOTED}}
-    body |= {"attachments": [{"name": "photo", "media_type": "image/png", "data": IMAGE}]}
+    report = {"name": "report", "media_type": PDF, "data": REPORT}
+    body |= {"attachments": [{"name": "photo", "media_type": "image/png", "data": IMAGE}, report, rows_of(LISTED)]}
     refused = await client.post("/v1/runs", json={**body, "model": "scripted:task"})
     assert (refused.status_code, refused.json()["code"]) == (422, "attachment_refused"), refused.text
+    assert [one["pointer"] for one in refused.json()["errors"]] == [f"/attachments/{n}/media_type" for n in (0, 1)]
     answer = await client.post("/v1/runs", json=body, headers={"Prefer": "wait=60"})
     assert answer.json().get("status") == "completed", answer.text
     run_id: str = answer.json()["run_id"]
     return run_id
+
+
+def rows_of(text: str) -> dict[str, str]:
+    return {"name": "rows", "media_type": "text/csv", "data": base64.b64encode(f"name,{text}".encode()).decode()}
+
+
+async def reply_over_http(client: httpx2.AsyncClient, run_id: str, sent: list[Any]) -> str:
+    """A reply with a file of its own is shown the files of the run before it, where they were attached."""
+    path = f"/v1/runs/{run_id}/messages"
+    wrong = {"content": "And?", "attachments": [{**rows_of(LATER), "data": "no base64!"}]}
+    assert (await client.post(path, json=wrong)).json()["code"] == "attachment_refused"
+    asked = {"content": "And these?", "attachments": [rows_of(LATER)]}
+    answer = await client.post(path, json=asked, headers={"Prefer": "wait=60"})
+    assert answer.json().get("status") == "completed", answer.text
+    first, _, last = (turn["parts"] for turn in sent[-1].body["contents"])
+    assert [part["inlineData"]["mime_type"] for part in first[:-1]] == ["image/png", PDF]
+    assert first[1]["inlineData"]["data"] == REPORT and LISTED in first[-1]["text"]
+    assert len(last) == 1 and LATER in last[0]["text"]
+    said = (await client.get(f"/v1/runs/{answer.json()['run_id']}/messages")).json()["messages"]
+    users = [[one["name"] for one in turn["attachments"]] for turn in said if turn["role"] == "user"]
+    assert users == [["photo", "report", "rows"], ["rows"]]
+    replied: str = answer.json()["run_id"]
+    return replied
+
+
+async def reply_in_code_and_at_the_terminal(
+    platform: Platform, client: httpx2.AsyncClient, folder: Path, run_id: str, server: GeminiServer
+) -> None:
+    """Files go the same way, and as part of a conversation that is kept elsewhere.
+
+    Each is another one: of bytes that are stored once more an erasure keeps the blob for an hour.
+    """
+    place = {"server": platform.gateway_url, "api_key": client.headers["authorization"].removeprefix("Bearer ")}
+    third = await run.reply(run_id, "And this?", attachments=[rows_of(f"{LATER} again")], **place)
+    (folder / "rows.csv").write_text(LATER, "utf-8")
+    told = [f"--{name.replace('_', '-')}={value}" for name, value in place.items()]
+    told += ["--attach", f"own={folder / 'rows.csv'}", "-o", "json"]
+    assert await asyncio.to_thread(main, ["run", "--continue", str(third.run_id), "One more.", *told]) == 0
+    users = [turn["parts"] for turn in server.seen[-1].body["contents"] if turn["role"] == "user"]
+    assert [[LISTED in parts[-1]["text"], LATER in parts[-1]["text"]] for parts in users] == [
+        *([True, False], [False, True], [False, True], [False, True])
+    ]
+    assert f"- own (text/csv, {len(LATER)} bytes)" in users[-1][-1]["text"]
+    other = {"role": "user", "content": "See.", "attachments": [rows_of("elsewhere")]}
+    server.answers = [
+        says(json.dumps({"action": "RESPOND", "action_reasoning": "", "action_details": {"payload": "x"}}))
+    ]
+    await run("private", "And now?", messages=[other, {"role": "assistant", "content": "Seen."}], **place)
+    assert "name,elsewhere" in server.seen[-1].body["contents"][0]["parts"][0]["text"]
 
 
 async def places_of(platform: Platform, secrets: Sequence[str]) -> set[tuple[str, str]]:
@@ -136,6 +193,8 @@ async def test_f9_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) 
         async with platform, client_of(platform, "dana") as dana, client_of(platform, "eve") as eve:
             run_id = await run_of(dana)
             await check_conversation(dana, run_id, [one.body for one in server.seen])
+            replied = await reply_over_http(dana, run_id, server.seen)
+            await reply_in_code_and_at_the_terminal(platform, dana, folder, replied, server)
             await asyncio.sleep(3)  # logs of calls and of the model are on their way
             before = await places_of(platform, SECRETS)
             assert {secret for _, secret in before} == set(SECRETS), "what is not stored can't be erased"
@@ -150,7 +209,7 @@ async def test_f9_an_erased_run_is_nowhere_and_the_audit_verifies(folder: Path) 
             report = verify(await export(dana), checkpoints=[kept])
             assert report.faults == []
             assert report.figures["payloads_erased"] > 3
-            assert report.figures["runs_erased"] == 1
+            assert report.figures["runs_erased"] == 4, "the replies too"
 
 
 async def check_conversation(client: httpx2.AsyncClient, run_id: str, sent: list[Any]) -> None:
@@ -159,10 +218,13 @@ async def check_conversation(client: httpx2.AsyncClient, run_id: str, sent: list
     for before, now in pairwise(sent):
         assert now["systemInstruction"] == before["systemInstruction"]
         assert now["contents"][: len(before["contents"])] == before["contents"]
-    assert sent[2]["contents"][0]["parts"][0]["inlineData"] == {"data": IMAGE, "mime_type": "image/png"}
+    image, report, text = sent[2]["contents"][0]["parts"]
+    assert image["inlineData"] == {"data": IMAGE, "mime_type": "image/png"}
+    assert report["inlineData"] == {"data": REPORT, "mime_type": PDF}
+    assert "### rows\n<<<attached " in text["text"] and LISTED in text["text"]
     assert f'"who":"{ARGUMENT}"' in sent[2]["contents"][1]["parts"][0]["text"]
     shown = (await client.post("/v1/networks/private/prompt", json={"user_message": TASK})).json()["prompt"]
-    system, opening = sent[0]["systemInstruction"]["parts"][0]["text"], sent[0]["contents"][0]["parts"][1]["text"]
+    system, opening = sent[0]["systemInstruction"]["parts"][0]["text"], sent[0]["contents"][0]["parts"][-1]["text"]
     assert shown.startswith(f"{system}\n\n{opening[: opening.index('## Quoted')]}"), "what is shown is what is sent"
     nodes = (await client.get(f"/v1/runs/{run_id}/nodes")).json()
     assert [one["usage"].get("cached_tokens", 0) for one in nodes["nodes"]] == [0, 0, CACHED]

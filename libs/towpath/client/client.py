@@ -93,10 +93,11 @@ class Client(ClientResources, RunControls):
         """Submit a task and return once it is accepted.
 
         *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
-        `labels`, `system_params`, `quoted_inputs`, `messages`, `idempotency_key`, …; and `deadline`, the time that the
-        run may be active, in seconds or as text such as "30m": the answer says it as `timeout_ms`. Without a key the
-        client makes one, so that its own repeat after a lost answer never starts a second run. Put what others wrote,
-        such as a customer's mail, into `quoted_inputs` and not into *message*, which counts as what the caller says.
+        `labels`, `system_params`, `quoted_inputs`, `attachments`, `messages`, `idempotency_key`, …; and `deadline`, the
+        time that the run may be active, in seconds or as text such as "30m": the answer says it as `timeout_ms`.
+        Without a key the client makes one, so that its own repeat after a lost answer never starts a second run. Put
+        what others wrote, such as a customer's mail, into `quoted_inputs` and not into *message*, which counts as what
+        the caller says.
         """
         from towpath_contracts.tasks import RunAccepted
 

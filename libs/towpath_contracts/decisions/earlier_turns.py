@@ -1,15 +1,17 @@
 """Conversations: runs that continue each other are a thread, and each begins with what was said before it.
 
 Only two roles speak in an earlier turn: the user, who is the caller, and the assistant, which is whatever answered.
-What tools returned belongs into `quoted_inputs`, or is read again.
+What tools returned belongs into `quoted_inputs`, or is read again. What a user attached to a turn is shown with it.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from towpath_contracts.base import ClientMessagePart, MessagePart, is_unset
+from towpath_contracts.decisions.attachments import MAX_ATTACHMENTS, StoredAttachment, TaskAttachment
 
 TurnRole = Literal["user", "assistant"]
 
@@ -28,10 +30,20 @@ SUMMARY_CHARS = 8_000
 
 
 class TaskTurn(ClientMessagePart):
-    """One earlier turn as a client gives it."""
+    """One earlier turn as a client gives it; only a user attaches anything."""
 
     role: TurnRole
     content: str = Field(min_length=1, max_length=100_000)
+    attachments: tuple[TaskAttachment, ...] = Field(
+        default=(), max_length=MAX_ATTACHMENTS, exclude_if=lambda attached: not attached
+    )
+
+    @model_validator(mode="after")
+    def _users_attach(self) -> "TaskTurn":
+        if self.attachments and self.role != "user":
+            msg = "only a turn of the user has attachments"
+            raise ValueError(msg)
+        return self
 
 
 class EarlierTurn(MessagePart):
@@ -40,6 +52,21 @@ class EarlierTurn(MessagePart):
     role: TurnRole
     content: str
     run_id: UUID | None = Field(default=None, exclude_if=is_unset)
+    attachments: tuple[StoredAttachment, ...] = Field(default=(), exclude_if=lambda attached: not attached)
+
+
+def with_attachments(
+    turns: Iterable[EarlierTurn], shown: Callable[[tuple[StoredAttachment, ...]], tuple[StoredAttachment, ...]]
+) -> tuple[EarlierTurn, ...]:
+    """Return *turns* with what *shown* returns of the attachments of each."""
+    return tuple(
+        one.model_copy(update={"attachments": shown(one.attachments)}) if one.attachments else one for one in turns
+    )
+
+
+def words_of(turns: Iterable[EarlierTurn]) -> tuple[EarlierTurn, ...]:
+    """Return *turns* without what was attached to them."""
+    return with_attachments(turns, lambda _: ())
 
 
 class ContinuedRun(MessagePart):

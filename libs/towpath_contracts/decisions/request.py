@@ -127,6 +127,12 @@ class PromptContext(MessagePart):
     epoch_turns: EpochTurns | None = Field(default=None, exclude_if=is_unset)
     attachments: tuple[StoredAttachment, ...] = Field(default=(), exclude_if=lambda attached: not attached)
 
+    @property
+    def all_attachments(self) -> tuple[StoredAttachment, ...]:
+        """What is attached to the earlier turns and to the task, in the order in which it is shown."""
+        earlier = tuple(one for turn in self.messages for one in turn.attachments)
+        return (*earlier, *self.attachments)
+
     def schema_for(self, payload: JsonObject) -> JsonObject | None:
         """Return the schema that an answer must satisfy; None where nothing says so.
 

@@ -107,7 +107,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "attachment_refused",
         422,
         "An attachment can't be shown to the models of the task",
-        "Attach images that every model of the network takes; docs/models.md lists them.",
+        "Attach texts, or images and PDFs that every model of the network takes; docs/models.md lists them.",
     ),
     ProblemKind(
         "response_schema_invalid",

@@ -7,7 +7,7 @@ request.
 
 from towpath_contracts.budgets import Amounts
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.attachments import IMAGE_TOKENS
+from towpath_contracts.decisions.attachments import attachment_tokens
 from towpath_contracts.decisions.model_strings import WITH_NATIVE_TOOLS
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.events import log as ev
@@ -44,7 +44,7 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     calls = message.max_calls or CALLS
     repeats = message.context.base_prompt.count("{{")
     asked = len(message.context.model_dump_json().encode()) * (1 + repeats) + PLATFORM_TOKENS
-    asked += IMAGE_TOKENS * len(message.context.attachments)
+    asked += attachment_tokens(message.context.all_attachments)
     if message.context.epoch_turns is not None:
         asked += sum(TURN_TOKENS * (1 + len(turn.calls)) for turn in message.context.epoch_turns.turns)
     if message.response_schema is not None:

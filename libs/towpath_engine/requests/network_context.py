@@ -1,8 +1,11 @@
 """What a model sees in a network run: the `epoch` context policy, a pure function of the state."""
 
+from functools import partial
 from typing import Any
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.attachments import StoredAttachment
+from towpath_contracts.decisions.earlier_turns import with_attachments
 from towpath_contracts.decisions.epoch_turns import EpochTurns
 from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.networks.spec import CompiledAgent, NetworkSnapshot
@@ -113,6 +116,15 @@ def epoch_turns_of(state: RunState) -> EpochTurns | None:
     return EpochTurns.model_construct(log=kept.log, turns=kept.turns, left_out=kept.left_out)
 
 
+def _shown_attachments(
+    state: RunState, attachments: tuple[StoredAttachment, ...], *, converses: bool
+) -> tuple[StoredAttachment, ...]:
+    """Return what is shown of *attachments*: to who decides; files only to who *converses*, as scripts read none."""
+    if state.asked not in ACTION_KINDS:
+        return ()
+    return attachments if converses else tuple(one for one in attachments if one.is_text)
+
+
 def build_context(state: RunState, *, epoch_turns: bool = True) -> PromptContext:
     """Return everything the current agent's prompt is rendered from; the *epoch_turns* only where it is read."""
     if state.asked == DecisionKind.COMPILE_PLAN:
@@ -121,13 +133,14 @@ def build_context(state: RunState, *, epoch_turns: bool = True) -> PromptContext
     agent = snapshot.agents[state.agent_key]
     kept = epoch_turns_of(state) if epoch_turns else None
     output_tools = _output_tools(state, agent, converses=kept is not None)
+    shown = partial(_shown_attachments, state, converses=kept is not None)
     return PromptContext(
         agent_key=agent.key,
         display_name=agent.display_name,
         base_prompt=agent.prompt,
         user_message=task.user_message,
         quoted_inputs=task.quoted_inputs,
-        messages=task.messages,
+        messages=with_attachments(task.messages, shown),
         messages_left_out=0 if task.continues is None else task.continues.turns_left_out,
         messages_summary=summary_of(state),
         handoff=state.handoff,
@@ -148,5 +161,5 @@ def build_context(state: RunState, *, epoch_turns: bool = True) -> PromptContext
         run=run_section(state),
         assessment=assessment_section(state),
         epoch_turns=kept,
-        attachments=task.attachments if kept is not None else (),
+        attachments=shown(task.attachments),
     )

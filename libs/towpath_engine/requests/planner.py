@@ -6,6 +6,7 @@ can't call itself.
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import MAX_ANSWER_TEXT
+from towpath_contracts.decisions.earlier_turns import words_of
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.networks.plan import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, PLAN_INVALID
@@ -39,7 +40,7 @@ def planner_context(state: RunState) -> PromptContext:
         display_name="planner",
         user_message=task.prompt or "",
         quoted_inputs=state.created.quoted_inputs,
-        messages=state.created.messages,
+        messages=words_of(state.created.messages),
         messages_left_out=0 if state.created.continues is None else state.created.continues.turns_left_out,
         messages_summary=summary_of(state),
         steps_left=max(1, MAX_ATTEMPTS + 1 - (held.attempts if held is not None else 1)),

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.attachments import PDF, StoredAttachment
 from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_decider.adapters.model_options import (
     OFFERED_TOOLS,
@@ -176,7 +177,7 @@ def conversation_of(question: ModelQuestion, names: Mapping[str, str] | None = N
     before is there where more blocks follow it than the API looks back at.
     """
     system: JsonObject = {"type": "text", "text": question.instructions}
-    turns = [(turn, [*_images(turn, question), *_blocks(turn, names)]) for turn in question.turns]
+    turns = [(turn, [*_files(turn, question), *_blocks(turn, names)]) for turn in question.turns]
     messages = [{"role": _ROLES[turn.role], "content": blocks} for turn, blocks in turns]
     if cached:
         system["cache_control"] = _KEPT
@@ -188,9 +189,15 @@ def conversation_of(question: ModelQuestion, names: Mapping[str, str] | None = N
     return {"system": [system], "messages": messages}
 
 
-def _images(turn: ConversationTurn, question: ModelQuestion) -> list[JsonObject]:
-    sources = [(one.media_type, question.attached[one.digest]) for one in turn.attachments]
-    return [{"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}} for kind, data in sources]
+def _files(turn: ConversationTurn, question: ModelQuestion) -> list[JsonObject]:
+    return [_file(one, question.attached[one.digest]) for one in turn.attachments]
+
+
+def _file(one: StoredAttachment, data: str) -> JsonObject:
+    source = {"type": "base64", "media_type": one.media_type, "data": data}
+    if one.media_type == PDF:
+        return {"type": "document", "source": source, "title": one.name}
+    return {"type": "image", "source": source}
 
 
 def _blocks(turn: ConversationTurn, names: Mapping[str, str] | None) -> list[JsonObject]:

@@ -124,11 +124,11 @@ class GeminiProvider:
             return told or failure_of_answer("Gemini", error)
 
     def _parts(self, turn: ConversationTurn, question: ModelQuestion) -> list[Any]:
-        images = [
+        files = [
             self._types.Part.from_bytes(data=b64decode(question.attached[one.digest]), mime_type=one.media_type)
             for one in turn.attachments
         ]
-        return [*images, self._types.Part(text=turn.whole)]
+        return [*files, self._types.Part(text=turn.whole)]
 
     def _config(self, request: DecisionRequest, question: ModelQuestion, off: frozenset[str]) -> Any:
         options: dict[str, Any] = {

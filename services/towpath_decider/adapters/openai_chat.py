@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.attachments import PDF, StoredAttachment
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.model_options import (
     EFFORT,
@@ -28,6 +29,7 @@ from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
+from towpath_decider.core.attached_files import file_name
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.native_tool_calls import (
     NativeCall,
@@ -211,11 +213,18 @@ def messages_of(question: ModelQuestion, names: Mapping[str, str] | None = None)
 
 
 def _content(turn: ConversationTurn, question: ModelQuestion) -> str | list[JsonObject]:
-    """Return a turn's text, behind the images that are attached to it."""
+    """Return a turn's text, behind the files that are attached to it."""
     if not turn.attachments:
         return turn.whole
-    urls = [f"data:{one.media_type};base64,{question.attached[one.digest]}" for one in turn.attachments]
-    return [*({"type": "image_url", "image_url": {"url": url}} for url in urls), {"type": "text", "text": turn.whole}]
+    files = [_file(one, question.attached[one.digest]) for one in turn.attachments]
+    return [*files, {"type": "text", "text": turn.whole}]
+
+
+def _file(one: StoredAttachment, data: str) -> JsonObject:
+    url = f"data:{one.media_type};base64,{data}"
+    if one.media_type == PDF:
+        return {"type": "file", "file": {"filename": file_name(one), "file_data": url}}
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _limit(request: DecisionRequest, off: frozenset[str], *, local: bool) -> JsonObject:

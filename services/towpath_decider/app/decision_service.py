@@ -31,6 +31,7 @@ from towpath_decider.app.compile_caches import AnswerCheckCompiler, PromptTempla
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
 from towpath_decider.core.answer_checks import expected_schema
 from towpath_decider.core.answers import RefusedAnswer
+from towpath_decider.core.attached_files import document_texts
 from towpath_decider.core.conversation import (
     INVALID_OUTPUT,
     Answered,
@@ -160,27 +161,35 @@ class DecisionMaker:
             check = await self._checks.check_for(request)
             if isinstance(check, RefusedAnswer):
                 return GaveUp(code="request_invalid", message=check.reason)
+            attached = await self._attached(request)
+            if isinstance(attached, GaveUp):
+                return attached
             progress.prompt = await self.prompt_of(
                 request.project,
                 request.context,
                 expected_schema(request),
                 request.kind,
                 native_tools=provider.offers_tools(request),
+                texts=document_texts(request.context.all_attachments, attached),
             )
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
         except ProblemError as error:
             raise PlatformUnavailableError(error.problem.detail) from error
-        attached: Mapping[str, str] = {}
-        if request.context.attachments:
-            if self._load_attachments is None:
-                return GaveUp(code="attachment_unavailable", message="this decider fetches no attachments")
-            try:
-                attached = await self._load_attachments(request.run_id, request.context.attachments)
-            except LookupError as error:
-                return GaveUp(code="attachment_unavailable", message=str(error))
         dialogue = converse(progress.prompt, check, request.max_calls, attached)
         return await self._run_dialogue(dialogue, provider, progress)
+
+    async def _attached(self, request: DecisionRequest) -> Mapping[str, str] | GaveUp:
+        """Return the contents of what is to be shown, by digest."""
+        load, wanted = self._load_attachments, [one for one in request.context.all_attachments if one.shown]
+        if not wanted:
+            return {}
+        if load is None:
+            return GaveUp(code="attachment_unavailable", message="this decider fetches no attachments")
+        try:
+            return await load(request.run_id, wanted)
+        except LookupError as error:
+            return GaveUp(code="attachment_unavailable", message=str(error))
 
     async def shown_prompt(self, shown: RenderPromptRequest) -> Prompt:
         """Render the prompt that a model would get. Raises PromptInvalidError, and ProblemError `overloaded`."""
@@ -207,12 +216,11 @@ class DecisionMaker:
         kind: DecisionKind = DecisionKind.DECIDE,
         *,
         native_tools: bool = False,
+        texts: Mapping[str, str] | None = None,
     ) -> Prompt:
         """Render the prompt of a request. Raises PromptInvalidError, and ProblemError `overloaded`."""
-        base = self._prompts.find(context.base_prompt)
-        if base is None:
-            base = await self._prompts.compile(project, context.base_prompt)
-        return render(context, answer_schema, kind, base, native_tools=native_tools)
+        base = self._prompts.find(context.base_prompt) or await self._prompts.compile(project, context.base_prompt)
+        return render(context, answer_schema, kind, base, native_tools=native_tools, texts=texts)
 
     async def _run_dialogue(
         self, dialogue: Dialogue, provider: Provider, progress: DecisionInProgress

@@ -4,7 +4,7 @@ The beginning of a conversation is the same in every request of an agent's stay,
 What holds for one request alone (the steps that are left, where a run stands) is the tail of the last turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from uuid import UUID
@@ -15,9 +15,10 @@ from pydantic_core import to_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.decision import UseToolDetails
-from towpath_contracts.decisions.earlier_turns import FIRST_TURNS
+from towpath_contracts.decisions.earlier_turns import FIRST_TURNS, EarlierTurn
 from towpath_contracts.decisions.epoch_turns import EpochTurn, EpochTurns
 from towpath_contracts.decisions.request import FullToolOutput, PromptContext
+from towpath_decider.core.attached_files import attached_section, shown_files
 from towpath_decider.core.run_prompt import fenced, left_out_heading
 
 UNKNOWN_BEGINNING = "(What was said before this is not known.)"
@@ -52,8 +53,8 @@ class CallResult:
 class ConversationTurn:
     """One message of the conversation: `text`, and then `tail`, which no later request has.
 
-    `attachments` are shown before it. Where tools are called natively, `calls` or `results` and the text `beside` them
-    say the same as `text`.
+    The files of `attachments` are shown before it. Where tools are called natively, `calls` or `results` and the text
+    `beside` them say the same as `text`.
     """
 
     role: Role
@@ -75,13 +76,13 @@ class ConversationTurn:
         return "\n\n".join(part for part in (self.beside, self.tail) if part)
 
 
-def turns_before(context: PromptContext) -> list[ConversationTurn]:
+def turns_before(context: PromptContext, texts: Mapping[str, str]) -> list[ConversationTurn]:
     """Return what was said before the task, each turn in its role; some templates of models want the user to begin.
 
-    What a user said is the caller's word like the task itself, and fenced like it.
+    What a user said is the caller's word like the task itself, and fenced like it; *texts* are those of documents.
     """
     turns = [
-        ConversationTurn(role="user", text=fenced("user_message", one.content))
+        _said_by_user(one, texts)
         if one.role == "user"
         else ConversationTurn(role="model", text=one.content if one.content.strip() else NOTHING_SAID)
         for one in context.messages
@@ -93,10 +94,19 @@ def turns_before(context: PromptContext) -> list[ConversationTurn]:
     joined: list[ConversationTurn] = []
     for turn in turns:
         if joined and joined[-1].role == turn.role:
-            joined[-1] = replace(turn, text=f"{joined[-1].text}\n\n{turn.text}")
+            before = joined[-1]
+            attached = (*before.attachments, *turn.attachments)
+            joined[-1] = replace(turn, text=f"{before.text}\n\n{turn.text}", attachments=attached)
         else:
             joined.append(turn)
     return joined
+
+
+def _said_by_user(turn: EarlierTurn, texts: Mapping[str, str]) -> ConversationTurn:
+    said = fenced("user_message", turn.content)
+    if turn.attachments:
+        said = f"{said}\n\n{attached_section(turn.attachments, texts)}"
+    return ConversationTurn(role="user", text=said, attachments=shown_files(turn.attachments))
 
 
 def _left_out(context: PromptContext) -> str:
@@ -149,9 +159,13 @@ class _UserTurn:
 
 
 def conversation(
-    context: PromptContext, epoch_turns: EpochTurns, opening: Sequence[str], tail: str
+    context: PromptContext,
+    epoch_turns: EpochTurns,
+    opening: Sequence[str],
+    tail: str,
+    files: tuple[StoredAttachment, ...] = (),
 ) -> tuple[ConversationTurn, ...]:
-    """Return the turns of a prompt: *opening*, what was told and decided since, and *tail* at the end."""
+    """Return the turns of a prompt: *opening* with its *files*, what was told and decided since, and *tail* last."""
     results = _ShownResults(context, epoch_turns.turns)
     turns: list[ConversationTurn] = []
     asked = _UserTurn(said=[*opening, *results.of_turns_left_out()])
@@ -162,7 +176,7 @@ def conversation(
         turns.append(answered)
     asked.said += told(context.handoff, context.handoff_from, context.feedback, context.notes)
     turns.append(asked.turn(context.steps_left, tail))
-    return (replace(turns[0], attachments=context.attachments), *turns[1:])
+    return (replace(turns[0], attachments=files), *turns[1:])
 
 
 class _ShownResults:

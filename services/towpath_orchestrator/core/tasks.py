@@ -9,7 +9,6 @@ from typing import Any
 
 from towpath_contracts.base import with_defaults
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.json_schema import unusable_schema
@@ -145,6 +144,7 @@ def created_event(
     above = chain_above(parent)
     narrow(above, None if task.grant is None else [rule.model_dump(mode="json") for rule in task.grant])
     model = task.model or ("scripted:task" if task.script is not None else None)
+    attached = read_attachments(task)
     goal, background = _goal(task, snapshot), _background(task, snapshot)
     return RunCreated(
         kind=kind_of(task, snapshot),
@@ -180,9 +180,9 @@ def created_event(
         model_settings=task.model_settings,
         traceparent=_recorded(task.traceparent),
         planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
-        messages=tuple(EarlierTurn(role=turn.role, content=turn.content) for turn in task.messages),
+        messages=attached.turns,
         epoch_turns=True,
-        attachments=read_attachments(task).stored,
+        attachments=attached.stored,
     )
 
 

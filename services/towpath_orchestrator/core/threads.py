@@ -18,6 +18,7 @@ from towpath_contracts.decisions.earlier_turns import (
     ContinuedRun,
     EarlierTurn,
     TaskTurn,
+    words_of,
 )
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import NetworkSnapshot
@@ -28,6 +29,7 @@ from towpath_contracts.text import as_text
 from towpath_contracts.tools.grants import narrow
 from towpath_contracts.tools.previews import preview_of, text_bytes
 from towpath_contracts.tools.workspace import MAX_FILES, MAX_WORKSPACE_BYTES, FileEntry
+from towpath_orchestrator.core.task_attachments import carried_attachments
 
 Turns = tuple[EarlierTurn, ...]
 
@@ -127,7 +129,7 @@ def continuing_run(
     return created.model_copy(
         update={
             "agent_key": begins,
-            "messages": kept,
+            "messages": carried_attachments(kept, created.attachments, created.model, snapshot),
             "continues": _behind(earlier, gone),
             "workspace": tuple(own[path] for path in sorted(own)),
             **rights,
@@ -144,14 +146,19 @@ def _behind(earlier: EarlierRun, gone: Turns) -> ContinuedRun:
         run_id=earlier.run_id,
         thread_id=earlier.thread_id,
         turns_left_out=older + len(gone),
-        to_summarize=(said, *gone) if gone and earlier.summary else gone,
+        to_summarize=(said, *words_of(gone)) if gone and earlier.summary else words_of(gone),
         summary=earlier.summary,
     )
 
 
 def turns_after(earlier: EarlierRun, context_limit: int) -> tuple[Turns, Turns]:
     """Return what is shown of the conversation up to the end of that run, and what is newly left out of it."""
-    asked = EarlierTurn(role="user", content=earlier.task.user_message, run_id=earlier.run_id)
+    asked = EarlierTurn(
+        role="user",
+        content=earlier.task.user_message,
+        run_id=earlier.run_id,
+        attachments=earlier.task.attachments,
+    )
     answered = EarlierTurn(role="assistant", content=answer_of(earlier), run_id=earlier.run_id)
     turns = (*earlier.task.messages, asked, answered)
     return fit_turns(turns, min(TURNS_BYTES, max(LEAST_ROOM, context_limit)))

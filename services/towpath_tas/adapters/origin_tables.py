@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from towpath_contracts.decisions.attachments import is_text_type
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
@@ -38,8 +39,8 @@ class RunInputs:
     """What a run begins with: texts, inputs by name, and texts that the caller quotes.
 
     No caller wrote the task of a `born` run (a child), but what is quoted, what was `answered` earlier in the
-    conversation, and whether images are `attached`, is the same in all runs below it. What users said there stands
-    among the texts.
+    conversation, and what is attached, is the same in all runs below it. What users said there stands among the texts.
+    Of what is attached `documents` are the texts, by digest; `unreadable`: an image or a PDF is shown too.
 
     `parent` is the run that it is a child or fork of, or `continues`, with the first step of that run which it does not
     know. A `composed` run (a plan or workflow) passes earlier answers on to its children.
@@ -50,7 +51,8 @@ class RunInputs:
     inputs: Mapping[str, Any]
     quoted: tuple[str, ...] = ()
     answered: tuple[tuple[str, str], ...] = ()
-    attached: bool = False
+    documents: tuple[str, ...] = ()
+    unreadable: bool = False
     parent: tuple[UUID, int] | None = None
     born: bool = False
     continues: bool = False
@@ -148,6 +150,7 @@ def _task(created: Mapping[str, Any]) -> RunInputs:
     turns = [*(created.get("messages") or ()), *left_out]
     summary = [(SUMMARY, str(continued["summary"]))] if continued.get("summary") else []
     said = [turn["content"] for turn in turns if turn["role"] == "user"]
+    attached = _attached(created)
     texts = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
     texts += tuple(said)
     return RunInputs(
@@ -156,12 +159,24 @@ def _task(created: Mapping[str, Any]) -> RunInputs:
         inputs=inputs,
         quoted=tuple(map(str, (created.get("quoted_inputs") or {}).values())),
         answered=(*_answers(created.get("messages") or (), ""), *_answers(left_out, SUMMARY), *summary),
-        attached=bool(created.get("attachments")),
+        documents=tuple(dict.fromkeys(str(one.get("digest")) for one in attached if _is_text(one))),
+        unreadable=not all(map(_is_text, attached)),
         parent=_parent_of(created),
         born=bool(created.get("parent")),
         continues=bool(created.get("continues")) and not (created.get("parent") or created.get("forked_from")),
         composed=_is_composed(created),
     )
+
+
+def _attached(created: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what is shown of the files of the task and of its earlier turns."""
+    turns = [turn.get("attachments") or () for turn in created.get("messages") or ()]
+    every = (created.get("attachments") or (), *turns)
+    return [one for attached in every for one in attached if one.get("shown", True)]
+
+
+def _is_text(attached: Mapping[str, Any]) -> bool:
+    return is_text_type(str(attached.get("media_type")))
 
 
 def _is_composed(created: Mapping[str, Any]) -> bool:

@@ -46,7 +46,7 @@ class TaskOptions:
     quote: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "name=FILE with a text of somebody else (- is standard input), which agents read and which vouches for nothing."
     attach: Annotated[tuple[str, ...], Parameter(negative="")] = ()
-    "name=FILE with an image that agents are shown, where all their models take images (docs/models.md)."
+    "name=FILE with a text, PDF or image that agents are shown, where all their models take it (docs/models.md)."
     continue_run: Annotated[str | None, Parameter(name="--continue")] = None
     "Reply to this run, which has ended, by its id or the beginning or end of it: the message is all that is needed."
     messages: Path | None = None

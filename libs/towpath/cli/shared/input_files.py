@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.cli.shared.output import print_notice
+from towpath_contracts.decisions.attachments import PDF, is_text_type
 from towpath_contracts.problems.registry import ProblemError, problem
 
 ENTRY_WORDS = frozenset(
@@ -95,6 +96,17 @@ def read_attached(pairs: tuple[str, ...]) -> list[dict[str, str]]:
             data = path.read_bytes()
         except OSError as error:
             raise ProblemError(problem("file_missing", f"{path}: {error.strerror}")) from error
-        kind = guess_type(path.name)[0] or "application/octet-stream"
-        attached.append({"name": name, "media_type": kind, "data": b64encode(data).decode()})
+        attached.append({"name": name, "media_type": _type_of(path, data), "data": b64encode(data).decode()})
     return attached
+
+
+def _type_of(path: Path, data: bytes) -> str:
+    """Return the media type by the ending of the file; what has none that models know, and is text, is plain text."""
+    kind, packed = guess_type(path.name)
+    if packed is None and kind is not None and (kind.startswith("image/") or kind == PDF or is_text_type(kind)):
+        return kind
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return kind if kind is not None and packed is None else "application/octet-stream"
+    return "text/plain"

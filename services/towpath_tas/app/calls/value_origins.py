@@ -34,7 +34,13 @@ from towpath_tas.app.calls.run_ancestors import RunAncestors, SeenRun, find_ance
 from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
-from towpath_tas.core.provenance.seen_results import add_answer, add_blob, add_person_statement, add_preview
+from towpath_tas.core.provenance.seen_results import (
+    add_answer,
+    add_blob,
+    add_document,
+    add_person_statement,
+    add_preview,
+)
 from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
@@ -137,6 +143,9 @@ class RunProvenanceCache:
         run.kept = True
         found = await find_ancestors(source, run, task)
         await self._add_others(run.knowledge, task, found)
+        for digest in task.documents:
+            data, whole = await read_blob(source, run.project, digest)
+            await self.threads.run(partial(add_document, run.knowledge, ValueSource(QUOTED_INPUTS), data, whole=whole))
         run.above.extend(reversed(found.runs))
         if found.whole:
             run.vouching = found.vouching
@@ -170,8 +179,8 @@ class RunProvenanceCache:
 
         Who may know an answer is known from what its run has read; where that is not read, nobody may.
         """
-        if task.attached:
-            knowledge.mark_incomplete()  # nobody here reads an image: what a model saw in it stands nowhere
+        if task.unreadable:
+            knowledge.mark_incomplete()  # nobody here reads an image or PDF: what a model saw in it stands nowhere
         for text in task.quoted:
             await self.threads.run(partial(knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
         read = {"", *(str(run_id) for run_id, _, _ in found.runs)}

@@ -1,4 +1,4 @@
-"""Adds what calls returned to what a run has seen, in the forms in which ledger and log keep it.
+"""Adds what calls returned, and documents of the task, to what a run has seen, in the forms in which they are kept.
 
 What could not be read whole makes the run's knowledge incomplete; what is no JSON is untrusted text.
 """
@@ -54,6 +54,18 @@ def add_blob(
     known.mark_incomplete()
     known.add_untrusted(seen, data.decode("utf-8", "replace"), readers.loose_text())
     return None
+
+
+def add_document(known: RunProvenance, seen: ValueSource, data: bytes, *, whole: bool) -> None:
+    """Add a text that the task attaches: untrusted, as it stands and, where it is JSON, by what its values mean."""
+    known.add_untrusted(seen, data.decode("utf-8", "replace"))
+    if not whole:
+        known.mark_incomplete()
+        return
+    try:
+        known.add_output(seen, json.loads(data, object_pairs_hook=_with_all_members), trusted=False)
+    except (ValueError, RecursionError):
+        return  # a plain text
 
 
 def _with_all_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

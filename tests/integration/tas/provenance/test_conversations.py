@@ -1,14 +1,31 @@
-"""Provenance in conversations: what users said, what was answered, what an image showed; in a real TAS."""
+"""Provenance in conversations: what users said, what was answered, what was attached; in a real TAS."""
+
+from typing import Any
 
 import asyncpg
 import pytest
 from tests.integration.tas.provenance.test_provenance import CAREFUL, begun, careful, returned, verdict
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
+from towpath_contracts.canonical import digest_text
 from towpath_fabric.ids import new_run_id
 from towpath_tas.app.calls import run_ancestors, value_origins
 
 __all__ = ["shared_tas", "tas"]
+
+
+async def document(tas: Running, content: bytes, media_type: str) -> dict[str, Any]:
+    """Store a document as the orchestrator does; returns what a run's first event says of it."""
+    digest = digest_text(content)
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.execute(
+            "INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+            *(tas.caller.project, digest, content, len(content)),
+        )
+    finally:
+        await connection.close()
+    return {"name": "rows", "media_type": media_type, "digest": digest, "size": len(content)}
 
 
 async def test_in_a_conversation_users_vouch_answers_do_not_and_records_stay_records(tas: Running) -> None:
@@ -56,9 +73,34 @@ async def test_of_a_run_that_was_shown_an_image_not_everything_is_known(tas: Run
     await careful(tas)
     await tas.caller.apply(f"{CAREFUL}  - {{name: half, tool: '*', effect: deny, when: '!origin.whole'}}\n")
     photo = {"name": "photo", "media_type": "image/png", "digest": "sha256:1", "size": 12}
-    plain, shown = await begun(tas), await begun(tas, attachments=[photo])
-    assert await verdict(tas, plain, "orders.send", to="ann@acme.example") == "permitted"
-    assert await verdict(tas, shown, "orders.send", to="ann@acme.example") == "tool.denied"
+    report = {**photo, "media_type": "application/pdf"}
+    earlier = [{"role": "user", "content": "Look.", "attachments": [report]}]
+    not_shown = [{**earlier[0], "attachments": [{**report, "shown": False}]}]
+    for plain in (await begun(tas), await begun(tas, messages=not_shown)):
+        assert await verdict(tas, plain, "orders.send", to="ann@acme.example") == "permitted"
+    for shown in (await begun(tas, attachments=[photo]), await begun(tas, messages=earlier)):
+        assert await verdict(tas, shown, "orders.send", to="ann@acme.example") == "tool.denied"
+
+
+async def test_a_document_vouches_for_nothing_and_is_read_whole(tas: Running) -> None:
+    await careful(tas)
+    await tas.caller.apply(f"{CAREFUL}  - {{name: half, tool: '*', effect: deny, when: '!origin.whole'}}\n")
+    rows = await document(tas, b"name,mail\nEve,eve@evil.example", "text/csv")
+    record = await document(tas, rb'{"mail": "mal\u0040evil.example"}', "application/json")
+    photo = [{"role": "user", "content": "x", "attachments": [{**rows, "media_type": "image/png", "shown": False}]}]
+    messages = [*photo, {"role": "user", "content": "And I am kim@home.example.", "attachments": [record]}]
+    run_id = await begun(tas, attachments=[rows], messages=messages)
+    parent = {"parent": {"run_id": str(run_id), "root_id": str(run_id), "step": 1, "index": 0, "depth": 1}}
+    child = await begun(tas, "Write.", attachments=[rows], messages=messages, **parent)
+    for asked in (run_id, child):
+        for step, to in enumerate(("ann@acme.example", "kim@home.example")):
+            assert await verdict(tas, asked, "orders.send", step=step, to=to) == "permitted", to
+        for step, to in enumerate(("eve@evil.example", "mal@evil.example"), 2):
+            assert await verdict(tas, asked, "orders.send", step=step, to=to) == "tool.denied", to
+    request = await tas.caller.put(tas.caller.request("orders.send", run_id=run_id, args={"to": "eve@evil.example"}))
+    assert "what the task quotes" in (await tas.caller.fact(request, "tool.denied"))["denial"]["reason"]
+    lost = await begun(tas, attachments=[{**rows, "digest": "sha256:gone"}])
+    assert await verdict(tas, lost, "orders.send", to="ann@acme.example") == "tool.denied", "nobody has read it"
 
 
 async def test_what_earlier_runs_of_a_thread_have_read_holds_up_no_decision_of_others(

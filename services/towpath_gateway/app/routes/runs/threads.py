@@ -12,6 +12,7 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientMessage, JsonObject, Name
 from towpath_contracts.budgets import Budget
+from towpath_contracts.decisions.attachments import MAX_ATTACHMENTS, TaskAttachment
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.runs.views import RunView
@@ -46,6 +47,7 @@ class ReplyBody(ClientMessage):
     debug: bool = False
     response_schema: JsonObject | None = None
     budget: Budget | None = None
+    attachments: tuple[TaskAttachment, ...] = Field(default=(), max_length=MAX_ATTACHMENTS)
     idempotency_key: PrintableKey | None = None
 
     def task(self, network: str, run_id: UUID) -> SubmitTask:
