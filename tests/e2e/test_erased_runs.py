@@ -132,8 +132,12 @@ async def reply_in_code_and_at_the_terminal(
     server.answers = [
         says(json.dumps({"action": "RESPOND", "action_reasoning": "", "action_details": {"payload": "x"}}))
     ]
-    await run("private", "And now?", messages=[other, {"role": "assistant", "content": "Seen."}], **place)
-    assert "name,elsewhere" in server.seen[-1].body["contents"][0]["parts"][0]["text"]
+    fourth = await run("private", "And now?", messages=[other, {"role": "assistant", "content": "Seen."}], **place)
+    fork = (await client.post(f"/v1/runs/{fourth.run_id}/fork", json={"from_step": 1})).json()["run_id"]
+    ended = await client.get(f"/v1/runs/{fork}", headers={"Prefer": "wait=30"})
+    assert ended.json()["status"] == "completed"
+    for asked in server.seen[-2:]:
+        assert "name,elsewhere" in asked.body["contents"][0]["parts"][0]["text"]
 
 
 async def places_of(platform: Platform, secrets: Sequence[str]) -> set[tuple[str, str]]:

@@ -46,6 +46,9 @@ def test_a_run_is_shown_what_the_runs_before_it_had() -> None:
     assert [[one.name for one in turn.attachments] for turn in second.messages] == [["rows"], []]
     assert second.messages[0].attachments[0].digest == digest_text(b"a,b")
     assert [one.name for one in second.attachments] == ["more"]
+    photo = earlier(task(attachments=[attached()], model="gemini:gemini-2.5-flash"))
+    assert shown(continued(task(), photo).messages) == ["photo"]
+    assert shown(continued(task(model="scripted:task"), photo).messages) == []
 
 
 def test_what_a_model_of_the_run_can_not_take_is_named_and_comes_back_for_one_that_can() -> None:
@@ -60,9 +63,9 @@ def test_what_a_model_of_the_run_can_not_take_is_named_and_comes_back_for_one_th
 @pytest.mark.parametrize("own", [(), (stored("mine", MAX_SHOWN_BYTES // 2, PDF),)], ids=["nothing", "half"])
 def test_the_newest_are_shown_as_far_as_they_fit(own: tuple[StoredAttachment, ...]) -> None:
     half = MAX_SHOWN_BYTES // 2
-    before = (turn(stored("tiny")), turn(stored("old", half), stored("new", half)))
+    before = (turn(stored("tiny")), turn(stored("old", half), stored("new", half - 2)))
     kept = carried_attachments(before, own, None, GEMINI)
-    assert shown(kept) == (["new"] if own else ["old", "new"]), "once one does not fit, none before it is shown"
+    assert shown(kept) == (["new"] if own else ["tiny", "old", "new"]), "once one does not fit, none before it is shown"
     assert named(kept) == ["tiny", "old", "new"]
 
 
