@@ -2,13 +2,11 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import pytest
-from anthropic.types import MessageParam
-from google.genai.types import Part
-from openai.types.chat import ChatCompletionUserMessageParam
 from pydantic import TypeAdapter
 from tests.support.decider.asked_models import ProviderApi, failed, made, serve
 from tests.support.decider.decisions import USE_TOOL, context
@@ -62,18 +60,30 @@ async def gone(_run: UUID, wanted: Sequence[StoredAttachment]) -> Mapping[str, s
     raise LookupError(msg)
 
 
+@cache  # not at import: every process of tests imports this, and the SDKs take a second
+def published(provider: str) -> TypeAdapter[Any]:
+    """Return what the provider's SDK says that its API takes as the parts of a turn of the user."""
+    if provider == "gemini":
+        from google.genai.types import Part
+
+        return TypeAdapter(list[Part])
+    if provider == "anthropic":
+        from anthropic.types import DocumentBlockParam, ImageBlockParam, TextBlockParam
+
+        return TypeAdapter(list[DocumentBlockParam | ImageBlockParam | TextBlockParam])
+    from openai.types.chat import ChatCompletionContentPartParam
+
+    return TypeAdapter(list[ChatCompletionContentPartParam])
+
+
 def parts_of(api: ProviderApi, place: int) -> tuple[list[Any], str]:
-    """Return the files and the text of a turn of the user; the API's own types must hold the turn."""
+    """Return the files and the text of a turn of the user; the API's own types must hold them."""
     body = api.seen[-1].body
     if api.name == "gemini":
         parts = [turn["parts"] for turn in body["contents"] if turn["role"] == "user"][place]
-        TypeAdapter(list[Part]).validate_python(parts)
     else:
-        turn = [one for one in body["messages"] if one["role"] == "user"][place]
-        held: Any = MessageParam if api.name == "anthropic" else ChatCompletionUserMessageParam
-        TypeAdapter(held).validate_python(turn, extra="forbid")
-        parts = turn["content"]
-        parts = [{"text": parts}] if isinstance(parts, str) else parts
+        parts = [turn["content"] for turn in body["messages"] if turn["role"] == "user"][place]
+    published(api.name).validate_python(parts, extra="forbid")
     *files, text = parts
     return files, text["text"]
 
