@@ -15,7 +15,7 @@ from tests.support.platform.marked_runs import SLOTS, TOOLS, judged, platform_of
 from towpath_embedded.platform import Platform
 
 KILLS_EACH = 2
-UNDER_WAY = 50
+UNDER_WAY = 30
 STREAMS = {
     "orchestrator": ("INBOX",),
     "decider": ("DECIDE",),

@@ -10,7 +10,7 @@ from tests.chaos.scenarios.messages import TWO_OF_EACH, finish, repeat_messages,
 async def test_hostile_messages_end_no_process_and_cause_nothing(folder: Path) -> None:
     findings = ScenarioFindings()
     async with SteadyLoad(folder, starts="fork") as work:
-        injected = await send_hostile_messages(work, findings, seed=13, rounds=6)
+        injected = await send_hostile_messages(work, findings, seed=13, rounds=4)
         report = await finish(work, findings)
     assert report.problems == (), report
     assert injected.sent.keys() >= {"svc", "task", "tool", "run", "decide", "log"}
@@ -19,6 +19,6 @@ async def test_hostile_messages_end_no_process_and_cause_nothing(folder: Path) -
 async def test_messages_repeated_late_and_in_any_order_change_nothing(folder: Path) -> None:
     findings = ScenarioFindings()
     async with SteadyLoad(folder, workers=2, replicas=TWO_OF_EACH, starts="fork") as work:
-        await repeat_messages(work, findings, seed=12, runs=20, longest_s=2)
+        await repeat_messages(work, findings, seed=12, runs=12, longest_s=2)
         report = await finish(work, findings)
     assert report.problems == (), report
