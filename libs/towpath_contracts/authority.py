@@ -132,9 +132,20 @@ def agent_rights(user: str, project: str = ANY, name: str = ANY) -> NatsUserRigh
     )
 
 
-def client_rights(caller: str) -> NatsUserRights:
-    """Return the rights of a NATS client that acts as *caller*; `anonymous` may also use plain `task.submit`."""
-    own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
+CLIENT_VERBS = ("submit", "enqueue", "get", "events", "cancel", "note", "gate", "confidence")
+"""What a client of the broker may do, each in its own name: over HTTP `runs:write` and `runs:read`."""
+
+OPERATOR_VERBS = ("pause", "resume")
+"""What one may do who also operates runs: over HTTP `runs:operate`."""
+
+
+def client_rights(caller: str, *, operates: bool = False) -> NatsUserRights:
+    """Return the rights of a NATS client that acts as *caller*; one that *operates* runs may pause and resume them.
+
+    `anonymous` may also use plain `task.submit`, and pause and resume: its runs are the only ones that it sees.
+    """
+    verbs = CLIENT_VERBS + OPERATOR_VERBS if operates or caller == subjects.ANONYMOUS else CLIENT_VERBS
+    own = tuple(f"task.{verb}.{caller}" for verb in verbs)
     plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
     return NatsUserRights(
         account=f"CLIENT_{caller}", publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>")
@@ -158,7 +169,8 @@ SERVICES: dict[str, NatsUserRights] = {
         ),
         subscribe=(
             *(subjects.TASK_SUBMIT_ANONYMOUS, subjects.TASK_SUBMIT_ALL, subjects.TASK_GET_ALL),
-            *(subjects.TASK_EVENTS_ALL, subjects.TASK_CANCEL_ALL),
+            *(subjects.TASK_EVENTS_ALL, subjects.TASK_CANCEL_ALL, subjects.TASK_PAUSE_ALL, subjects.TASK_RESUME_ALL),
+            *(subjects.TASK_NOTE_ALL, subjects.TASK_GATE_ALL, subjects.TASK_CONFIDENCE_ALL),
             *(subjects.for_agent(one.subject, ANY, ANY) for one in rpc.AGENT_METHODS),
             *("svc.orchestrator.*", _inbox("orchestrator")),
         ),

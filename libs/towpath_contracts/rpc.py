@@ -224,5 +224,10 @@ CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {
     "task.get": (views.GetRun, views.RunView),
     "task.events": (views.GetEvents, EventPage),
     "task.cancel": (views.CancelRun, views.ActionDone),
+    "task.pause": (run_control.ClientSteerRun, run_control.RunSteered),
+    "task.resume": (run_control.ClientSteerRun, run_control.RunSteered),
+    "task.note": (run_control.ClientGiveNote, run_control.RunSteered),
+    "task.gate": (run_control.ClientSteerRun, run_control.RunSteered),
+    "task.confidence": (run_control.ClientSteerRun, run_control.RunSteered),
 }
 """What a NATS client asks on `<verb>.<caller>`; `project` is filled in from the caller."""

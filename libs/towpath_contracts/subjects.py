@@ -12,6 +12,11 @@ TASK_ENQUEUE_ALL = "task.enqueue.*"
 TASK_GET_ALL = "task.get.*"
 TASK_EVENTS_ALL = "task.events.*"
 TASK_CANCEL_ALL = "task.cancel.*"
+TASK_PAUSE_ALL = "task.pause.*"
+TASK_RESUME_ALL = "task.resume.*"
+TASK_NOTE_ALL = "task.note.*"
+TASK_GATE_ALL = "task.gate.*"
+TASK_CONFIDENCE_ALL = "task.confidence.*"
 RUN_INBOX_ALL = "run.inbox.>"
 RUN_INBOX_AGENTS = "run.inbox.agent.*.*"
 DECIDE_ALL = "decide.*"
@@ -64,6 +69,11 @@ def task_events(caller: str) -> str:
 def task_cancel(caller: str) -> str:
     """Where *caller* asks one of its project's runs to stop."""
     return f"task.cancel.{caller}"
+
+
+def task_act(act: str, caller: str) -> str:
+    """Where *caller* steers one of its project's runs; *act* is one of `run_control.SteeringAct`."""
+    return f"task.{act}.{caller}"
 
 
 def run_inbox(source: str, run_id: UUID) -> str:

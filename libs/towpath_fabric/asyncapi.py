@@ -17,6 +17,7 @@ from towpath_contracts.decisions import provider_limits
 from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events import log
 from towpath_contracts.problems.registry import Problem
+from towpath_contracts.runs.run_control import RunSteered
 from towpath_contracts.tools import calls
 
 VERSION = "1"
@@ -52,6 +53,16 @@ class AsyncApiChannel:
 MESSAGES: dict[str, Any] = {"Fact": facts.fact_adapter}
 """Unions have no class of their own: their names and adapters."""
 
+
+def _summary(verb: str) -> str:
+    """Return what is to be known of a subject that clients ask."""
+    if verb == "task.submit":
+        return "Answered once the run is committed."
+    steers = issubclass(rpc.CLIENT_SUBJECTS[verb][1], RunSteered)
+    once = " Answered once the run's log holds it; send it once." if steers else ""
+    return f"For runs of its own project.{once}"
+
+
 CHANNELS: tuple[AsyncApiChannel, ...] = (
     AsyncApiChannel(
         key="taskSubmitAnonymous",
@@ -68,7 +79,7 @@ CHANNELS: tuple[AsyncApiChannel, ...] = (
             address=f"{verb}.{{caller}}",
             sender="client",
             receiver="orchestrator",
-            summary="Answered once the run is committed." if verb == "task.submit" else "For runs of its own project.",
+            summary=_summary(verb),
             messages=(request,),
             reply=(answer,),
         )

@@ -172,7 +172,7 @@ class OrchestratorWiring:
 
     async def answer(self) -> Callable[[], Awaitable[None]]:
         """Answer clients and services; returns what ends the answers to clients."""
-        clients = ClientRequests(self._intake, self._checker, self._queries, self._commands)
+        clients = ClientRequests(self._intake, self._checker, self._queries, self._commands, self._control)
         serve_services(self._bus, self._queries, self._registry)
         serve_dead_letters(self._bus, self.dead_letters)
         serve_replays(self._bus, self._replays)

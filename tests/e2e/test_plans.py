@@ -21,7 +21,7 @@ from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
 from tests.support.platform.run_traces import CLIENT_SPAN, CLIENT_TRACE, SECRET, check_plan_tree, check_tree, whole
 from tests.support.waiting import eventually
 
-from towpath import Client, RefusedError, call, plan
+from towpath import Client, RefusedError, TowpathError, call, plan
 from towpath.cli import main
 from towpath_contracts.runs.views import GateView
 from towpath_embedded.platform import Platform
@@ -44,7 +44,6 @@ PLANNING = {
         {"key": "tech", "allow_respond": True, "equipped_tools": ["orders.find"]},
     ],
 }
-
 
 ASKING = {**PLANNING, "name": "asking"}
 
@@ -76,6 +75,7 @@ class Place(NamedTuple):
 
     platform: Platform
     client: Client
+    nats: Client
     http: httpx2.AsyncClient
     receiver: Receiver
 
@@ -97,11 +97,12 @@ async def place() -> AsyncIterator[Place]:
             platform,
             httpx2.AsyncClient(base_url=platform.client_url, timeout=90) as http,
             Client(platform.client_url) as client,
+            Client(platform.nats_url) as nats,
         ):
             async with asyncio.timeout(90):
                 while not await published(client):  # noqa: ASYNC110 - nothing announces tools
                     await asyncio.sleep(0.1)
-            yield Place(platform, client, http, receiver)
+            yield Place(platform, client, nats, http, receiver)
 
 
 async def published(client: Client) -> bool:
@@ -126,8 +127,7 @@ async def test_e8_every_way_in_runs_agents_the_same_way(place: Place) -> None:
     sdk = await client.run("support", plan=LOOK, script=LOOKS, timeout=90)
     task = {"network": "support", "plan": LOOK.to_json(), "script": LOOKS}
     answer = await place.http.post("/v1/runs", json=task, headers={"Prefer": "wait=30"})
-    async with Client(place.platform.nats_url) as other:
-        nats = await other.run("support", plan=LOOK, script=LOOKS, timeout=90)
+    nats = await place.nats.run("support", plan=LOOK, script=LOOKS, timeout=90)
     call = {**use("agent_orchestrate", plan=LOOK.to_json()["plan"], bindings={"order": "8812"}), "agent": "boss"}
     tool = await client.run("planning", "Look.", script=[call, *LOOKS, says("A lamp.", agent="boss")], timeout=90)
     (asked,) = (await client.runs(parent_run_id=tool.run_id)).runs
@@ -194,22 +194,31 @@ async def test_e8_child_runs_are_found_by_their_family(place: Place) -> None:
     assert refused.value.code == "not_a_plan"
 
 
-async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("way", "caller", "stranger", "code"),
+    [("client", "local", "anonymous", "run_not_found"), ("nats", "anonymous", "alice", "forbidden")],
+)
+async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(
+    place: Place, way: str, caller: str, stranger: str, code: str
+) -> None:
     """Row C11: a person may ask for a gate at any time; a pause holds every run of the tree until it is lifted."""
-    client = place.client
+    client: Client = getattr(place, way)
     slow = [{**says(f"{key} is done.", agent=key), "delay_ms": 3_000} for key in ("tech", "billing")]
     both = plan("both").parallel(call("tech", "Look."), call("billing", "Look too."), id="both")
     top = await client.submit("support", plan=both, script=slow)
     async with asyncio.timeout(60):
-        while len((await client.runs(parent_run_id=top.run_id, status="running")).runs) < 2:  # noqa: ASYNC110
+        while len((await place.client.runs(parent_run_id=top.run_id, status="running")).runs) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     paused = await client.pause(top.run_id, "who asked for this?")
     assert paused.runs == 3
-    tree = await client.tree(top.run_id)
+    tree = await place.client.tree(top.run_id)
     assert [tree.status, *(child.status for child in tree.children)] == ["waiting"] * 3
     assert (await client.pause(top.run_id)).runs == 3, "a repeated pause changes nothing"
     waits = (await client.get(top.run_id)).waits
-    assert len(waits) == 3 and waits[0] == "run_paused: local paused the run: who asked for this?"
+    assert len(waits) == 3 and waits[0] == f"run_paused: {caller} paused the run: who asked for this?"
+    async with Client(place.platform.nats_url, caller=stranger) as other:
+        with pytest.raises(TowpathError, match=code):
+            await other.resume(top.run_id)
     with pytest.raises(RefusedError) as unread:
         await client.note(top.run_id, "Hurry.")
     with pytest.raises(RefusedError) as aimless:
@@ -222,15 +231,18 @@ async def test_c11_a_person_holds_a_tree_of_runs_and_puts_a_gate_on_it(place: Pl
     assert (await client.resume(tree.children[1].run_id)).runs == 1, "neither what is above it nor beside it"
     assert (await client.get(top.run_id)).waits[0].startswith("run_paused")
     assert (await client.resume(top.run_id)).runs == 2
-    assert gate.gate_id is not None and (await client.gates.show(gate.gate_id)).status == "pending"
-    await client.gates.approve(gate.gate_id, reason="yes")
-    assert own.gate_id is not None and (await client.gates.show(own.gate_id)).status == "pending"
-    assert (await client.get(first)).waits == ("run_paused: local paused the run: not this one yet",)
+    assert gate.gate_id is not None and (await place.client.gates.show(gate.gate_id)).status == "pending"
+    await place.client.gates.approve(gate.gate_id, reason="yes")
+    assert own.gate_id is not None and (await place.client.gates.show(own.gate_id)).status == "pending"
+    assert (await client.get(first)).waits == (f"run_paused: {caller} paused the run: not this one yet",)
     assert (await client.resume(first)).runs == 1
     assert (await client.result(top.run_id, 60)).status == "completed"
     with pytest.raises(RefusedError) as ended:
         await client.resume(top.run_id)
     assert ended.value.code == "run_not_live"
+    entries = (await place.http.get(f"/v1/audit?run_id={top.run_id}")).json()["entries"]
+    acts = [(one["phase"], one["actor"]) for one in reversed(entries) if one["phase"].startswith("run.")]
+    assert acts == [(phase, caller) for phase in ("run.paused", "run.paused", "run.resumed")]
 
 
 async def test_e8_a_plan_is_forked_from_a_step_with_the_results_of_those_before_it(place: Place) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from towpath.client.server_owner import ServerOwnerCheck
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
+    from towpath_contracts.runs.run_control import RunSteered, SteeringAct
     from towpath_contracts.tasks import RunAccepted, SubmitTask
     from towpath_readings.stream.deltas import DeltaEvent
 
@@ -93,6 +94,13 @@ class HttpTransport:
         """POST /v1/runs/{id}/cancel."""
         answer = await self.request("POST", f"/v1/runs/{run_id}/cancel", body={"reason": reason})
         return ActionDone.model_validate(answer if isinstance(answer, dict) else {})
+
+    async def steer(self, run_id: UUID, act: "SteeringAct", text: str) -> "RunSteered":
+        """POST /v1/runs/{id}/{act}."""
+        from towpath_contracts.runs.run_control import RunSteered
+
+        body: JsonObject = {"text" if act == "note" else "reason": text}
+        return RunSteered.model_validate(await self.request("POST", f"/v1/runs/{run_id}/{act}", body=body))
 
     async def request(
         self, method: str, path: str, *, body: "JsonObject | None" = None, query: dict[str, Any] | None = None

@@ -21,8 +21,10 @@ from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
+from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.runs.run_control import ClientGiveNote, ClientSteerRun, RunSteered, SteeringAct
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
@@ -38,6 +40,8 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 5.0
 WAIT_MS = 20_000
 """How long the orchestrator holds a question for something new."""
+STEERING_TIMEOUT_S = 30.0
+"""A pause goes down a tree level by level."""
 RETRY_S = 10.0
 STREAM_RETRY_S = 120.0
 _NOT_SENT = {"project", "actor", "effects"}
@@ -58,6 +62,7 @@ class NatsTransport:
         self._requests: RequestSender | None = None
         self._opening = asyncio.Lock()
         self._fault = ""
+        self._forbidden: dict[str, asyncio.Event] = {}
 
     async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
         """Ask on `task.submit.<caller>`, repeated under the idempotency key while nobody answers."""
@@ -76,6 +81,25 @@ class NatsTransport:
         """Ask on `task.cancel.<caller>`."""
         request = CancelRun(project="", run_id=run_id, actor=self._caller, reason=reason)
         return await self._retry(subjects.task_cancel(self._caller), request, ActionDone)
+
+    async def steer(self, run_id: UUID, act: SteeringAct, text: str) -> RunSteered:
+        """Ask on `task.<act>.<caller>`, once: a second note would be a second one."""
+        subject, request = subjects.task_act(act, self._caller), _steering(run_id, act, text)
+        requests, forbidden = await self._open(), self._watched(subject)
+        asked = asyncio.ensure_future(
+            self._ask(requests, subject, request, RunSteered, STEERING_TIMEOUT_S, repeat=False)
+        )
+        seen = asyncio.ensure_future(forbidden.wait())
+        try:
+            await asyncio.wait((asked, seen), return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return await asked
+        finally:
+            asked.cancel()
+            seen.cancel()
+        detail = f"the broker lets nobody of this credential ask on {subject}"
+        remedy = "Use a credential that is listed as this caller; to pause and resume, under `operators` as well."
+        raise RefusedError(problem("forbidden", detail, remedy=remedy))
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events page by page; each question waits for the first new event."""
@@ -103,7 +127,7 @@ class NatsTransport:
     async def request(
         self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
     ) -> Any:
-        """Refuse: only tasks travel over NATS."""
+        """Refuse: only what concerns one task travels over NATS."""
         detail = f"{method} {path} works over HTTP only: Client('http://…')"
         raise RefusedError(problem("request_invalid", detail))
 
@@ -156,6 +180,17 @@ class NatsTransport:
     async def _note(self, error: Exception) -> None:
         """Remember what the connection last complained about; the next refusal says it."""
         self._fault = f"{type(error).__name__}: {error}".removesuffix(": ")
+        if "permissions violation" in self._fault.lower():
+            for subject, forbidden in self._forbidden.items():
+                if f'"{subject}"' in self._fault:
+                    forbidden.set()
+
+    def _watched(self, subject: str) -> asyncio.Event:
+        """Return what is set once the broker says that this credential may not publish on *subject*."""
+        found = self._forbidden.get(subject)
+        if found is None or found.is_set():
+            found = self._forbidden[subject] = asyncio.Event()
+        return found
 
     async def _retry(
         self, subject: str, request: BaseModel, answer: type[A], wait_s: float = 0.0, retry_for_s: float = RETRY_S
@@ -169,12 +204,19 @@ class NatsTransport:
                 await retry.wait(error, error.problem.retry_after_s or 0.0)
 
     async def _ask(
-        self, requests: RequestSender, subject: str, request: BaseModel, answer: type[A], wait_s: float
+        self,
+        requests: RequestSender,
+        subject: str,
+        request: BaseModel,
+        answer: type[A],
+        wait_s: float,
+        *,
+        repeat: bool = True,
     ) -> A:
         body = request.model_dump_json(exclude=_NOT_SENT).encode()
         limit_s = ANSWER_TIMEOUT_S + wait_s
         try:
-            reply = await requests.request(subject, body, limit_s=limit_s, repeat=True, held_s=wait_s)
+            reply = await requests.request(subject, body, limit_s=limit_s, repeat=repeat, held_s=wait_s)
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:
@@ -184,6 +226,17 @@ class NatsTransport:
     def _silence(self, subject: str, error: Exception) -> TowpathError:
         fault, self._fault = self._fault, ""
         return error_from(problem("unavailable", f"no answer on {subject} ({fault or type(error).__name__})"))
+
+
+def _steering(run_id: UUID, act: SteeringAct, text: str) -> BaseModel:
+    """Return the request of an act; raises RefusedError, with every problem, for a text that none can have."""
+    try:
+        if act == "note":
+            return ClientGiveNote(run_id=run_id, text=text)
+        return ClientSteerRun(run_id=run_id, reason=text)
+    except ValidationError as error:
+        wrong = details_of(error)
+        raise RefusedError(problem("request_invalid", summary_of(wrong), errors=wrong)) from error
 
 
 def _without_password(address: str) -> str:

@@ -1,4 +1,4 @@
-"""What a client does to runs beside cancelling them: pause, resume, notes, gates, and forks. HTTP only."""
+"""What a client does to runs beside cancelling them: pause, resume, notes, gates, and forks."""
 
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -43,31 +43,24 @@ class RunControls:
         )
 
     async def pause(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Let a run and all below it begin nothing more until they are resumed. HTTP only."""
-        return await self._steer(run_id, "pause", {"reason": reason})
+        """Let a run and all below it begin nothing more until they are resumed."""
+        return await self._transport.steer(uuid_of(run_id), "pause", reason)
 
     async def resume(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Let a paused run go on, and what was paused with it. HTTP only."""
-        return await self._steer(run_id, "resume", {"reason": reason})
+        """Let a paused run go on, and what was paused with it."""
+        return await self._transport.steer(uuid_of(run_id), "resume", reason)
 
     async def note(self, run_id: UUID | str, text: str) -> "RunSteered":
-        """Tell a run something: its model reads it with the next decision that it is asked for. HTTP only."""
-        return await self._steer(run_id, "note", {"text": text})
+        """Tell a run something: its model reads it with the next decision that it is asked for."""
+        return await self._transport.steer(uuid_of(run_id), "note", text)
 
     async def gate(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Have a person decide how a run goes on; the answer names the gate. HTTP only."""
-        return await self._steer(run_id, "gate", {"reason": reason})
+        """Have a person decide how a run goes on; the answer names the gate."""
+        return await self._transport.steer(uuid_of(run_id), "gate", reason)
 
     async def check_confidence(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
-        """Ask a goal run how confident its model is, when the step is over. HTTP only."""
-        return await self._steer(run_id, "confidence", {"reason": reason})
-
-    async def _steer(self, run_id: UUID | str, act: str, body: "JsonObject") -> "RunSteered":
-        from towpath_contracts.runs.run_control import RunSteered
-
-        return RunSteered.model_validate(
-            await self._transport.request("POST", f"/v1/runs/{uuid_of(run_id)}/{act}", body=body)
-        )
+        """Ask a goal run how confident its model is, when the step is over."""
+        return await self._transport.steer(uuid_of(run_id), "confidence", reason)
 
 
 def uuid_of(run_id: UUID | str) -> UUID:

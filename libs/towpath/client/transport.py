@@ -9,6 +9,7 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.run_control import RunSteered, SteeringAct
 from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_readings.stream.deltas import DeltaEvent
@@ -41,6 +42,9 @@ class Transport(Protocol):
 
     async def cancel(self, run_id: UUID, reason: str) -> ActionDone:
         """Ask a run to stop."""
+
+    async def steer(self, run_id: UUID, act: SteeringAct, text: str) -> RunSteered:
+        """Steer a run; *text* is the note, or why. The one act that is sent once: after silence nobody knows."""
 
     async def request(
         self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None

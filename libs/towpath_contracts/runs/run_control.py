@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Message
+from towpath_contracts.base import ClientMessage, Message
 from towpath_contracts.runs.fact_base import FactBase
 
 RUN_PAUSED = "run_paused"
@@ -51,6 +51,20 @@ class SteerRun(Message):
     actor: str
     key_prefix: str = ""
     key_commitment: str = ""
+
+
+class ClientSteerRun(ClientMessage):
+    """`task.pause.<caller>`, and of `resume`, `gate` and `confidence`: the run, and why; it stands in the record."""
+
+    run_id: UUID
+    reason: str = Field(default="", max_length=STEERING_CHARS)
+
+
+class ClientGiveNote(ClientMessage):
+    """`task.note.<caller>`: the run, and what its model is told."""
+
+    run_id: UUID
+    text: str = Field(min_length=1, max_length=STEERING_CHARS)
 
 
 class RunSteered(Message):

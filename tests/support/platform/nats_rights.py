@@ -25,8 +25,9 @@ FILE = TESTS / "authority" / "nats.yaml"
 HEAD = """\
 # What each credential may publish so that the core services hear it, and what it may subscribe, tried on a broker with
 # every subject below and many more. `worker` is whatever worker is started by hand beside an embedded platform;
-# `billing` a worker's credential for toolset billing of project shop; `alice` and `anonymous` are clients. `agent` is
-# whatever agent is started by hand, `critic` the credential of the agent critic of project shop.
+# `billing` a worker's credential for toolset billing of project shop; `alice` and `anonymous` are clients, and `olga`
+# one that operates runs. `agent` is whatever agent is started by hand, `critic` the credential of the agent critic of
+# project shop.
 # A new method, stream or right: python -m tests.support.platform.nats_rights write, and read the diff.
 """
 CREDENTIALS: dict[str, NatsUserRights] = {
@@ -35,6 +36,7 @@ CREDENTIALS: dict[str, NatsUserRights] = {
     "critic": agent_rights("critic", "shop", "critic"),
     "anonymous": client_rights(subjects.ANONYMOUS),
     "alice": client_rights("alice"),
+    "olga": client_rights("olga", operates=True),
 }
 WITNESS = "witness"
 ANSWER = b"answer"
@@ -90,8 +92,8 @@ def spoken() -> list[str]:
         pool = subjects.agent_pool(*place)
         found += [subjects.for_agent(method.subject, *place) for method in rpc.AGENT_METHODS]
         found += [subjects.agent_inbox(pool, _ID), subjects.decide(pool), f"run.inbox.{pool}.{_ID}"]
-    verbs = ("submit", "enqueue", "get", "events", "cancel")
-    found += [f"task.{verb}.{caller}" for verb in verbs for caller in ("anonymous", "alice", "bob")]
+    verbs = ("submit", "enqueue", "get", "events", "cancel", "pause", "resume", "note", "gate", "confidence", "steer")
+    found += [f"task.{verb}.{caller}" for verb in verbs for caller in ("anonymous", "alice", "bob", "olga")]
     found += [f"run.inbox.{source}.{_ID}" for source in (*_SOURCES, subjects.AGENT)]
     found += [subjects.TASK_SUBMIT_ANONYMOUS, subjects.TOOL_REQUEST, subjects.TOOL_OUTCOME, subjects.LOG_LLM_CALL]
     found += [subjects.register("providers", "x"), subjects.register("stranger", "x")]

@@ -127,6 +127,17 @@ def test_a_list_that_says_the_impossible_is_refused_with_its_place(tmp_path: Pat
         load(tmp_path / "credentials.yaml")
 
 
+def test_only_an_operator_among_the_clients_may_pause_and_resume(tmp_path: Path) -> None:
+    (tmp_path / "credentials.yaml").write_text("clients: [shop, desk]\noperators: [desk]")
+    users = load(tmp_path / "credentials.yaml").users()
+    shop, desk = ({one.split(".")[1] for one in users[name].publish} for name in ("shop", "desk"))
+    assert desk - shop == {"pause", "resume"}
+    assert {"note", "gate", "confidence", "cancel"} <= shop
+    (tmp_path / "credentials.yaml").write_text("clients: [shop]\noperators: [desk]")
+    with pytest.raises(ProblemError, match="none of its clients: desk"):
+        load(tmp_path / "credentials.yaml").users()
+
+
 def test_a_credential_for_every_toolset_of_one_project_can_not_be() -> None:
     with pytest.raises(ValueError, match="named toolsets"):
         worker_rights("billing", "shop", (ANY,))

@@ -58,12 +58,14 @@ class AgentBrokerUser(ClientMessagePart):
 class BrokerUserList(ClientMessagePart):
     """The list: workers and agents by name, callers that submit tasks over NATS, and who has which public nkey.
 
+    `operators` are those of the callers that may also pause and resume runs: over HTTP that takes `runs:operate`.
     Whoever has an nkey, a service too, logs in with its seed (TOWPATH_NATS_NKEY_FILE) and has no password.
     """
 
     workers: dict[Token, WorkerBrokerUser] = {}
     agents: dict[Token, AgentBrokerUser] = {}
     clients: tuple[Token, ...] = ()
+    operators: tuple[Token, ...] = ()
     nkeys: dict[Token, Nkey] = {}
 
     def nkeys_without(self, name: str) -> dict[Token, Nkey]:
@@ -83,9 +85,14 @@ class BrokerUserList(ClientMessagePart):
         strange = sorted(self.nkeys.keys() - SERVICES.keys() - set(asked))
         if strange:
             raise ProblemError(problem("request_invalid", f"{FILE} has nkeys of nobody: {', '.join(strange)}"))
+        unknown = sorted(set(self.operators) - set(self.clients))
+        if unknown:
+            detail = f"{FILE} has operators that are none of its clients: {', '.join(unknown)}"
+            raise ProblemError(problem("request_invalid", detail))
         workers = {name: worker_rights(name, one.project, one.toolsets) for name, one in self.workers.items()}
         agents = {name: agent_rights(name, one.project, one.agent) for name, one in self.agents.items()}
-        return {**SERVICES, **workers, **agents, **{name: client_rights(name) for name in self.clients}}
+        clients = {name: client_rights(name, operates=name in self.operators) for name in self.clients}
+        return {**SERVICES, **workers, **agents, **clients}
 
 
 def load(path: Path) -> BrokerUserList:

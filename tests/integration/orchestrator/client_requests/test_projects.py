@@ -69,8 +69,16 @@ async def test_a_project_sees_nothing_of_another(database: Any, nats_server: Any
         assert accepted["project"] == "p2"
 
         own = json.dumps({"run_id": run_id}).encode()
-        for verb in ("get", "events", "cancel"):
+        for verb in ("get", "events", "cancel", "pause", "resume", "gate", "confidence"):
             assert await refused(peers, f"task.{verb}.anonymous", own) == "run_not_found"
+        note = json.dumps({"run_id": run_id, "text": "Hurry."}).encode()
+        assert await refused(peers, "task.note.anonymous", note) == "run_not_found"
+        assert await refused(peers, "task.note.bob", own) == "request_invalid", "a note without a text"
+        assert not peers.actions, "what is refused is no act"
+        given = await peers.raw("task.note.bob", note)
+        assert json.loads(given.data)["detail"] == "the model reads it with its next decision"
+        (act,) = peers.actions
+        assert (act.action, act.actor, act.reason, act.detail["by_key"]) == ("run.note_given", "bob", "Hurry.", "")
         assert json.loads((await peers.raw("task.get.bob", own)).data)["run_id"] == run_id
         sneaky = json.dumps({"run_id": run_id, "project": "p2"}).encode()
         assert await refused(peers, "task.get.anonymous", sneaky) == "request_invalid"
