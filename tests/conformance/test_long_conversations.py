@@ -2,11 +2,10 @@
 
 The run machine, the decider and the real SDKs are what they are; the other side of the wire is a local server for each
 API, and the tools' results come from here. Each run has a result of 300 KB that is read in parts, a limit that asks for
-26 s (the run's clock is the test's), and an answer whose stream is cut.
+26 s (the run's clock is the test's), and an answer whose stream is cut. `python -m tests.conversations` has the same
+conversations on a platform.
 """
 
-import json
-import re
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -14,9 +13,24 @@ from typing import Any
 import pytest
 from tests.support.decider.asked_models import Clock, ProviderApi, RecordingListener, serve
 from tests.support.decider.gemini_server import Answer, RecordedRequest
-from tests.support.decider.model_servers import DIALECTS, Claude, OpenAi
-from tests.support.decider.recorded_errors import MINUTE, exhausted, quota
-from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot, tool, use
+from tests.support.decider.long_conversation import (
+    ASKED_S,
+    CUT,
+    LEAST_SHARE,
+    LIMITED,
+    LINE,
+    NATIVE,
+    PROVIDERS,
+    TURNS,
+    begins_alike,
+    decision,
+    limited,
+    prompt_of,
+    says,
+    turns_of,
+)
+from tests.support.decider.model_servers import DIALECTS
+from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot, tool
 
 from towpath_contracts import facts
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
@@ -27,22 +41,7 @@ from towpath_contracts.tools.previews import preview_of
 from towpath_decider.app.decision_service import DecisionMaker
 from towpath_engine.rules.output_tools import StoredOutput, part_of_output
 
-TURNS = 20
-LIMITED, CUT = 7, 11
-"""The turns in which the API asks for time, and in which a stream is cut."""
-
 PAGE = "".join(f"[line {number:05}] {'x' * 45}\n" for number in range(5_000))
-LINE = re.compile(r"\[line (\d{5})\]")
-ASKED_S = 26
-
-
-def decision(turn: int, page_id: str) -> dict[str, Any]:
-    """What the model wants in *turn*: a page, ten parts of it, and small things in between."""
-    if turn == 1:
-        return use("page.fetch", text="manual")
-    if turn % 2 == 0:
-        return use("output_read", execution_id=page_id, offset=60_000 + 12_000 * (turn // 2), limit=12_000)
-    return use("note.add", f"turn {turn}", text=f"seen until turn {turn}")
 
 
 @dataclass
@@ -66,19 +65,6 @@ class Conversation:
             {self.api.name: self.api.provider}, sleep=self.clock.sleep, open_listener=RecordingListener().begin
         )
 
-    def says(self, wanted: dict[str, Any]) -> Answer:
-        """Return an answer as this API gives it: calls natively where tools are offered so."""
-        dialect = self.api.dialect
-        if not isinstance(dialect, Claude | OpenAi) or wanted["action"] != "USE_TOOL":
-            return dialect.says(json.dumps(wanted))
-        details = wanted["action_details"]
-        call = details["tool_name"].replace(".", "_"), json.dumps(details["tool_params"])
-        return dialect.calls_tools(call, text=wanted["action_reasoning"])
-
-    def limited(self) -> Answer:
-        body = exhausted(*quota(MINUTE, retry=f"{ASKED_S}s")) if self.api.name == "gemini" else {"error": {}}
-        return Answer(status=429, body=body, headers={"retry-after": str(ASKED_S)})
-
     async def ask(self, request: DecisionRequest, *answers: Answer) -> None:
         self.api.server.play(*answers)
         answered = await self.service.answer(request)
@@ -87,10 +73,10 @@ class Conversation:
 
     def answers(self, turn: int) -> list[Answer]:
         wanted = decision(turn, self.page_id) if turn < TURNS else respond({"lines": self.lines_seen()})
-        whole = self.api.dialect.streamed(self.says(wanted))
+        whole = self.api.dialect.streamed(says(self.api.dialect, wanted))
         if turn == CUT:
             return [replace(whole, cut=True), whole]
-        return [self.limited(), whole] if turn == LIMITED else [whole]
+        return [limited(self.api.dialect), whole] if turn == LIMITED else [whole]
 
     def lines_seen(self) -> int:
         """What the model answers in the end: how many lines of the page it was shown in its last prompt."""
@@ -131,35 +117,13 @@ class Conversation:
         """Answer at once, as the next run of a thread may."""
         (request,) = self.machine.requests
         assert isinstance(request, DecisionRequest)
-        await self.ask(request, self.api.dialect.streamed(self.says(respond({"lines": 0}))))
+        await self.ask(request, self.api.dialect.streamed(says(self.api.dialect, respond({"lines": 0}))))
 
 
-def turns_of(seen: RecordedRequest) -> list[tuple[str, str]]:
-    """Return who says what in a request, leaving out what the platform says before."""
-    turns = seen.body.get("contents") or seen.body["messages"]
-    return [(turn["role"], json.dumps(turn)) for turn in turns if turn["role"] != "system"]
-
-
-def prompt_of(seen: RecordedRequest) -> bytes:
-    """Return what a request says to its model, as it was written on the wire; marks for the cache say nothing."""
-    body = seen.body
-    said = [body.get("systemInstruction") or body.get("system"), *(body.get("contents") or body["messages"])]
-    return json.dumps(said).encode().replace(b', "cache_control": {"type": "ephemeral"}', b"").removesuffix(b"]")
-
-
-def begins_alike(first: bytes, second: bytes) -> int:
-    """Return how many bytes of the beginning are the same."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if first[:middle] == second[:middle] else (low, middle - 1)
-    return low
-
-
-@pytest.mark.parametrize("name", ["gemini", "openai", "anthropic"])
+@pytest.mark.parametrize("name", PROVIDERS)
 async def test_b18_twenty_turns_give_the_same_answer_and_begin_as_they_did(name: str) -> None:
     """Row B18: a conversation that is only added to."""
-    switches = None if name == "gemini" else {name: True}
+    switches = {one: on for one, on in NATIVE.items() if one == name} or None
     async with serve(DIALECTS[name], tool_switches=switches) as api:
         conversation = Conversation(api)
         await conversation.run()
@@ -173,10 +137,10 @@ async def test_b18_twenty_turns_give_the_same_answer_and_begin_as_they_did(name:
     kept = [begins_alike(*pair) for pair in pairwise(prompts)]
     assert kept == [len(one) for one in prompts[:-1]], "each begins with the whole of the one before"
     share = sum(kept) / sum(map(len, prompts[1:]))
-    assert share >= 0.9, f"{name}: {share:.3f}"
+    assert share >= LEAST_SHARE, f"{name}: {share:.3f}"
 
 
-@pytest.mark.parametrize("name", ["gemini", "openai", "anthropic"])
+@pytest.mark.parametrize("name", PROVIDERS)
 async def test_b18_a_run_that_continues_another_is_asked_in_the_roles_of_both(name: str) -> None:
     """Row B18: what was said before in a thread stands before what is asked now, each turn as its author's."""
     before = (EarlierTurn(role="user", content="Read the manual."), EarlierTurn(role="assistant", content="Read it."))
