@@ -114,6 +114,11 @@ class ProjectAuthorizer:
         """The agents of snapshots by digest, as far as loaded; denials name them."""
         self._alternatives: dict[tuple[CallPrincipal, str, str, bool], tuple[AlternativeTool, ...]] = {}
 
+    def asks_readers(self, query: AuthorizationQuery) -> bool:
+        """Return whether a rule or grant asks who may know what the call carries."""
+        tool = self.registry.tools.get(query.tool)
+        return tool is not None and names_readers(self._naming_origin(query, tool.spec.operation).values())
+
     def with_origin(self, query: AuthorizationQuery, known: RunProvenance) -> AuthorizationQuery:
         """Return *query* with the origin of its values, by what is *known* of its run."""
         tool = self.registry.tools.get(query.tool)

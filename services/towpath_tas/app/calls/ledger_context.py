@@ -30,6 +30,11 @@ class LedgerContext:
     budget: ConditionBudget = field(default_factory=ConditionBudget)
     """One for all decisions from this context: with and without origin, limits and directories."""
 
+    @property
+    def asks_readers(self) -> bool:
+        """Whether the origin is needed with who may know what the call carries."""
+        return self.needs_origin is not None and self.bundle.asks_readers(self.needs_origin)
+
     def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
         """Return *query* with the origin of its values, if that was loaded; looked up once per call."""
         if self.known is None:

@@ -210,7 +210,8 @@ class LedgerStore:
             return list(decided)
         until = monotonic() + SEARCH_S
         try:
-            known = await self._origins.of(lane, {update.run_id: update.owner for update in wanting})
+            readers = {update.run_id for update, context in wanting.items() if context.asks_readers}
+            known = await self._origins.of(lane, {update.run_id: update.owner for update in wanting}, readers)
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise

@@ -1,16 +1,27 @@
-"""What is kept of a run whose values are looked up, and which runs stand above it.
+"""What is kept of a run whose values are looked up, which runs stand above it, and who may know what it was told.
 
 A fork, a child and a reply know what the runs above them have seen: up to a step, or all of it. A model may have
 written the task of a child, so the tasks that vouch are those of callers alone.
 """
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
-from towpath_tas.adapters.origin_tables import QuerySource, RunInputs, read_tasks
+from towpath_tas.adapters.origin_tables import SUMMARY, QuerySource, RunInputs, read_tasks
+from towpath_tas.core.provenance.call_values import EARLIER_TURNS
 from towpath_tas.core.provenance.logged_answers import AnswersOfRun
-from towpath_tas.core.provenance.provenance import RunProvenance
+from towpath_tas.core.provenance.provenance import UNDECLARED, RunProvenance
+from towpath_tas.core.provenance.text_readers import (
+    ANYONE,
+    KNOWN_TO_ALL,
+    KNOWN_TO_NOBODY,
+    NOBODY,
+    CallDeclaration,
+    TextReaders,
+)
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 MAX_ANCESTORS = 16
@@ -24,15 +35,32 @@ Ancestor = tuple[UUID, int, bool]
 """A run above a run, the first step of it that is not known there, and whether its log is read."""
 
 
+class ToldAnswer(NamedTuple):
+    """An answer of a run above or beside a run, which the run began with.
+
+    Of `is_unread` it is not known what that run has read; `of_strangers` is not of a run at all: a caller brought it.
+    """
+
+    source: ValueSource
+    text: str
+    is_unread: bool = False
+    of_strangers: bool = False
+
+
 @dataclass(slots=True)
 class SeenRun:
     """What was read of a run so far, and of the runs above it.
 
     `above` are those of them that are still to be read, the topmost first; `vouching` are the tasks that vouch once
-    they are. `kept` says that its task is known, `has_begun` that only its own calls are left to be read.
+    they are, and `told` are the answers that it began with. `kept` says that its task is known, `has_begun` that only
+    its own calls are left to be read.
+
+    With `readers` the runs below it, and below those above it, are read too, for who may know what they answered:
+    `below` are those that are read just now, `answered` those that were read whole, `unread` those that were not.
     """
 
     project: str
+    readers: bool = False
     knowledge: RunProvenance = field(default_factory=RunProvenance)
     seen: set[UUID] = field(default_factory=set)
     asked: set[UUID] = field(default_factory=set)
@@ -41,6 +69,31 @@ class SeenRun:
     has_begun: bool = False
     above: deque[Ancestor] = field(default_factory=deque)
     vouching: list[RunInputs] = field(default_factory=list)
+    told: deque[ToldAnswer] = field(default_factory=deque)
+    below: dict[str, "SeenRun"] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+
+    @property
+    def chars(self) -> int:
+        """Return about how much it holds."""
+        return self.knowledge.chars + self.knowledge.below_chars + sum(run.chars for run in self.below.values())
+
+    def may_know(self, children: Collection[str]) -> CallDeclaration:
+        """Return who may know what *children* answered.
+
+        What stands in it of what they read has readers of its own; their own words are known to all, as those of the
+        run itself are. So it is only where all that they read was looked at.
+        """
+        if not self.unread.isdisjoint(children):
+            return KNOWN_TO_NOBODY
+        return KNOWN_TO_ALL if children and self.answered.issuperset(children) else UNDECLARED
+
+    def may_know_told(self, told: ToldAnswer) -> TextReaders | None:
+        """Return who may know an answer that the run began with; None is undeclared."""
+        if told.of_strangers or not (self.readers or told.is_unread):
+            return None
+        return NOBODY if told.is_unread or self.unread else ANYONE
 
     def log_of(self, run_id: UUID) -> AnswersOfRun:
         """Return what was read of the log of this run, or of one above it."""
@@ -52,18 +105,32 @@ class RunAncestors:
     """The runs above a run, the nearest first.
 
     `vouching` are the tasks that callers wrote, the latest first; without all of its ancestors (`whole`) none vouches.
-    Of a thread that is `cut` the oldest are left out.
+    Of a thread that is `cut` the oldest are left out. To one that was `brought` a caller gave answers of no run.
     """
 
     vouching: list[RunInputs]
     runs: list[Ancestor] = field(default_factory=list)
     whole: bool = True
     cut: bool = False
+    brought: bool = False
+
+    def told(self, task: RunInputs) -> list[ToldAnswer]:
+        """Return what was answered in the conversation before *task*.
+
+        Who may know an answer is known from what its run has read; where that is not read, nobody may.
+        """
+        read = {str(run_id) for run_id, _, _ in self.runs}
+        found = []
+        for said_by, text in task.answered:
+            strange = not said_by or (said_by == SUMMARY and self.brought and not self.cut)
+            is_unread = bool(said_by) and said_by not in read and (self.cut or said_by != SUMMARY)
+            found.append(ToldAnswer(ValueSource(EARLIER_TURNS), text, is_unread, strange))
+        return found
 
 
 async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> RunAncestors:
     """Follow a run upwards. Where earlier agents have answered a step of a plan, that is added at once."""
-    found = RunAncestors(vouching=[] if task.born else [task])
+    found = RunAncestors(vouching=[] if task.born else [task], brought=_was_brought(task))
     while task.parent is not None and len(found.runs) < MAX_ANCESTORS:
         run_id, before = task.parent
         above = (await read_tasks(source, [run_id])).get(run_id)
@@ -75,12 +142,17 @@ async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> 
         found.runs.append((run_id, before, not above.composed))
         if above.composed and task.born and before > FIRST_STEP + 1:
             for text in task.texts:
-                run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
+                run.told.append(ToldAnswer(ValueSource(EARLIER_AGENTS, before - 1), text))
         if above.born:
             found.vouching = []  # a model may have written all that is below it
         elif task.continues or not found.vouching:
             found.vouching.append(above)
         task = above
+        found.brought = found.brought or _was_brought(task)
     found.cut = task.parent is not None and task.continues and len(found.runs) == MAX_ANCESTORS
     found.whole = task.parent is None or found.cut
     return found
+
+
+def _was_brought(task: RunInputs) -> bool:
+    return any(not said_by for said_by, _ in task.answered)

@@ -4,12 +4,13 @@ Read only for calls whose decision depends on it, in one query for all runs of a
 what was read once is kept. What could not be read makes values unknown, never trusted.
 
 What workers return is read from the ledger, which has it before its run does. What other agents and internal tools
-answer is read from the log of the run that asked, which has it before the ledger does.
+answer is read from the log of the run that asked, which has it before the ledger does. Where somebody asks who may know
+a call's texts, what the agents that answered have read is read too: their answers keep its readers.
 """
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,18 +31,19 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.app.calls.run_ancestors import RunAncestors, SeenRun, find_ancestors
-from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
-from towpath_tas.core.provenance.logged_answers import failure_text
+from towpath_tas.app.calls.run_ancestors import SeenRun, find_ancestors
+from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
+from towpath_tas.core.provenance.logged_answers import ended_child, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.seen_results import (
     add_answer,
+    add_below,
     add_blob,
     add_document,
     add_person_statement,
     add_preview,
 )
-from towpath_tas.core.provenance.text_readers import NOBODY, CallDeclaration
+from towpath_tas.core.provenance.text_readers import CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 MAX_RUNS = 256
@@ -66,6 +68,11 @@ LEAST_S = 0.05
 TASKS_AT_ONCE = 16
 """Tasks that are read in one query: each may have a megabyte."""
 
+MAX_BELOW = 256
+"""Runs below one run, or beside it, whose readings are read; what further ones answered may be known to nobody."""
+
+MAX_BELOW_CHARS = 4_000_000
+
 MAX_PAGES = 8
 """Pages of calls, or of answers, read of one run: its limits end a run before it has more."""
 
@@ -87,12 +94,15 @@ class RunProvenanceCache:
         self._specs: dict[tuple[str, str, int], _Declared] = {}
         self.threads = DedicatedThreads(ORIGIN_THREADS, "origins")
 
-    async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunProvenance]:
+    async def of(
+        self, source: QuerySource, wanted: Mapping[UUID, str], readers: Collection[UUID] = ()
+    ) -> dict[UUID, RunProvenance]:
         """Return what these runs, given with their projects, have seen so far; raises what `DATABASE_DOWN` lists.
 
-        Runs that need longer than PASS_S are left out: what was read of them is kept, and another time goes on there.
+        Of *readers* it is asked who may know it. Runs that need longer than PASS_S are left out: what was read of them
+        is kept, and another time goes on there.
         """
-        runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
+        runs = {run_id: self._known(run_id, project, run_id in readers) for run_id, project in wanted.items()}
         late = await self._begin_all(source, {one: run for one, run in runs.items() if not run.has_begun})
         if begun := {run_id: run for run_id, run in runs.items() if run_id not in late}:
             late |= await self._read(source, begun, within_s=PASS_S)
@@ -103,9 +113,11 @@ class RunProvenanceCache:
         self._make_room()
         return {run_id: run.knowledge for run_id, run in runs.items() if run_id not in late}
 
-    def _known(self, run_id: UUID, project: str) -> SeenRun:
+    def _known(self, run_id: UUID, project: str, readers: bool) -> SeenRun:
         found = self._runs.get(run_id)
-        return found if found is not None and found.project == project else SeenRun(project)
+        if found is not None and found.project == project and (found.readers or not readers):
+            return found
+        return SeenRun(project, readers)
 
     async def _begin_all(self, source: QuerySource, runs: Mapping[UUID, SeenRun]) -> set[UUID]:
         """Read what *runs* begin with, and the runs above them; returns those of which something is left after PASS_S.
@@ -142,10 +154,16 @@ class RunProvenanceCache:
             return
         run.kept = True
         found = await find_ancestors(source, run, task)
-        await self._add_others(run.knowledge, task, found)
+        if task.unreadable:
+            run.knowledge.mark_incomplete()  # nobody here reads an image or PDF: what a model saw in it stands nowhere
+        for text in task.quoted:
+            await self.threads.run(partial(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
         for digest in task.documents:
-            data, whole = await read_blob(source, run.project, digest)
-            await self.threads.run(partial(add_document, run.knowledge, ValueSource(QUOTED_INPUTS), data, whole=whole))
+            data, is_whole = await read_blob(source, run.project, digest)
+            await self.threads.run(
+                partial(add_document, run.knowledge, ValueSource(QUOTED_INPUTS), data, whole=is_whole)
+            )
+        run.told.extend(found.told(task))
         run.above.extend(reversed(found.runs))
         if found.whole:
             run.vouching = found.vouching
@@ -158,6 +176,7 @@ class RunProvenanceCache:
         A model may have written the task of a child, so only the task of its root run is trusted. A later step of a
         plan or workflow receives answers of earlier agents, which are not trusted. Calls are added from the root
         downwards, as they happened: what a record returned first is not the agents' own. What was read stays read.
+        Who may know what the run was told is known once all of them are.
         """
         while run.above:
             above, before, logged = one = run.above[0]
@@ -168,25 +187,17 @@ class RunProvenanceCache:
                 run.above.popleft()
             if run.above and monotonic() > until:
                 return False
+        while run.told:
+            told = run.told[0]
+            readers = run.may_know_told(told)
+            await self.threads.run(partial(run.knowledge.add_untrusted, told.source, told.text, readers))
+            if run.told and run.told[0] is told:
+                run.told.popleft()
         vouching, run.vouching = run.vouching, []
         for task in reversed(vouching):
             _add_task(run.knowledge, task)
         run.has_begun = run.kept
         return True
-
-    async def _add_others(self, knowledge: RunProvenance, task: RunInputs, found: RunAncestors) -> None:
-        """Add what others made, and the caller passes on.
-
-        Who may know an answer is known from what its run has read; where that is not read, nobody may.
-        """
-        if task.unreadable:
-            knowledge.mark_incomplete()  # nobody here reads an image or PDF: what a model saw in it stands nowhere
-        for text in task.quoted:
-            await self.threads.run(partial(knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
-        read = {"", *(str(run_id) for run_id, _, _ in found.runs)}
-        for said_by, text in task.answered:
-            readers = NOBODY if found.cut and said_by not in read else None
-            await self.threads.run(partial(knowledge.add_untrusted, ValueSource(EARLIER_TURNS), text, readers))
 
     async def _read(
         self,
@@ -202,7 +213,10 @@ class RunProvenanceCache:
         until = 0.0
         for page in range(MAX_PAGES):
             calls = [execution_id for run in runs.values() for execution_id in run.seen]
-            places = {run_id: run.log_of(run_id).seq if logged and run.kept else None for run_id, run in runs.items()}
+            places = {
+                run_id: run.log_of(run_id).seq if run.kept and (logged or run.readers) else None
+                for run_id, run in runs.items()
+            }
             found = await read_outputs(source, {one: places[one] for one in places if one not in late}, calls)
             until = until if page else monotonic() + within_s  # after the query: each time at least one result is read
             for run_id in sorted(runs, key=lambda one: _work(found, one)):  # what takes least first
@@ -211,7 +225,8 @@ class RunProvenanceCache:
                     late.add(run_id)
                     continue
                 events = [event for event in found.logged if event.run_id == run_id]
-                if await self._read_answers(runs[run_id], events, before, until):
+                read = self._read_answers if logged else self._read_steps
+                if await read(source, runs[run_id], events, before, until):
                     late.add(run_id)
             if not found.is_full:
                 return late
@@ -235,7 +250,7 @@ class RunProvenanceCache:
         return False
 
     async def _read_answers(
-        self, run: SeenRun, events: Sequence[LoggedEvent], before: int | None, until: float
+        self, source: QuerySource, run: SeenRun, events: Sequence[LoggedEvent], before: int | None, until: float
     ) -> bool:
         """Read what one log says of answers; returns whether the time was over before the last of them."""
         for one in events:
@@ -244,11 +259,52 @@ class RunProvenanceCache:
                 continue  # a concurrent reader has added it
             if monotonic() > until:
                 return True
+            if await self._read_below(source, run, one, before, until):
+                return True
             answer = log.read(one.event)
             if answer is not None and (before is None or answer.step < before):
-                add = partial(add_answer, run.knowledge, answer)
+                add = partial(add_answer, run.knowledge, answer, run.may_know(answer.children))
                 await self.threads.run(add) if one.chars > MAX_AT_ONCE else add()
             log.taken(one.seq)  # only now, as with calls
+        return False
+
+    async def _read_steps(
+        self, source: QuerySource, run: SeenRun, events: Sequence[LoggedEvent], before: int | None, until: float
+    ) -> bool:
+        """Read what the agents of a plan or workflow have read in earlier steps; its answers are in the task."""
+        for one in events:
+            log = run.log_of(one.run_id)
+            if one.seq <= log.seq:
+                continue
+            if monotonic() > until or await self._read_below(source, run, one, before and before - 1, until):
+                return True
+            log.taken(one.seq)
+        return False
+
+    async def _read_below(
+        self, source: QuerySource, run: SeenRun, one: LoggedEvent, before: int | None, until: float
+    ) -> bool:
+        """Read what the run has read whose end the event tells; returns whether the time was over before its end.
+
+        It has ended, so it reads nothing more. What it read of the runs below it is read in the same way.
+        """
+        child = ended_child(one.event)
+        if child is None or not run.readers or (before is not None and child.step >= before):
+            return False
+        if child.child_id in run.answered or child.child_id in run.unread:
+            return False
+        if child.child_id not in run.below:
+            full = len(run.answered) + len(run.unread) >= MAX_BELOW or run.knowledge.below_chars > MAX_BELOW_CHARS
+            if full or not await _is_of(source, child.child_id, run.project):
+                run.unread.add(child.child_id)
+                return False
+        below = run.below.setdefault(child.child_id, SeenRun(run.project, readers=True, kept=True))
+        if await self._read(source, {UUID(child.child_id): below}, within_s=max(LEAST_S, until - monotonic())):
+            return True
+        if run.below.pop(child.child_id, None) is below:  # else a concurrent reader has added it
+            add_below(run.knowledge, below.knowledge, child.step)
+            whole = below.knowledge.whole and not below.unread
+            (run.answered if whole else run.unread).add(child.child_id)
         return False
 
     async def _take_arguments(self, run: SeenRun, call: CallOutput, before: int | None) -> None:
@@ -307,16 +363,22 @@ class RunProvenanceCache:
         return found
 
     def _make_room(self) -> None:
-        chars = sum(run.knowledge.chars for run in self._runs.values())
+        chars = sum(run.chars for run in self._runs.values())
         while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
             oldest = next(iter(self._runs))
-            chars -= self._runs.pop(oldest).knowledge.chars
+            chars -= self._runs.pop(oldest).chars
 
 
 def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:
     own = [output for output in found.calls if output.run_id == run_id]
     said = sum(event.chars for event in found.logged if event.run_id == run_id)
     return any(output.fact.get("blob") for output in own), said + sum(output.chars for output in own)
+
+
+async def _is_of(source: QuerySource, run_id: str, project: str) -> bool:
+    """Return whether there is such a run of *project*."""
+    found = await read_tasks(source, [UUID(run_id)])
+    return any(task.project == project for task in found.values())
 
 
 def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:

@@ -74,9 +74,11 @@ class AccessQueries:
         )
         query = await compute(partial(_query_of, request, principal))
         if request.run_id is not None:
-            known = await self._origins.of(self._pool, {request.run_id: request.project})
+            asked = {request.run_id: request.project}
+            readers = asked if bundle.asks_readers(query) else ()
+            known = await self._origins.of(self._pool, asked, readers)
             while request.run_id not in known:  # each time goes on where the last one ended
-                known = await self._origins.of(self._pool, {request.run_id: request.project})
+                known = await self._origins.of(self._pool, asked, readers)
             query = await compute(partial(bundle.with_origin, query, known[request.run_id]))
         budget = ConditionBudget()
         decision = await compute(partial(bundle.authorize, query, request.used, budget=budget))

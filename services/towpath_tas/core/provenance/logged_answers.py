@@ -6,8 +6,8 @@ call can be asked for so soon that its answer is not there. Nobody vouches for a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS, PLATFORM_WORKER
 from towpath_tas.core.provenance.value_leaves import ValueSource
@@ -27,6 +27,7 @@ class LoggedAnswer:
     """An answer: what was returned, or the text of a failure; `step` is that of the run which was answered.
 
     `parts` are texts of an output that the run had before, read once more: their `source` is what returned it.
+    `children` are the runs whose agents have answered.
     """
 
     source: ValueSource
@@ -34,6 +35,14 @@ class LoggedAnswer:
     result: Any = None
     failure: str = ""
     parts: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+
+class EndedChild(NamedTuple):
+    """A child run that has ended, and the step of the run that it was asked in."""
+
+    child_id: str
+    step: int
 
 
 class AnswersOfRun:
@@ -45,6 +54,7 @@ class AnswersOfRun:
     def __init__(self) -> None:
         self.seq = 0
         self._asked: dict[str, str] = {}
+        self._of_calls: dict[str, tuple[str, ...]] = {}
 
     def taken(self, seq: int) -> None:
         """Note that the event *seq* was taken, with what it answers."""
@@ -61,18 +71,30 @@ class AnswersOfRun:
         elif kind == CHILD_ENDED:
             return self._answer_of_child(event)
         elif kind == CALL_FINISHED and event.get("worker") == PLATFORM_WORKER:
-            return _outcome_of_call(event)
+            answer = _outcome_of_call(event)
+            return replace(answer, children=self._of_calls.get(str(event.get("execution_id")), ()))
         return None
 
     def _note_asked(self, event: Mapping[str, Any]) -> None:
         """Remember who is asked; of a child that answers a call the outcome of that call is the answer."""
-        task = event.get("task") or {}
-        self._asked[str(event.get("child_id"))] = "" if task.get("execution_id") else f"agent:{task.get('agent_key')}"
+        task, child = event.get("task") or {}, str(event.get("child_id"))
+        call = task.get("execution_id")
+        self._asked[child] = "" if call else f"agent:{task.get('agent_key')}"
+        if call and child not in (known := self._of_calls.get(str(call), ())):
+            self._of_calls[str(call)] = (*known, child)
 
     def _answer_of_child(self, event: Mapping[str, Any]) -> LoggedAnswer | None:
-        agent = self._asked.get(str(event.get("child_id")), OTHER_AGENT)
-        step = int(event.get("step") or 0)
-        return LoggedAnswer(ValueSource(agent, step), step, result=event.get("final")) if agent else None
+        child_id, step = str(event.get("child_id")), int(event.get("step") or 0)
+        agent = self._asked.get(child_id, OTHER_AGENT)
+        source = ValueSource(agent, step)
+        return LoggedAnswer(source, step, result=event.get("final"), children=(child_id,)) if agent else None
+
+
+def ended_child(event: Mapping[str, Any]) -> EndedChild | None:
+    """Return the child run whose end *event* tells, or None where it tells none."""
+    if event.get("type") != CHILD_ENDED:
+        return None
+    return EndedChild(str(event.get("child_id")), int(event.get("step") or 0))
 
 
 def _outcome_of_call(event: Mapping[str, Any]) -> LoggedAnswer:

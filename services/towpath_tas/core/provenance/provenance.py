@@ -67,11 +67,12 @@ UNDECLARED = CallDeclaration()
 
 @dataclass(slots=True)
 class RunProvenance:
-    """What the platform itself has seen in one run. It only grows."""
+    """What the platform itself has seen in one run. It only grows; `below_chars` are of `texts` alone."""
 
     whole: bool = True
     chars: int = 0
     task_chars: int = 0
+    below_chars: int = 0
     _task: list[str] = field(default_factory=list)
     _read_task: tuple[int, TrustedText] = field(default_factory=lambda: (0, TrustedText("")))
     inputs: dict[str, ValueSource] = field(default_factory=dict)
@@ -199,8 +200,8 @@ class RunProvenance:
     def search_work(self, args_chars: int) -> int:
         """Return about how much work `origin` is for arguments of this length."""
         unread = self.task_chars if self._read_task[0] != len(self._task) else 0
-        searches = 1 + args_chars // MIN_COPIED
-        return (self.chars + self.task_chars) * searches + unread * PER_READ
+        seen = self.chars + self.below_chars + self.task_chars
+        return seen * (1 + args_chars // MIN_COPIED) + unread * PER_READ
 
     def task_text(self) -> TrustedText:
         """Return all that was added to the task, read once for many values."""
@@ -374,9 +375,8 @@ class _CallSearch:
         return None
 
     def _is_vouched(self, piece: str) -> bool:
-        if self._task.holds(piece, budget=self._budget):
-            return True
-        return not same_forms(piece).isdisjoint(self._known.record_values)
+        said = self._task.holds(piece, budget=self._budget)
+        return said or not same_forms(piece).isdisjoint(self._known.record_values)
 
     def _in(self, letters: str, output: SeenText) -> bool:
         self._budget.take(len(output.letters))

@@ -5,26 +5,37 @@ What could not be read whole makes the run's knowledge incomplete; what is no JS
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from towpath_contracts.tools.previews import recorded_preview
 from towpath_tas.core.provenance.logged_answers import LoggedAnswer
-from towpath_tas.core.provenance.provenance import RunProvenance
+from towpath_tas.core.provenance.provenance import UNDECLARED, RunProvenance
 from towpath_tas.core.provenance.text_readers import ANYONE, CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
 
-def add_answer(known: RunProvenance, answer: LoggedAnswer) -> None:
-    """Add what an agent or an internal tool answered: untrusted, whoever asked."""
+def add_answer(known: RunProvenance, answer: LoggedAnswer, readers: CallDeclaration = UNDECLARED) -> None:
+    """Add what an agent or an internal tool answered, which *readers* may know: untrusted, whoever asked."""
     if answer.failure:
-        known.add_untrusted(answer.source, answer.failure)
+        known.add_untrusted(answer.source, answer.failure, readers.loose_text())
     if answer.result is not None:
-        known.add_output(answer.source, answer.result, trusted=False)
+        known.add_output(answer.source, answer.result, trusted=False, readers=readers)
     for part in answer.parts:
         # Its readers, and what a record vouches for, are known of the output itself; where that was not read whole, the
         # run counts as one that nobody may know. Where a part ends inside a value, nothing else says that the piece was
         # read: so the text counts as untrusted, and takes no reader away.
         known.add_untrusted(answer.source, part, ANYONE)
+
+
+def add_below(known: RunProvenance, below: RunProvenance, step: int) -> None:
+    """Add who may know what a run *below* has read, which was asked in *step*: in its answer that keeps its readers.
+
+    Nothing else: where a value of an answer comes from is the agent that gave it.
+    """
+    for one in below.texts:
+        known.texts.append(replace(one, source=ValueSource(one.source.tool, step)))
+        known.below_chars += len(one.letters)
 
 
 def add_person_statement(known: RunProvenance, fact: Mapping[str, Any]) -> None:

@@ -140,6 +140,12 @@ class CallDeclaration:
         return readers_of([*found, *self._of_args[part.args]])
 
 
+KNOWN_TO_ALL = CallDeclaration((OutputReaders(anybody=True),))
+"""Of what adds no restriction of its own."""
+
+KNOWN_TO_NOBODY = CallDeclaration((OutputReaders(),))
+
+
 def _is_at(path: str, names: tuple[str, ...]) -> bool:
     pattern = tuple(path.split(".")) if path else ()
     return len(pattern) == len(names) and covers(pattern, names)

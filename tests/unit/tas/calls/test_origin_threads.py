@@ -27,6 +27,9 @@ class ThreadNotes:
     def __init__(self) -> None:
         self.names: list[str] = []
 
+    def asks_readers(self, query: AuthorizationQuery) -> bool:
+        return query.tool == "asks"
+
     def with_origin(self, query: AuthorizationQuery, _known: RunProvenance) -> AuthorizationQuery:
         self.names.append(threading.current_thread().name)
         return query
@@ -42,7 +45,7 @@ async def test_the_origin_of_values_is_found_where_no_shared_thread_is_free(monk
     assert known.takes_long(1)
     run_id = uuid4()
 
-    async def read(_source: Any, _wanted: Any) -> dict[Any, RunProvenance]:
+    async def read(_source: Any, _wanted: Any, _readers: Any) -> dict[Any, RunProvenance]:
         return {run_id: known}
 
     monkeypatch.setattr(store._origins, "of", read)

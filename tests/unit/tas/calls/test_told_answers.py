@@ -1,0 +1,62 @@
+"""Who may know what a run was told by other runs: decided by what was read of these."""
+
+from uuid import UUID
+
+import pytest
+
+from towpath_tas.adapters.origin_tables import AFTER_ALL, SUMMARY, RunInputs
+from towpath_tas.app.calls.run_ancestors import RunAncestors, SeenRun, ToldAnswer
+from towpath_tas.core.provenance.provenance import UNDECLARED
+from towpath_tas.core.provenance.text_readers import (
+    ANYONE,
+    KNOWN_TO_ALL,
+    KNOWN_TO_NOBODY,
+    NOBODY,
+    TextReaders,
+)
+from towpath_tas.core.provenance.value_leaves import ValueSource
+
+READ, LOST = UUID(int=1), UUID(int=2)
+SOURCE = ValueSource("who answered", 1)
+
+
+def told(said_by: str, *, cut: bool = False, brought: bool = False) -> ToldAnswer:
+    """Return what is told of an answer in a thread of which one run is read."""
+    thread = RunAncestors(vouching=[], runs=[(READ, AFTER_ALL, True)], cut=cut, brought=brought)
+    (found,) = thread.told(RunInputs(project="shop", texts=(), inputs={}, answered=((said_by, "Halyard"),)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "may_know", "where_a_child_is_unread"),
+    [
+        (told(str(READ)), ANYONE, NOBODY),
+        (told(str(READ), cut=True), ANYONE, NOBODY),
+        (told(str(LOST), cut=True), NOBODY, NOBODY),
+        (told(SUMMARY), ANYONE, NOBODY),
+        (told(SUMMARY, cut=True), NOBODY, NOBODY),
+        (told(SUMMARY, brought=True), None, None),
+        (told(SUMMARY, cut=True, brought=True), NOBODY, NOBODY),
+        (told(""), None, None),
+        (ToldAnswer(SOURCE, "Halyard"), ANYONE, NOBODY),
+    ],
+)
+def test_an_answer_restricts_nobody_itself_where_all_that_was_read_for_it_is_known(
+    answer: ToldAnswer, may_know: TextReaders | None, where_a_child_is_unread: TextReaders | None
+) -> None:
+    assert SeenRun("shop", readers=True).may_know_told(answer) == may_know
+    assert SeenRun("shop", readers=True, unread={"child"}).may_know_told(answer) == where_a_child_is_unread
+
+
+def test_where_nobody_asks_who_may_know_it_answers_are_undeclared_but_for_those_that_were_not_read() -> None:
+    run = SeenRun("shop")
+    assert run.may_know_told(told(str(READ))) is None
+    assert run.may_know_told(told(str(LOST), cut=True)) == NOBODY
+
+
+def test_what_children_answered_may_be_known_where_each_of_them_was_read_whole() -> None:
+    run = SeenRun("shop", readers=True, answered={"a", "b"}, unread={"c"})
+    assert run.may_know(("a", "b")) == KNOWN_TO_ALL
+    assert run.may_know(("a", "c")) == KNOWN_TO_NOBODY
+    for children in ((), ("a", "d"), ("d",)):
+        assert run.may_know(children) == UNDECLARED
