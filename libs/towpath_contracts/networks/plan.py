@@ -16,6 +16,9 @@ MAX_PROMPT = 16_384
 MAX_NAMES = 64
 """Characters of a step's id and of a result key."""
 
+MAX_CRITERIA = 16
+"""Acceptance criteria of one agent."""
+
 STEP_ID = r"^[a-zA-Z0-9_.:-]+$"
 RESULT_KEY = r"^[a-zA-Z0-9_.-]+$"
 
@@ -39,7 +42,9 @@ class PlanAgentCall(ClientMessagePart):
     with_: JsonObject = Field(default_factory=dict, alias="with")
     result_key: str = Field(default="", max_length=MAX_NAMES)
     timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=is_unset)
-    acceptance_criteria: tuple[Criterion, ...] = Field(default=(), max_length=16, exclude_if=lambda given: not given)
+    acceptance_criteria: tuple[Criterion, ...] = Field(
+        default=(), max_length=MAX_CRITERIA, exclude_if=lambda given: not given
+    )
 
 
 class ParallelAgentCalls(ClientMessagePart):

@@ -16,7 +16,9 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.networks.goal import Criterion
 from towpath_contracts.networks.plan import (
+    MAX_CRITERIA,
     MAX_NAMES,
     RESULT_KEY,
     STEP_ID,
@@ -47,6 +49,10 @@ MAX_FAULT_CHARS = 2_000
 MAX_READ = 100
 """Steps, and agents of a step, that are looked at one by one: beyond it their number is the only fault that counts."""
 
+MAX_CALLS_READ = PLAN_STEPS * BLOCK_AGENTS + 1
+"""Agents of all steps together that are looked at, one more than a plan may have. Of each as many criteria as it may
+have: there is room for a hundred thousand in a plan, and to say what is wrong with each takes seconds."""
+
 _FIELDS = ("id", "name", "description", "bindings", "steps")
 _PAYLOADS = ("agent", "parallel")
 _STEP_ID, _RESULT_KEY = re.compile(STEP_ID), re.compile(RESULT_KEY)
@@ -72,9 +78,10 @@ def check_plan(
     known = {name: data[name] for name in _FIELDS if name in data}
     if isinstance(known.get("steps"), list | tuple):
         known["steps"] = _filled(known["steps"])
-    plan, shape = _shaped(_looked_at(known))
     given = known.get("steps")
-    steps = given[:MAX_READ] if isinstance(given, list) else []
+    read = _looked_at(known)
+    plan, shape = _shaped(read)
+    steps = read["steps"] if isinstance(given, list) else []
     found = [*shape, *_counted(given, min(most_steps, PLAN_STEPS)), *_named(steps), *_asked(steps, agents)]
     if self_contained:
         found += _silent(steps)
@@ -113,26 +120,52 @@ def _looked_at(known: JsonObject) -> JsonObject:
     given = known.get("steps")
     if not isinstance(given, list):
         return known
-    steps = [_first_fields(step, PlanStep) for step in given[:MAX_READ]]
-    for step in (step for step in steps if isinstance(step, dict)):
-        if isinstance(step.get("agent"), dict):
-            step["agent"] = _first_fields(step["agent"], PlanAgentCall)
-        block = step.get("parallel")
+    room = _ReadingRoom()
+    return {**known, "steps": [room.step(step) for step in given[:MAX_READ]]}
+
+
+class _ReadingRoom:
+    """What of a plan is still looked at, in the order in which it stands there.
+
+    It is more than a plan may have: where it is used up there are too many steps, agents or criteria, which is a fault.
+    """
+
+    def __init__(self) -> None:
+        self._calls = MAX_CALLS_READ
+        self._others = MAX_REPORTED
+
+    def step(self, step: Any) -> Any:
+        """Return what is looked at of a step."""
+        if not isinstance(step, dict):
+            return step
+        kept = self._fields(step, PlanStep)
+        if isinstance(kept.get("agent"), dict):
+            kept["agent"] = self._call(kept["agent"])
+        block = kept.get("parallel")
         if isinstance(block, dict):
-            inside = block.get("steps")
-            step["parallel"] = _first_fields(block, ParallelAgentCalls)
-            if isinstance(inside, list):
-                step["parallel"]["steps"] = [_first_fields(call, PlanAgentCall) for call in inside[:MAX_READ]]
-    return {**known, "steps": steps}
+            kept["parallel"] = block = self._fields(block, ParallelAgentCalls)
+            if isinstance(block.get("steps"), list):
+                block["steps"] = [self._call(call) for call in block["steps"][: min(MAX_READ, self._calls)]]
+        return kept
 
+    def _call(self, call: Any) -> Any:
+        self._calls = max(0, self._calls - 1)
+        if not isinstance(call, dict):
+            return call
+        kept = self._fields(call, PlanAgentCall)
+        if isinstance(kept.get("acceptance_criteria"), list):
+            few = kept["acceptance_criteria"][:MAX_CRITERIA]
+            kept["acceptance_criteria"] = [
+                self._fields(one, Criterion) if isinstance(one, dict) else one for one in few
+            ]
+        return kept
 
-def _first_fields(value: Any, kind: type[ClientMessagePart]) -> Any:
-    """Return the fields of *value* that *kind* has, and of all others as many as are reported."""
-    if not isinstance(value, dict):
-        return value
-    own = {name for field, about in kind.model_fields.items() for name in (field, about.alias or field)}
-    others = nsmallest(MAX_REPORTED, (name for name in value if name not in own))
-    return {name: value[name] for name in (*(name for name in value if name in own), *others)}
+    def _fields(self, value: JsonObject, kind: type[ClientMessagePart]) -> JsonObject:
+        """Return the fields of *value* that *kind* has, and of all others as many as are reported in all."""
+        own = {name for field, about in kind.model_fields.items() for name in (field, about.alias or field)}
+        others = nsmallest(self._others, (name for name in value if name not in own)) if self._others else []
+        self._others -= len(others)
+        return {name: value[name] for name in (*(name for name in value if name in own), *others)}
 
 
 def _shaped(known: JsonObject) -> tuple[Plan | None, list[ProblemDetail]]:
@@ -178,6 +211,14 @@ def _counted(steps: Any, most: int) -> Iterator[ProblemDetail]:
         if children is not None and len(children) > BLOCK_AGENTS:
             at: Place = ("steps", place, "parallel", "steps")
             yield _fault(at, f"has {len(children)} agents; the limit is {BLOCK_AGENTS}")
+        yield from _criteria_counted(place, step)
+
+
+def _criteria_counted(place: int, step: JsonObject) -> Iterator[ProblemDetail]:
+    for at, call in _calls(place, step):
+        criteria = call.get("acceptance_criteria")
+        if isinstance(criteria, list) and len(criteria) > MAX_CRITERIA:
+            yield _fault((*at, "acceptance_criteria"), f"has {len(criteria)} criteria; the limit is {MAX_CRITERIA}")
 
 
 def _children(step: JsonObject) -> list[Any] | None:

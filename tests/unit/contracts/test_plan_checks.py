@@ -174,6 +174,18 @@ def test_e2_agents_need_words_where_nothing_but_the_plan_tells_them_what_to_do()
     assert faults(plan, self_contained=True) == [f"steps[0].parallel.steps[0] {found}", f"steps[1].agent {found}"]
 
 
+def test_e2_the_criteria_of_an_agent_are_counted_and_the_first_of_them_checked() -> None:
+    """Row E2: plan validation; of more criteria than an agent may have the number is told, however many they are."""
+    at = "steps[0].agent.acceptance_criteria"
+    assert not faults({"steps": [step("ann", acceptance_criteria=["done"] * 16)]})
+    for many in (17, 20_000):
+        asked = {"steps": [step("ann", acceptance_criteria=["done"] * many)]}
+        assert faults(asked) == [f"{at} has {many} criteria; the limit is 16"]
+    wrong = faults({"steps": [step("ann", acceptance_criteria=[{"why": 1}, *["done"] * 20])]})
+    assert wrong[0] == f"{at} has 21 criteria; the limit is 16"
+    assert any(one.startswith(f"{at}[0]") for one in wrong)
+
+
 def _names(count: int) -> dict[str, int]:
     return {f"{number:x}": 0 for number in range(count)}
 
@@ -194,6 +206,10 @@ LARGEST: list[tuple[str, Any, int]] = [
     ("agents", {"steps": [{"type": "parallel", "parallel": {"steps": [0] * (FULL // 2)}}]}, 1_000_000),
     ("fields", {"steps": [{**step("ann"), **_names(25_000)}]}, 500_000),
     ("fields of an agent", {"steps": [block({**ask("ann"), **_names(25_000)})]}, 500_000),
+    ("criteria", {"steps": [step("ann", acceptance_criteria=[{}] * (FULL // 3))]}, 600_000),
+    ("criteria of many agents", {"steps": [block(*[{"acceptance_criteria": [0] * 16}] * 50)] * 60}, 600_000),
+    ("agents of many steps", {"steps": [block(*[{"x": 0}] * 100)] * 90}, 400_000),
+    ("fields of many agents", {"steps": [block(*[{**ask("ann"), **_names(20)}] * 16)] * 60}, 400_000),
 ]
 
 
