@@ -4,12 +4,15 @@ What a model wrote is a plan only once `check_plan` finds nothing wrong with it.
 can't call itself.
 """
 
+from collections.abc import Iterator
+
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import MAX_ANSWER_TEXT
 from towpath_contracts.decisions.earlier_turns import words_of
 from towpath_contracts.decisions.request import PromptContext
-from towpath_contracts.networks.plan import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
+from towpath_contracts.networks.plan import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID, Plan
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, PLAN_INVALID
+from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.text import truncate
 from towpath_engine.reducers.references import INLINE_BYTES, size_of
 from towpath_engine.rules.members import members_of, nested_swarms
@@ -93,6 +96,16 @@ def plan_schema(state: RunState) -> JsonObject:
     }
     steps: JsonObject = {"type": "array", "minItems": 1, "maxItems": state.caps.plan_steps, "items": step}
     return {"type": "object", "properties": {"name": {"type": "string"}, "steps": steps}, "required": ["steps"]}
+
+
+def unshown_fields(plan: Plan) -> Iterator[ProblemDetail]:
+    """Name what a planner wrote that it was not shown: criteria are the caller's, and long to be compiled."""
+    for number, step in enumerate(plan.steps):
+        for place, call in enumerate(step.calls):
+            if call.acceptance_criteria:
+                within = "agent" if step.type == "agent" else f"parallel.steps[{place}]"
+                detail = f"steps[{number}].{within}.acceptance_criteria is not a field here"
+                yield ProblemDetail(pointer=f"/steps/{number}", code=PLAN_INVALID, detail=detail)
 
 
 def correction_request(faults: list[str], written: JsonObject | None) -> JsonObject:

@@ -21,7 +21,7 @@ from towpath_engine.handlers.finish import finish
 from towpath_engine.handlers.plan.start_step import child_of_step_ended, inputs_of, start_children
 from towpath_engine.handlers.plan_status import move_plan
 from towpath_engine.handlers.transition import TransitionBuilder
-from towpath_engine.requests.planner import MAX_ATTEMPTS, correction_request, faults_error
+from towpath_engine.requests.planner import MAX_ATTEMPTS, correction_request, faults_error, unshown_fields
 from towpath_engine.rules.members import members_of
 from towpath_engine.rules.plan_goals import goal_faults
 from towpath_engine.rules.plan_results import (
@@ -94,7 +94,7 @@ def _take(run: TransitionBuilder, task: PlanTask, written: JsonObject | None, or
         most = run.state.caps.plan_steps
         plan, found = check_plan(written, agents=members_of(run.state), bindings=task.bindings, most_steps=most)
         if plan is not None:
-            found = list(goal_faults(plan, run.state.snapshot))
+            found = list(goal_faults(plan, run.state.snapshot) if origin == "given" else unshown_fields(plan))
         if plan is not None and not found:
             _accept(run, plan.model_copy(update={"bindings": {**plan.bindings, **task.bindings}}), origin)
             return []

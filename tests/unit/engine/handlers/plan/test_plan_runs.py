@@ -120,3 +120,14 @@ def test_e6_a_run_that_is_ended_by_anything_else_panics_with_its_reason() -> Non
     assert (run.triggers[-1], run.path[-1], run.finished.reason) == ("panic", "failed", "model_unavailable")
     assert run.output["steps"] == [] and run.output["success"] is False
     assert run.output["errors"][0]["error"]["code"] == "model_unavailable"
+
+
+def test_what_a_planner_was_not_shown_is_no_part_of_its_plan() -> None:
+    """Criteria are compiled where facts of all runs are folded, so only those of callers are, which were prepared."""
+    run = PlanRun(prompt="Do it.")
+    criteria = [{"when": "claimed == 1"}]
+    run.decide({"steps": [step("ann", acceptance_criteria=criteria), block(ask("bob", acceptance_criteria=criteria))]})
+    assert not run.children and run.path[-1] == "planner_active"
+    run.decide({"steps": [step("ann"), block(ask("bob", acceptance_criteria=criteria))]})
+    assert run.finished.reason == "plan_invalid"
+    assert run.finished.final["message"].endswith("steps[1].parallel.steps[0].acceptance_criteria is not a field here")
