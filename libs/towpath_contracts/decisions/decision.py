@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from towpath_contracts.base import DEFERRED, ClientMessagePart, JsonObject, MessagePart
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, NotStrictJsonError, read_strict
@@ -56,6 +57,15 @@ class UseToolDetails(ClientMessagePart):
     tool_name: str | None = Field(default=None, min_length=1, max_length=128)
     tool_params: Arguments = Field(default_factory=dict)
     calls: tuple[ToolCallProposal, ...] = Field(default=(), max_length=MAX_CALLS_PER_DECISION)
+
+    @field_validator("calls", mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        """Count the calls before they are looked at: a text may have hundreds of thousands that are none."""
+        if isinstance(value, list | tuple) and len(value) > MAX_CALLS_PER_DECISION:
+            told = {"field_type": "Tuple", "max_length": MAX_CALLS_PER_DECISION, "actual_length": len(value)}
+            raise PydanticKnownError("too_long", told)
+        return value
 
     @model_validator(mode="after")
     def _one_form(self) -> "UseToolDetails":
