@@ -18,15 +18,20 @@ Grants = tuple[Grant, ...]
 MAX_CHAIN = 16
 """Grants in one chain: more than the deepest tree of runs has."""
 
+MAX_CHAIN_ENTRIES = 512
+"""Entries of all of them together, twice as many as one task may bring: each call carries them all, and each is held
+against its tool, before calls of others are decided."""
+
 
 class GrantChainTooLongError(Exception):
-    """A task would stand under more grants than are carried."""
+    """A task would stand under more grants, or entries of grants, than are carried."""
 
 
 def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grants:
     """Return the chain of a task that has *child* as its own grant, under the chain *parent*; never wider than it.
 
-    A grant that stands in the chain already is not repeated. Raises GrantChainTooLongError above `MAX_CHAIN`.
+    A grant that stands in the chain already is not repeated. Raises GrantChainTooLongError above `MAX_CHAIN` and
+    `MAX_CHAIN_ENTRIES`.
     """
     chain = tuple(parent)
     own = None if child is None else tuple(child)
@@ -34,6 +39,10 @@ def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grant
         chain = (*chain, own)
     if len(chain) > MAX_CHAIN:
         msg = f"a task stands under {len(chain)} grants; at most {MAX_CHAIN} are carried"
+        raise GrantChainTooLongError(msg)
+    entries = sum(map(len, chain))
+    if entries > MAX_CHAIN_ENTRIES:
+        msg = f"the grants that a task stands under have {entries} entries together; the limit is {MAX_CHAIN_ENTRIES}"
         raise GrantChainTooLongError(msg)
     return chain
 

@@ -20,6 +20,9 @@ from towpath_fabric.clock import monotonic
 
 BODIES = 300
 GATES = 40
+WRONG = 6
+"""Tasks at once that are wrong in very many places."""
+
 RESPOND = decision("RESPOND", payload={"a": "x"})
 
 
@@ -146,6 +149,72 @@ async def gates_without_end_on_one_run(target: Target) -> str:
     if len(refused) <= GATES // 2:
         raise AttackWorkedError(f"the run took {GATES - len(refused)} gates")
     return f"{len(refused)} of {GATES} gates were refused: {refused[0].json()['code']}"
+
+
+@attack(Position.KEY_HOLDER, timed=True)
+async def plans_that_are_wrong_everywhere(target: Target) -> str:
+    """Submit tasks whose plans have 49,000 criteria that are none, and have planners write plans with 80,000."""
+
+    def wrong(many: int) -> dict[str, Any]:
+        asked = {"agent_key": "clerk", "prompt": "go", "acceptance_criteria": [{}] * many}
+        return {"steps": [{"id": "a", "type": "agent", "agent": asked}]}
+
+    planned = {"kind": "compile_plan", "raw": json.dumps(wrong(80_000), separators=(",", ":"))}
+    given = {"plan": {"plan": wrong(49_000)}}
+    asked = {"plan": {"prompt": "go"}, "script": [planned, planned]}
+    return await meanwhile(target, [*[asked] * WRONG, *[given] * WRONG], refused=WRONG)
+
+
+@attack(Position.KEY_HOLDER, timed=True)
+async def decisions_with_calls_that_are_none(target: Target) -> str:
+    """Have models decide for 300,000 calls at once, none of which is one."""
+    text = json.dumps(decision("USE_TOOL", calls=[0] * 300_000), separators=(",", ":"))
+    return await meanwhile(target, [{"user_message": "go", "script": [{"raw": text}, RESPOND]}] * WRONG, refused=0)
+
+
+async def meanwhile(target: Target, tasks: list[dict[str, Any]], *, refused: int) -> str:
+    """Submit *tasks*, of which some are refused; return how long the slowest run of another project took till then."""
+    longest = 0.0
+    async with (
+        target.client(scopes=["runs:write", "runs:read", "gates:read"]) as client,
+        target.client(project="bystander") as other,
+    ):
+        await publish_quiet(other)
+
+        async def end(task: dict[str, Any]) -> int:
+            answer = await client.post("/v1/runs", json={"network": NETWORK["name"], **task})
+            if answer.is_success:
+                await target.settled(client, answer.json()["run_id"])
+            return answer.status_code
+
+        doing = asyncio.gather(*map(end, tasks))
+        while not doing.done():
+            began = monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            longest = max(longest, monotonic() - began)
+        answered = sorted(await doing)
+    if answered.count(202) != len(tasks) - refused:
+        raise ValueError(f"the tasks were answered {answered}")
+    return held_up(longest, "a run of another project took")
+
+
+@attack(Position.KEY_HOLDER)
+async def grants_of_many_replies(target: Target) -> str:
+    """Reply again and again with a grant of 256 entries, all of which each call of the thread would carry."""
+    before, codes = None, []
+    async with target.client(scopes=["runs:write", "runs:read", "gates:read"]) as client:
+        for place in range(4):
+            grant = [{"tool": f"*{place * 256 + number:x}{'?' * 90}"} for number in range(255)] + [{"tool": "*"}]
+            task = {"network": NETWORK["name"], "user_message": "go", "script": [RESPOND], "grant": grant}
+            answer = await client.post("/v1/runs", json=task if before is None else {**task, "continues": before})
+            if not answer.is_success:
+                codes.append(answer.json()["code"])
+                continue
+            before = answer.json()["run_id"]
+            await target.settled(client, before)
+    if codes != ["limit_exceeded"] * 2:
+        raise AttackWorkedError(f"the thread took {4 - len(codes)} grants of 256 entries")
+    return "the third grant of 256 entries was refused: limit_exceeded"
 
 
 @contextmanager

@@ -12,7 +12,14 @@ from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_contracts.tools.grants import MAX_CHAIN, GrantChainTooLongError, chain_covers, grant_chain, narrow
+from towpath_contracts.tools.grants import (
+    MAX_CHAIN,
+    MAX_CHAIN_ENTRIES,
+    GrantChainTooLongError,
+    chain_covers,
+    grant_chain,
+    narrow,
+)
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.run import EffectKind
 from towpath_orchestrator.core.tasks import check_task, created_event
@@ -50,6 +57,15 @@ def test_a_chain_grows_by_every_grant_and_repeats_none() -> None:
     long = tuple(({"tool": f"t{number}"},) for number in range(MAX_CHAIN))
     with pytest.raises(GrantChainTooLongError):
         narrow(long, READ)
+
+
+def test_the_grants_of_a_chain_have_so_many_entries_together_and_no_more() -> None:
+    """Each call carries them all: sixteen grants of 256 entries would be 700 KB."""
+    one, two = (tuple({"tool": f"{name}{number}"} for number in range(MAX_CHAIN_ENTRIES // 2)) for name in "ab")
+    full = narrow((one,), two)
+    assert narrow(full, two) == full == (one, two), "what stands there already is not counted again"
+    with pytest.raises(GrantChainTooLongError, match=f"{MAX_CHAIN_ENTRIES + 1} entries together"):
+        narrow(full, READ)
 
 
 @pytest.mark.parametrize(
