@@ -41,6 +41,9 @@ from towpath_orchestrator.settings import OrchestratorSettings
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024, "quoted_inputs": 128 * 1024}
 """Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
 
+MAX_CREATED_BYTES = 950_000
+"""Of the first event of a run, as JSON: nobody could read one that no message holds, nor what comes after it."""
+
 MAX_TOLD_TOOLS = 50
 """Tools of the network that are named where a grant names another one."""
 
@@ -197,6 +200,16 @@ def replayed_by_script(task: RunCreated, script_digest: str) -> RunCreated:
         settings = task.goal_settings.model_copy(update={"judge_model": None})
         scripted["goal"] = task.goal.model_copy(update={"settings": settings})
     return task.model_copy(update=scripted)
+
+
+def size_problem(created: RunCreated) -> Problem | None:
+    """Return why a run can't begin with all that its task, and the run that it continues, give it."""
+    size = len(created.model_dump_json().encode())
+    if size <= MAX_CREATED_BYTES:
+        return None
+    with_earlier = ", with what it has of the run before it" if created.continues is not None else ""
+    detail = f"the run would begin with {size} bytes{with_earlier}; the limit is {MAX_CREATED_BYTES}"
+    return problem("request_too_large", detail)
 
 
 def _recorded(traceparent: str | None) -> str | None:

@@ -217,6 +217,33 @@ async def grants_of_many_replies(target: Target) -> str:
     return "the third grant of 256 entries was refused: limit_exceeded"
 
 
+@attack(Position.KEY_HOLDER)
+async def a_reply_that_makes_a_log_unreadable(target: Target) -> str:
+    """Reply until a run begins with more than one message holds, so that nobody reads what it did."""
+    sign, before = "\x01", None
+    said = {"quoted_inputs": {"a": sign * 21_000}, "system_params": {"a": sign * 5_000}, "labels": {"a": sign * 2_500}}
+    more = {
+        "goal": {"goal": "go", "acceptance_criteria": ["done"], "constraints": {"a": sign * 20_000}},
+        "response_schema": {"type": "object", "description": sign * 10_000},
+        "grant": [{"tool": "*", "when": f"args.path == '{'y' * 990}'"}] * 255,
+    }
+    async with target.client(scopes=["runs:write", "runs:read", "gates:read"]) as client:
+        for place in range(3):
+            files = [{"path": f"{place}/{number}/{'n' * 75}/{'m' * 75}", "content": "x"} for number in range(300)]
+            mounts = [{"mount_path": "", "files": files}]
+            task = {"network": NETWORK["name"], "user_message": f"{place}{sign * 42_000}", "mounts": mounts, **said}
+            task |= {"script": [decision("RESPOND", payload=sign * 20_000)], **(more if place == 2 else {})}
+            answer = await client.post("/v1/runs", json=task if before is None else {**task, "continues": before})
+            if not answer.is_success:
+                if (code := answer.json()["code"]) == "request_too_large" and place == 2:
+                    return f"the third run was refused: {code}"
+                raise ValueError(f"the run {place} was answered {answer.text[:200]}")
+            before = answer.json()["run_id"]
+            await target.settled(client, before)
+        read = await client.get(f"/v1/runs/{before}/events")
+    raise AttackWorkedError(f"who reads the log of the third run is answered {read.status_code}")
+
+
 @contextmanager
 def connections(target: Target, key: str, body: bytes) -> Iterator[list[socket.socket]]:
     """Give connections on which all of a request was sent but the last byte."""

@@ -31,7 +31,7 @@ from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.run_times import times_of
 from towpath_orchestrator.core.task_attachments import read_attachments
 from towpath_orchestrator.core.task_kinds import mounted
-from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.core.tasks import check_task, created_event, size_problem
 from towpath_orchestrator.core.threads import EarlierRun, completed_task, continuing_run, file_problem
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -134,6 +134,8 @@ class TaskChecker:
                 created = created.model_copy(update={"caps": caps_of(self._settings)})
                 if earlier is not None:
                     created = _continuing(created, earlier, snapshot, task.agent_key)
+                if (refused := size_problem(created)) is not None:
+                    raise ProblemError(refused)
         except GrantChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:

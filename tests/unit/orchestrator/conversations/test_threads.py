@@ -20,7 +20,7 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.grants import MAX_CHAIN, GrantChainTooLongError, grant_chain, narrow
 from towpath_contracts.tools.previews import text_bytes
 from towpath_contracts.tools.workspace import MAX_FILES, FileEntry
-from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.core.tasks import MAX_CREATED_BYTES, check_task, created_event, size_problem
 from towpath_orchestrator.core.threads import (
     LEAST_ROOM,
     EarlierRun,
@@ -172,6 +172,20 @@ def test_files_are_carried_and_the_tasks_own_win() -> None:
     many = tuple(FileEntry(path=f"{n}.md", digest="sha256:aa", size=1) for n in range(MAX_FILES + 1))
     refused = file_problem(continuing_run(asked, earlier(files=many), NETWORK, None))
     assert refused is not None and refused.code == "request_too_large"
+
+
+def test_a_run_begins_with_no_more_than_a_message_holds() -> None:
+    """Its first event would be read by nobody else, and nothing of its log with it."""
+    first = created(task("x" * 100_000))
+    room = MAX_CREATED_BYTES - len(first.model_dump_json().encode())
+    full = first.model_copy(update={"labels": {"a": "é" * ((room - 6) // 2)}})
+    assert MAX_CREATED_BYTES - 2 <= len(full.model_dump_json().encode()) <= MAX_CREATED_BYTES
+    assert size_problem(full) is None
+    refused = size_problem(first.model_copy(update={"labels": {"a": "é" * (room // 2)}}))
+    assert refused is not None and (refused.code, "before it" in refused.detail) == ("request_too_large", False)
+    many = tuple(FileEntry(path=f"{n}/{'n' * 900}", digest="sha256:aa", size=1) for n in range(MAX_FILES))
+    refused = size_problem(continued(task(), earlier(files=many)))
+    assert refused is not None and "with what it has of the run before it" in refused.detail
 
 
 @pytest.mark.parametrize(
