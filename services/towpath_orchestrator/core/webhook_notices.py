@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.gate_notices import GateNoticeBody
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
@@ -28,6 +29,9 @@ MAX_BACKLOG = 10_000
 """Notices that wait for one webhook; what comes on top is dead at once, and listed."""
 
 UNKNOWN_EFFECT = "unknown_effect"
+PLAIN_REASONS = frozenset({"approval", "budget", "low_confidence", "timeout"})
+"""Types of gates whose reason is a rule's, or made of the platform's own words and numbers."""
+
 REASON_CHARS = 500
 GONE = 410
 """The status with which a receiver ends its subscription, by the specification."""
@@ -67,12 +71,11 @@ class NewNotice(NamedTuple):
 def notice_body(gate: Any, kind: str) -> str:
     """Return the notice of a gate row: who is needed for what, and nothing of the call but its names.
 
-    An approval's reason is what its rule says; an unknown effect gets a sentence of its own, since the gate's reason
-    repeats the tool's failure.
+    An approval's reason is what its rule says. Others get a sentence of their own where the gate's reason repeats what
+    a tool said of a failure, as that of an unknown effect and of a loop does, or is in words of a model or a person.
     """
     detail = json.loads(gate["detail"])
     opened = kind == "gate.opened"
-    doubt = f"nobody knows whether {detail.get('tool', 'the call')} happened"
     named = {name: detail.get(name) for name in ("tool", "agent", "rule", "role", "quorum", "revision", "edited_by")}
     data = {
         "gate_id": str(gate["gate_id"]),
@@ -81,7 +84,7 @@ def notice_body(gate: Any, kind: str) -> str:
         "network": gate["network"],
         "gate_type": gate["gate_type"],
         "status": "pending" if opened else gate["status"],
-        "reason": truncate(doubt if gate["gate_type"] == UNKNOWN_EFFECT else gate["reason"], REASON_CHARS),
+        "reason": truncate(_told(gate, detail), REASON_CHARS),
         "opened_at": _text(gate["opened_at"]),
         "expires_at": _text(gate["expires_at"]),
         **{name: value for name, value in named.items() if value},
@@ -90,6 +93,15 @@ def notice_body(gate: Any, kind: str) -> str:
         data |= {"verdict": gate["verdict"], "closed_by": gate["closed_by"], "closed_at": _text(gate["closed_at"])}
     at = gate["opened_at"] if opened else gate["closed_at"] or gate["opened_at"]
     return GateNoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
+
+
+def _told(gate: Any, detail: JsonObject) -> str:
+    """Return why a person is asked, in words that neither a tool nor a model, nor who steers the run, has chosen."""
+    if gate["gate_type"] == UNKNOWN_EFFECT:
+        return f"nobody knows whether {detail.get('tool', 'the call')} happened"
+    if gate["gate_type"] in PLAIN_REASONS or detail.get("rule"):  # the last approval of a call is of the type manual
+        return str(gate["reason"])
+    return f"the run asks a person: {gate['gate_type']}"
 
 
 def new_notices(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[NewNotice]:

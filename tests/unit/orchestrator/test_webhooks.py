@@ -128,6 +128,24 @@ def test_a_notice_of_a_doubt_leaves_out_what_a_tool_reported_of_its_failure() ->
     assert "4111" not in json.dumps(notice)
 
 
+@pytest.mark.parametrize(
+    ("gate_type", "reason"),
+    [
+        ("loop_detected", "the same error again and again: orders_down:no order of card 4111 for ann miller"),
+        ("permission", "billing may not use orders.refund, and nothing else was found: card '4111' is not trusted"),
+        ("manual", "Which account is 4111?"),
+    ],
+)
+def test_a_notice_of_a_runs_own_gate_has_no_words_of_tools_models_or_people(gate_type: str, reason: str) -> None:
+    asks = {**gate(rule=None), "gate_type": gate_type, "reason": reason}
+    notice = json.loads(notice_body(asks, "gate.opened"))
+    assert notice["data"]["reason"] == f"the run asks a person: {gate_type}"
+    assert "4111" not in json.dumps(notice)
+    for told in ({"gate_type": "manual"}, {"gate_type": "budget", "reason": "80 % are spent"}):
+        of_rule = {**gate(), **told}
+        assert json.loads(notice_body(of_rule, "gate.opened"))["data"]["reason"] == of_rule["reason"]
+
+
 def test_nobody_is_notified_of_gates_that_only_a_switch_opens() -> None:
     both = hook(kinds=("gate.opened", "gate.closed"))
     waiting: Counter[str] = Counter()
