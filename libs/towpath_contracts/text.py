@@ -1,11 +1,26 @@
-"""Texts of bounded length: what previews in logs, prompts and views are made with."""
+"""Texts of bounded length, which previews in logs, prompts and views are made with, and their Unicode normal forms."""
 
 import json
-from typing import Any
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from towpath_contracts.canonical import canonical_json
 
 ELLIPSIS = "…"
+
+NORMALIZED_AT_ONCE = 32
+"""Characters: the library sorts the marks behind a letter in a time that grows with the square of their number, and all
+else of the process waits. No letter of a language has as many."""
+
+MAX_JOINING = 16
+"""Characters that join one before them, in the letters of languages, and some more."""
+
+_JOINING = ("\u1160", "\u11ff")
+"""The first and the last of the Korean vowels and ends of syllables, which join what stands before them."""
+
+_HALF_WIDTH = "\uff9e\uff9f"
+"""Marks of Japanese that are letters to Unicode."""
 
 
 def truncate(text: str, most: int) -> str:
@@ -31,3 +46,30 @@ def stored_text(data: bytes) -> tuple[str, bool]:
             return text, True
         return (value, True) if isinstance(value, str) else (text, False)
     return text, False
+
+
+def normalized(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+    """Return *text* in a Unicode normal form, in a time that grows with its length and no faster.
+
+    Only of a row of marks that is longer than what is done at once the order is not that of the form: two such rows may
+    mean the same and come out different, never the other way round.
+    """
+    if len(text) <= NORMALIZED_AT_ONCE or text.isascii():
+        return unicodedata.normalize(form, text)
+    return "".join(unicodedata.normalize(form, part) for part in _parts(text))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Cut *text* before characters that join nothing, where one is near."""
+    begin, size = 0, len(text)
+    while size - begin > NORMALIZED_AT_ONCE:
+        most = begin + NORMALIZED_AT_ONCE
+        end = next((place for place in range(most, most - MAX_JOINING, -1) if not _joins(text[place])), most)
+        yield text[begin:end]
+        begin = end
+    yield text[begin:]
+
+
+def _joins(character: str) -> bool:
+    first, last = _JOINING
+    return unicodedata.category(character)[0] == "M" or first <= character <= last or character in _HALF_WIDTH

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessagePart, JsonObject, SparseSettings, is_unset
+from towpath_contracts.text import normalized
 
 BACKGROUND_MAX_STEPS = 24
 MAX_FAILURES = 8
@@ -18,7 +19,7 @@ MAX_ITERATION_MS = 24 * 3_600_000
 
 def ascii_text(text: str) -> str:
     """Return *text* in ASCII: accents are dropped, what has no ASCII form becomes `?`, white space is single."""
-    plain = unicodedata.normalize("NFKD", text)
+    plain = normalized("NFKD", text)
     plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
     return " ".join(plain.encode("ascii", "replace").decode().split())
 

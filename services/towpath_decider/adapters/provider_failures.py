@@ -19,6 +19,9 @@ from towpath_fabric.clock import wall
 MESSAGE_CHARS = 500
 """How much of an API's words is repeated; some send whole pages."""
 
+READ_CHARS = 16_384
+"""How much of them is looked at: what a server says in an error may be megabytes, and all decisions wait meanwhile."""
+
 ONE_CALL = Usage(model_calls=1)
 """A call of which nothing is known but that it was made."""
 
@@ -42,7 +45,7 @@ _REASONS = {
 }
 
 _CONTEXT_TOO_LONG = re.compile(
-    r"context[ _](length|window|size|limit)|token count.*exceed|exceeds? the maximum number of (input )?tokens"
+    r"context[ _](length|window|size|limit)|token count.{0,200}exceed|exceeds? the maximum number of (input )?tokens"
     r"|prompt is too long|input is too long",
     re.IGNORECASE,
 )
@@ -113,6 +116,7 @@ def failure_of_status(
     """
     details = details or ErrorDetails()
     shown = text.replace(secret, "***") if secret else text
+    text = text[:READ_CHARS]
     message = f"{name} answered {status}: {shown[:MESSAGE_CHARS]}"
     fits_without_limit = status < SERVER_ERROR and _LIMIT_TOO_LARGE.search(text)
     if status != TOO_MANY_REQUESTS and _CONTEXT_TOO_LONG.search(text) and not fits_without_limit:
@@ -157,7 +161,7 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
 def _until(date: str) -> float | None:
     try:
         at: datetime = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - wall()).total_seconds())
 

@@ -56,7 +56,7 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
     """Put the chunks of a chat completion together as one of *kind*: its first choice, deltas of calls assembled."""
     text: list[str] = []
     refusal: list[str] = []
-    calls: dict[int, JsonObject] = {}
+    calls: dict[int, _CallPieces] = {}
     about: JsonObject = {"usage": None, "finish_reason": None, "choices": False}
     length = StreamedLength()
     async for chunk in stream:
@@ -78,7 +78,7 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
         "role": "assistant",
         "content": "".join(text) or None,
         "refusal": "".join(refusal) or None,
-        "tool_calls": [{"type": "function", "function": calls[index]} for index in sorted(calls)] or None,
+        "tool_calls": [{"type": "function", "function": calls[index].whole()} for index in sorted(calls)] or None,
     }
     choices = [{"index": 0, "finish_reason": about["finish_reason"], "message": message}]
     usage = about["usage"]
@@ -137,11 +137,23 @@ class StreamedLength:
             raise ValueError(f"more than {MAX_STREAMED_CHARS} characters came, and no end")
 
 
-def _assemble(calls: dict[int, JsonObject], deltas: Any, length: StreamedLength) -> None:
+class _CallPieces:
+    """The pieces of one native call; they are joined once, as each time takes as long as what is there already."""
+
+    def __init__(self) -> None:
+        self.name: list[str] = []
+        self.arguments: list[str] = []
+
+    def whole(self) -> JsonObject:
+        """Return the call as the API would have given it whole."""
+        return {"name": "".join(self.name), "arguments": "".join(self.arguments)}
+
+
+def _assemble(calls: dict[int, _CallPieces], deltas: Any, length: StreamedLength) -> None:
     """Add pieces of native calls to those that they belong to."""
     for place, delta in enumerate(deltas):
-        call = calls.setdefault(delta.index if delta.index is not None else place, {"name": "", "arguments": ""})
+        call = calls.setdefault(delta.index if delta.index is not None else place, _CallPieces())
         if delta.function is not None:
             length.add(delta.function.name or "", delta.function.arguments or "")
-            call["name"] += delta.function.name or ""
-            call["arguments"] += delta.function.arguments or ""
+            call.name.append(delta.function.name or "")
+            call.arguments.append(delta.function.arguments or "")

@@ -189,3 +189,26 @@ async def a_mail_that_becomes_long_when_it_is_read(target: Target) -> str:
             if (await doing)["status"] != "completed":  # else nobody asked where the values of the last call come from
                 raise ValueError(f"the run is {doing.result()['status']}: {doing.result()['final']}")
     return held_up(longest, "a run of another project took")
+
+
+@attack(Position.TOOL_OUTPUT, timed=True)
+async def a_letter_with_marks_without_end(target: Target) -> str:
+    """Let a record, a task and a call each hold a letter with 70,000 accents, while runs of another project wait."""
+    marks, longest = "a" + "\u0315\u0316" * 35_000, 0.0
+    target.mail.with_name("cards.txt").write_text(marks, "utf-8")
+    send = {"to": "ann@desk.example", "text": marks}
+    async with target.client() as client, target.client(project="bystander") as other:
+        await publish_quiet(other)
+        doing = asyncio.ensure_future(
+            target.run(client, [("desk.cards", {}), ("desk.send", send)], f"Tell ann@desk.example of {marks}")
+        )
+        while True:
+            over, began = doing.done(), monotonic()
+            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            longest = max(longest, monotonic() - began)
+            if over:
+                break
+        run = await doing
+    if run["calls"]["allowed"] != 2:
+        raise ValueError(f"the run has not sent what it was to send: {run['calls']}")
+    return held_up(longest, "a run of another project took")

@@ -1,11 +1,12 @@
 """A call whose values take too much to be looked up is bounded, the same everywhere, and never waved through."""
 
 import random
+import time
 from dataclasses import replace
 
 import pytest
 from tests.unit.tas.test_careful_example import asked, bundle
-from tests.unit.tas.test_provenance import MAIL, SEND, knowledge
+from tests.unit.tas.test_provenance import BANK, MAIL, SEND, knowledge
 
 from towpath_tas.core.provenance import provenance, search_budget
 from towpath_tas.core.provenance.call_values import CallProvenance
@@ -44,6 +45,25 @@ def test_many_values_and_a_long_task_take_little(
     found = traced(knowledge(task), values)
     assert found.context()["sinks"] == [word]
     assert not found.too_costly
+
+
+@pytest.mark.parametrize("marks", ["\u0315\u0316", "\u0f73", "a\u093f"])
+def test_marks_without_end_take_little_wherever_they_stand(marks: str) -> None:
+    """The library sorts those of one letter in a time that grows with the square of their number."""
+    text = "a" + marks * (80_000 // len(marks))
+    known = knowledge(f"Write to ann@acme.com {text}")
+    began = time.thread_time()
+    known.add_output(BANK, {"name": f"b{text}"}, trusted=True)
+    known.add_arguments({"body": f"c{text}"}, reads=False)
+    found = known.origin(SEND, {"to": ["ann@acme.com"], "body": f"d{text}"})
+    assert time.thread_time() - began < 5
+    assert [found.context()["args"][name] for name in ("to", "body")] == ["task", "unknown"]
+
+
+def test_long_arguments_are_looked_up_in_a_thread_whatever_was_read_before() -> None:
+    known = knowledge("Write to ann@acme.com")
+    assert known.takes_long(100_000)
+    assert not known.takes_long(1_000)
 
 
 def test_what_the_budget_does_not_reach_counts_as_untrusted(monkeypatch: pytest.MonkeyPatch) -> None:

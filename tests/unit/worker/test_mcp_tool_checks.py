@@ -1,5 +1,6 @@
 """What a server says about its tools: what can't be mistaken is offered, what could is cleaned or refused."""
 
+import time
 from typing import Any
 
 import mcp_types
@@ -182,3 +183,12 @@ def test_any_schema_is_taken_or_refused_and_nothing_else(value: Any) -> None:
         check_schema(schema)
     except DiscoveredToolRefusedError as error:
         assert str(error)
+
+
+def test_a_text_without_end_is_cleaned_in_short_time() -> None:
+    began = time.thread_time()
+    said = clean_text("a" + "\u0315\u0316" * 1_000_000, 300)
+    assert (len(said.text), said.text[-1], said.warnings) == (300, "…", ("cut to 300 characters",))
+    hidden = clean_text("\u200b" * 10_000 + "late", 300)
+    assert (hidden.text, hidden.warnings) == ("…", ("hidden characters were removed", "cut to 300 characters"))
+    assert time.thread_time() - began < 1  # to sort the marks of one letter takes an hour

@@ -7,10 +7,10 @@ the language: the same text is cut in the same way everywhere.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 
+from towpath_contracts.text import normalized
 from towpath_tas.core.provenance.value_matching import unhidden, unhidden_forms
 
 MAX_PIECES = 200
@@ -64,7 +64,7 @@ def numbers_inside(text: str) -> Iterator[str]:
 
     Dates and times are none. Single marks between digits don't part a number.
     """
-    left = _MOMENT.sub(" ", unicodedata.normalize("NFKC", text))
+    left = _MOMENT.sub(" ", normalized("NFKC", text))
     for found in dict.fromkeys(_COUNTED.findall(left)):
         if len(found) > MAX_SHORT_DIGITS or "." in found or "," in found:
             yield found

@@ -21,9 +21,10 @@ _HOSTS_WITHOUT_NAMES = re.compile(
     rf"{_PORT_OR_PATH}",
     re.IGNORECASE,
 )
+_BEGINS = r"(?<![\w@.-])(?=[\w-])"  # and not at each of a row of marks, which is no beginning
 _FOREIGN_HOSTS = re.compile(  # every part has a maximum length, so that no text makes the search slow
-    rf"(?<![\w@.-])(?:{_LABEL}\.){{1,8}}{_FOREIGN_LAST}{_PORT_OR_PATH}?"
-    rf"|(?<![\w@.-])(?:{_LABEL}[.\u3002\uff0e\uff61]){{1,8}}"
+    rf"{_BEGINS}(?:{_LABEL}\.){{1,8}}{_FOREIGN_LAST}{_PORT_OR_PATH}?"
+    rf"|{_BEGINS}(?:{_LABEL}[.\u3002\uff0e\uff61]){{1,8}}"
     rf"(?:[a-z\uff21-\uff3a\uff41-\uff5a]{{2,63}}(?![\w-]){_PORT_OR_PATH}?|{_FOREIGN_LAST}{_PORT_OR_PATH})",
     re.IGNORECASE,
 )

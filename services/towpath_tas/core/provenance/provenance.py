@@ -201,7 +201,8 @@ class RunProvenance:
         """Return about how much work `origin` is for arguments of this length."""
         unread = self.task_chars if self._read_task[0] != len(self._task) else 0
         seen = self.chars + self.below_chars + self.task_chars
-        return seen * (1 + args_chars // MIN_COPIED) + unread * PER_READ
+        searches = 1 + args_chars // MIN_COPIED
+        return seen * searches + unread * PER_READ + args_chars * PER_REVEALED
 
     def task_text(self) -> TrustedText:
         """Return all that was added to the task, read once for many values."""

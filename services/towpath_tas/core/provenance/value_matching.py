@@ -7,10 +7,11 @@ is enough that one could be the other in disguise. So the two use different norm
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
+from towpath_contracts.text import normalized
 from towpath_tas.core.provenance.spoken_text import readings, spoken_parts
 
 MIN_HIDDEN = 4
@@ -24,6 +25,9 @@ MAX_NAMED = 200
 
 MAX_DIGITS = 40
 """Digits of a number; a longer row of digits is text."""
+
+LONG = 4_096
+"""A value that is longer is kept in its plain form for a while: it is asked for several times in one call."""
 
 _BETWEEN = re.compile("[,;]")
 """Separators of lists of addresses; with any other, programs differ on where an address ends."""
@@ -93,11 +97,18 @@ def _text(data: bytes) -> str:  # the case methods of bytes change ASCII letters
 
 def plain(text: str) -> str:
     """Return *text* in Unicode form NFC with single spaces; letters keep their case, and none becomes an ASCII one."""
+    return _plain(text) if len(text) <= LONG else _plain_once(text)
+
+
+def _plain(text: str) -> str:
     if not text.isascii():
         parts = _INTO_ASCII.split(text)
-        parts[::2] = (unicodedata.normalize("NFC", part) for part in parts[::2])
+        parts[::2] = (normalized("NFC", part) for part in parts[::2])
         text = "".join(parts)
     return _SPACE.sub(" ", text).strip()
+
+
+_plain_once = lru_cache(maxsize=8)(_plain)
 
 
 def same_forms(value: object, *, named: bool = True) -> frozenset[str]:

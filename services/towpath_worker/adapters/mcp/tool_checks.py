@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, SchemaError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.schema_bounds.size import DEFINED, NAMED, SchemaTooCostlyError, require_finite
+from towpath_contracts.text import normalized
 
 MAX_TOOLS = 256
 """Of one server; a server with more is cut down by `allow`."""
@@ -27,6 +28,9 @@ MAX_DESCRIPTION_CHARS = 2_048
 
 MAX_SCHEMA_CHARS = 32_768
 MAX_SCHEMA_DEPTH = 24
+
+HIDDEN_SHARE = 8
+"""Of a text so many times its longest are looked at: some characters are hidden, and a server may send megabytes."""
 
 _NAME = re.compile(r"^[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,63}$")
 _LOOKALIKES = str.maketrans({"l": "1", "i": "1", "|": "1", "o": "0", "-": "_", ".": "_", "/": "_", ":": "_"})
@@ -66,10 +70,11 @@ class CleanedText:
 
 def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> CleanedText:
     """Return *text* normalised, without control, format, private and unassigned characters, at most *limit* long."""
-    normal = unicodedata.normalize("NFC", text)
+    seen = text[: HIDDEN_SHARE * limit]
+    normal = normalized("NFC", seen)
     kept = "".join(sign for sign in normal if sign in "\n\t" or unicodedata.category(sign)[0] != "C").strip()
     warnings = ["hidden characters were removed"] if len(kept) < len(normal.strip()) else []
-    if len(kept) > limit:
+    if len(kept) > limit or len(seen) < len(text):
         kept = kept[: limit - 1] + "…"
         warnings.append(f"cut to {limit} characters")
     return CleanedText(kept, tuple(warnings))
