@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_decider.adapters.gemini_answers import read_malformed_call, read_reply
+from towpath_decider.adapters.gemini_answers import read_malformed_call, read_reply, texts_in_pieces
 from towpath_decider.adapters.model_options import SETTINGS, DroppableOption, DroppableOptions, chosen, options_unset
 from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import (
@@ -34,6 +34,9 @@ from towpath_fabric.telemetry.logs import Logger
 _NAMES = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_sequences"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
 """Tokens that a model may think, for each word of an effort; part of its limit for output."""
+
+MAX_PARTS = 10_000
+"""Of an answer in pieces: those of one text are joined one by one."""
 
 _OPTIONS = (
     STREAMING,
@@ -119,7 +122,7 @@ class GeminiProvider:
             return self._api_failure(error)
         except self._transport_error as error:
             return failure_of_connection("Gemini", error)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:  # a body that is no answer of this API
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # no answer of this API
             told = read_malformed_call(error) if isinstance(error, ValueError) else None
             return told or failure_of_answer("Gemini", error)
 
@@ -158,7 +161,9 @@ class GeminiProvider:
                 reply["finish_reason"] = candidate.finish_reason or reply["finish_reason"]
                 new = (candidate.content.parts if candidate.content is not None else None) or []
                 parts += new
-                length.add(*(part.text or "" for part in new))
+                if len(parts) > MAX_PARTS:
+                    raise ValueError(f"more than {MAX_PARTS} parts came, and no end")
+                length.add(*(part.text or "" for part in new), *texts_in_pieces(new))
                 on_text("".join(part.text for part in new if part.text and not part.thought))
         content = self._types.Content(role="model", parts=parts) if parts else None
         candidate = self._types.Candidate(content=content, finish_reason=reply.pop("finish_reason"))

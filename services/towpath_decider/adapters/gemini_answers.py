@@ -40,8 +40,8 @@ FILTERS = frozenset({"BLOCKLIST", "MODEL_ARMOR", "PROHIBITED_CONTENT", "SAFETY",
 _PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[['\"]([^'\"]*)['\"]\]")
 _VALUES = ("string_value", "number_value", "bool_value")
 
-MAX_ITEM = 1_000
-"""The highest index in a list that a piece of arguments may name."""
+MAX_STEPS = 64
+"""Names and indices in the place of a piece; what is deeper is no argument of a call."""
 
 
 def read_reply(response: Any, request: DecisionRequest) -> ModelReply | ModelCallFailure:
@@ -101,16 +101,25 @@ def native_calls(parts: Iterable[Any]) -> list[NativeCall]:
     return [NativeCall(name=name, arguments=given) for name, given in zip(names, arguments, strict=True)]
 
 
+def texts_in_pieces(parts: Iterable[Any]) -> list[str]:
+    """Return what stands in the pieces of arguments among *parts*."""
+    calls = (part.function_call for part in parts if part.function_call is not None)
+    return [piece.string_value or "" for call in calls for piece in call.partial_args or ()]
+
+
 def _put(arguments: JsonObject, piece: Any) -> None:
     """Put one piece where its JSON path says; the pieces of a text are joined. What has no such place is left out."""
     steps = [int(item) if item else name or quoted for name, item, quoted in _PLACE.findall(piece.json_path or "")]
     value = next((found for name in _VALUES if (found := getattr(piece, name)) is not None), None)
+    if len(steps) > MAX_STEPS:
+        return
     holder: Any = arguments
     for place, step in enumerate(steps):
         if isinstance(step, int):
-            if not isinstance(holder, list) or step > MAX_ITEM:
+            if not isinstance(holder, list) or step > len(holder):  # items come in their order
                 return
-            holder.extend([None] * (step + 1 - len(holder)))
+            if step == len(holder):
+                holder.append(None)
         elif not isinstance(holder, dict):
             return
         known = holder[step] if isinstance(step, int) else holder.get(step)

@@ -150,7 +150,7 @@ class SdkProvider(ABC):
             return failure_of_connection(
                 self._name, error.__cause__ if isinstance(error.__cause__, Exception) else error
             )
-        except (self._sdk.APIError, ValueError, TypeError, AttributeError, LookupError) as error:
+        except (self._sdk.APIError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             return failure_of_answer(self._name, error)  # a body that is no answer of this API
 
 

@@ -1,6 +1,7 @@
 """What a provider's server sends is read up to a bound, packed or not, whole or in pieces."""
 
 import gzip
+import json
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ async def read(body: Sent, **headers: str) -> bytes:
 
 @pytest.mark.parametrize(("kind", "most"), [("application/json", MAX_BODY_BYTES), (EVENTS, MAX_STREAM_BYTES)])
 async def test_an_answer_without_end_is_left_in_time(kind: str, most: int) -> None:
-    piece = b"x" * 65_536
+    piece = b"x" * 65_534 + (b"\n\n" if kind == EVENTS else b"xx")
     whole = Sent(piece, most // len(piece))
     assert len(await read(whole, **{"content-type": kind})) == most
     endless = Sent(piece, 1_000_000)
@@ -51,6 +52,36 @@ async def test_a_packed_answer_is_unpacked_and_bounded_by_what_it_holds() -> Non
     assert await read(Sent(small, 1), **headers, **{"content-length": str(len(small))}) == b'{"choices": []}'
     with pytest.raises(httpx2.ReadError, match="longer"):
         await read(Sent(gzip.compress(b" " * (MAX_BODY_BYTES + 1)), 1), **headers)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'data: {"choices": [' + b'{"index": 0},' * 20_000 + b"0]}\n\n",
+        b'data: ["' + b'","' * 60_000 + b'"]\n\n',
+        b"data: " + b"[" * 20_000 + b"\n\n",
+        b"data: 1\n" * 200 + b"\n",
+        b"data: 1\r" * 200 + b"\r",
+        b"x" * (MAX_BODY_BYTES + 1),
+    ],
+    ids=["objects", "texts", "levels", "lines", "old lines", "one line"],
+)
+async def test_an_event_that_takes_long_to_be_read_is_not_read(event: bytes) -> None:
+    good = b'data: {"choices": []}\n\n'
+    assert await read(Sent(good, 3), **{"content-type": EVENTS}) == 3 * good
+    with pytest.raises(httpx2.ReadError):
+        await read(Sent(good + event, 1), **{"content-type": EVENTS})
+    if b"[" in event:
+        whole = event.removeprefix(b"data: ").strip()
+        with pytest.raises(httpx2.ReadError, match="values"):
+            await read(Sent(whole, 1), **{"content-type": "application/json"})
+
+
+async def test_a_long_text_has_as_many_commas_and_lines_as_it_likes() -> None:
+    body = json.dumps({"choices": [{"message": {"content": "a, [b]\n" * 60_000}}]}).encode()
+    assert await read(Sent(body, 1), **{"content-type": "application/json"}) == body
+    spread = json.dumps({"choices": []}, indent=1).encode() * 200
+    assert await read(Sent(spread, 1), **{"content-type": "application/json"}) == spread
 
 
 async def pieces_of(*made: Any) -> AsyncIterator[Any]:

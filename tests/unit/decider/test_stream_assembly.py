@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from towpath_decider.adapters.stream_assembly import assemble_message
+from towpath_decider.adapters.stream_assembly import assemble_message, assemble_stream
 from towpath_fabric.clock import monotonic
 
 PIECES = 120_000
@@ -38,4 +38,19 @@ async def test_a_long_message_of_claude_is_put_together_in_short_time(
     began = monotonic()
     whole = await assemble_message(message(kind, begun, SimpleNamespace(**delta)), lambda _: None, KIND)
     assert whole["content"] == [{"type": kind, field: "1234" * PIECES}]
+    assert monotonic() - began < 2
+
+
+async def test_a_native_call_in_many_pieces_is_put_together_in_short_time() -> None:
+    call = SimpleNamespace(index=0, function=SimpleNamespace(name=None, arguments="12345678"))
+    delta = SimpleNamespace(content=None, refusal=None, tool_calls=[call] * PIECES)
+    choice = SimpleNamespace(index=0, finish_reason="tool_calls", delta=delta)
+
+    async def chunks() -> AsyncIterator[Any]:
+        yield SimpleNamespace(usage=None, choices=[choice])
+
+    began = monotonic()
+    whole = await assemble_stream(chunks(), lambda _: None, KIND)
+    made = whole["choices"][0]["message"]["tool_calls"]
+    assert made == [{"type": "function", "function": {"name": "", "arguments": "12345678" * PIECES}}]
     assert monotonic() - began < 2
