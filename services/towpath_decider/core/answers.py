@@ -70,6 +70,8 @@ def find_object(text: str) -> AcceptedAnswer | RefusedAnswer:
 def _parse(text: str) -> AcceptedAnswer | RefusedAnswer:
     try:
         value = from_json(text, allow_inf_nan=False)
+    except TypeError:
+        return RefusedAnswer(reason="not JSON: it holds half of a surrogate pair")
     except ValueError as error:
         return RefusedAnswer(reason=f"not JSON: {error}" if text.strip() else "the answer is empty")
     if not isinstance(value, dict):

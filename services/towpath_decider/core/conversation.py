@@ -183,6 +183,7 @@ def _unreadable(reason: str, text: str, repairs: int) -> str:
 
 def _repair(question: ModelQuestion, text: str, reason: str) -> ModelQuestion:
     # Providers refuse an empty turn, so an empty answer is named in words.
-    reply = ConversationTurn(role="model", text=text if text.strip() else NOTHING_SAID)
+    sent = text.encode("utf-8", "replace").decode()  # half of a surrogate pair can't be sent
+    reply = ConversationTurn(role="model", text=sent if text.strip() else NOTHING_SAID)
     wanted = ConversationTurn(role="user", text=REPAIR.format(reason=reason))
     return replace(question, turns=(*question.turns, reply, wanted), repairs=1)

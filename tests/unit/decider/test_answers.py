@@ -52,6 +52,7 @@ def test_braces_and_quotes_inside_strings_do_not_end_the_object() -> None:
         ('{"a": "\\u0000"}', "U\\+0000"),
         ('{"\\u0000": 1}', "U\\+0000"),
         ('{"a": "\\ud800"}', "not JSON"),
+        ('{"a": "\ud800"}', "surrogate"),
         ('{"a":' + "[" * 500 + "]" * 500 + "}", "recursion"),
         ("{" * 100_000, "not JSON"),
     ],
