@@ -198,6 +198,20 @@ async def test_what_a_server_prints_without_end_leaves_others_their_turns(folder
     assert turns > TURNS, turns
 
 
+async def test_an_error_of_marks_without_end_holds_up_no_other_server(folder: Path) -> None:
+    """The library sorts the marks behind a letter in a time that grows with the square of their number."""
+    async with hostile(folder) as bad:
+        longest, began = 0.0, monotonic()
+        failing = asyncio.ensure_future(bad.call("accents"))
+        while not failing.done():
+            await asyncio.sleep(0.005)
+            longest, began = max(longest, monotonic() - began), monotonic()
+        with pytest.raises(ToolError) as failed:
+            await failing
+    assert (failed.value.code, str(failed.value)[-1]) == ("mcp_tool_error", "…")
+    assert longest < 2, longest
+
+
 async def test_a_server_gets_its_own_environment_and_its_secret_goes_nowhere(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,6 +36,7 @@ NAMES = (
     "huge_line",
     "many",
     "noise",
+    "accents",
     "nonsense",
     "env",
     "ask",
@@ -128,6 +129,8 @@ def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one bran
         return ask()
     if name == "fail":
         return {**text("it did not work"), "isError": True}
+    if name == "accents":
+        return {**text("a" + "\u0315\u0316" * 75_000), "isError": True}
     if name == "family":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         return text(f"{os.getpid()} {child.pid}")
