@@ -142,7 +142,7 @@ class SealedPersons:
         if made is not None:
             self.keys[str(detail.get("key"))] = made
         elif entry.phase == KEY_REVOKED:
-            self.revoked[str(detail.get("key"))] = entry.at
+            self.revoked.setdefault(str(detail.get("key")), entry.at)  # a key ends once, whatever a table says later
         elif entry.phase in VOTES and entry.execution_id is not None:
             self.voted.setdefault(entry.execution_id, set()).add((entry.actor, entry.verdict))
         elif entry.phase in {PAUSED, RESUMED}:

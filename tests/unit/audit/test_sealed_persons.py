@@ -92,6 +92,15 @@ def test_whoever_votes_has_a_key_that_counts(caller: str, revoked: str | None, f
     assert [fault.code for fault in persons.finish()] == ["key_unmade"] * faults
 
 
+def test_a_key_that_was_revoked_counts_no_more_also_where_it_is_revoked_again() -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", key="k", caller="mia")
+    add(persons, "key.revoked", at="2026-11-22T10:00:00.000000Z", key="k")
+    add(persons, "approval.approved", by_key="k")
+    add(persons, "key.revoked", at=JUST_BEFORE, key="k")
+    assert [fault.code for fault in persons.finish()] == ["key_unmade"]
+
+
 def test_a_key_counts_in_the_project_that_it_was_made_for() -> None:
     for project, faults in (("x", []), ("y", ["key_unmade"])):
         persons = SealedPersons(exported_at=EXPORTED)
