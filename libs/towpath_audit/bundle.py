@@ -150,14 +150,22 @@ def policy(project: str, version: int, policy_digest: str, applied_at: str) -> L
 
 
 def step(
-    execution_id: str, run_id: str, seq: int | None, *, kept: bool, erased: bool = False, caller: str | None = None
+    execution_id: str,
+    run_id: str,
+    seq: int | None,
+    *,
+    kept: bool,
+    erased: bool = False,
+    caller: str | None = None,
+    project: str | None = None,
 ) -> Line:
     """Return where the run's log requested a call: `seq`, None if nowhere.
 
-    *kept*: the run is still stored; *erased*: what is stored of it says that its log was erased. *caller* is whose run
-    its row says it is; older bundles don't tell.
+    *kept*: the run is still stored; *erased*: what is stored of it says that its log was erased. *caller* and *project*
+    are whose run its row says it is; older bundles don't tell.
     """
     line = {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept, "caller": caller}
+    line |= {} if project is None else {"project": project}
     return {**line, "erased": True} if erased else line
 
 

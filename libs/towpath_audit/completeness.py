@@ -70,12 +70,13 @@ class _Unapplied:
 
 
 class _Step(NamedTuple):
-    """Where the log of a run asked for a call (None where it does not, is gone, or is erased), and whose run it is."""
+    """Where the log of a run asked for a call (None where it does not), and what the run's row says, if it is there."""
 
     seq: int | None = None
     kept: bool = True
     erased: bool = False
     caller: str | None = None
+    project: str | None = None
 
 
 @dataclass
@@ -122,11 +123,10 @@ class BundleCompletenessCheck:
         self.policies.add((str(line.get("project")), _number(line.get("version"))))
 
     def on_step(self, line: dict[str, Any]) -> None:
-        seq, caller = line.get("seq"), line.get("caller")
-        self.steps[str(line.get("run_id")), str(line.get("execution_id"))] = _Step(
-            *(seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True),
-            caller if isinstance(caller, str) else None,
-        )
+        seq, caller, project = line.get("seq"), line.get("caller"), line.get("project")
+        named = (name if isinstance(name, str) else None for name in (caller, project))
+        step = _Step(seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True, *named)
+        self.steps[str(line.get("run_id")), str(line.get("execution_id"))] = step
 
     def on_stored(self, line: dict[str, Any]) -> None:
         leaf = line.get("leaf")
@@ -374,10 +374,12 @@ class BundleCompletenessCheck:
         elif entry.verdict in RULED_VERDICTS and entry.policy_version not in self.applied.get(entry.project, ()):
             self._on_unapplied(leaf, line, entry)
         step = self.steps.get(key, _Step())
-        if step.caller not in {None, entry.caller}:
-            message = f"decided for {entry.caller!r}, and by its row run {entry.run_id} is of {step.caller!r}"
-            self._fault("requester_changed", message, leaf, line, entry)
-        if step.seq is None and (step.erased or not step.kept):
+        if step.caller not in {None, entry.caller} or step.project not in {None, entry.project}:
+            whose, by_row = f"{entry.caller!r} in {entry.project!r}", f"{step.caller!r} in {step.project!r}"
+            self._fault(
+                "requester_changed", f"decided for {whose}, and its run is stored as of {by_row}", leaf, line, entry
+            )
+        if step.erased or not step.kept:  # whatever is left of its log: who asks for the run finds none
             what = f"the log of run {entry.run_id} is {'erased' if step.erased else 'gone'}"
             self.emptied.append(_Gone("decision_without_run_event", what, entry, leaf, line))
         elif step.seq is None:

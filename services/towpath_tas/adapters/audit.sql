@@ -159,7 +159,7 @@ JOIN tas.policy_version v ON v.project = named.project AND v.version = named.ver
 ORDER BY v.project, v.version;
 
 -- name: steps
-SELECT k.run_id, a.execution_id, a.seq, a.kept, a.erased, a.caller
+SELECT k.run_id, a.execution_id, a.seq, a.kept, a.erased, a.caller, a.project
 FROM (SELECT n.run_id, array_agg(DISTINCT n.execution_id) AS calls
       FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id) GROUP BY n.run_id) k
 CROSS JOIN LATERAL tas.asked_in_run(k.run_id, k.calls) a

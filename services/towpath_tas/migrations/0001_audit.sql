@@ -429,14 +429,12 @@ END $$;
 -- Where a run's log asked for calls, and whose run it is: nothing else of the runs is readable here. An instruction names its calls in full, so
 -- looking for the id as text finds them, also beside text that json functions refuse.
 CREATE FUNCTION tas.asked_in_run(of_run uuid, calls uuid[])
-  RETURNS TABLE (execution_id uuid, seq bigint, kept boolean, erased boolean, caller text)
+  RETURNS TABLE (execution_id uuid, seq bigint, kept boolean, erased boolean, caller text, project text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.id, (SELECT min(e.seq) FROM runs.run_event e WHERE e.run_id = of_run AND e.type = 'instruction_issued'
                 AND position('"' || c.id::text || '"' IN e.event::text) > 0),
-         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run AND r.erased_at IS NULL),
-         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run AND r.erased_at IS NOT NULL),
-         (SELECT r.caller FROM runs.run r WHERE r.run_id = of_run)
-  FROM unnest(calls) AS c (id)
+         r.run_id IS NOT NULL AND r.erased_at IS NULL, r.erased_at IS NOT NULL, r.caller, r.project
+  FROM unnest(calls) AS c (id) LEFT JOIN runs.run r ON r.run_id = of_run
 $$;
 
 -- RIGHTS

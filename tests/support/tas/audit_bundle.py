@@ -73,7 +73,7 @@ class Exported:
             self._project,
         )
         for row in rows:
-            await add_run(self._connection, row["run_id"], row["calls"], row["caller"])
+            await add_run(self._connection, row["run_id"], row["calls"], self._project, row["caller"])
 
 
 @contextlib.asynccontextmanager

@@ -250,25 +250,25 @@ async def asked_by_a_run(log: AuditLog, run_id: UUID, calls: int) -> None:
     """Store a run whose log asks for *calls* calls."""
     connection = await asyncpg.connect(log.dsn)
     try:
-        await add_run(connection, run_id, [uuid5(run_id, f"call:{n}:0") for n in range(calls)])
+        await add_run(connection, run_id, [uuid5(run_id, f"call:{n}:0") for n in range(calls)], PROJECT)
     finally:
         await connection.close()
 
 
-async def add_run(connection: Any, run_id: UUID, calls: Iterable[UUID], caller: str = CALLER) -> None:
-    """Store a run of *caller* whose log asks for *calls*, as the owner of the database."""
+async def add_run(connection: Any, run_id: UUID, calls: Iterable[UUID], project: str, caller: str = CALLER) -> None:
+    """Store a run of *caller* in *project* whose log asks for *calls*, as the owner of the database."""
     said = [{"execution_id": str(one), "args": {"nul": "\\u0000"}} for one in calls]
     text = json.dumps({"type": "instruction_issued", "instruction": {"kind": "call_tools", "calls": said}})
     columns = await connection.fetch(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'runs'"
         " AND table_name = 'run' AND is_nullable = 'NO' AND column_default IS NULL"
     )
-    others = [row for row in columns if row["column_name"] not in {"run_id", "caller"}]
+    others = [row for row in columns if row["column_name"] not in {"run_id", "project", "caller"}]
     names, values = [row["column_name"] for row in others], [_any(row["data_type"]) for row in others]
     await connection.execute(
-        f"INSERT INTO runs.run (run_id, caller, {', '.join(names)}) VALUES ($1, $2, {', '.join(values)})"
+        f"INSERT INTO runs.run (run_id, project, caller, {', '.join(names)}) VALUES ($1, $2, $3, {', '.join(values)})"
         " ON CONFLICT DO NOTHING",
-        *(run_id, caller),
+        *(run_id, project, caller),
     )
     await connection.execute(
         "INSERT INTO runs.run_event (run_id, seq, at, type, event)"

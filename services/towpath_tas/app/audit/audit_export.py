@@ -345,6 +345,7 @@ async def _add_steps(connection: Any, shown: Iterable[Any], piece: ExportPiece) 
             kept=row["kept"],
             erased=row["erased"],
             caller=row["caller"],
+            project=row["project"],
         )
         piece.add(where)
 

@@ -269,3 +269,17 @@ async def test_of_an_outcome_that_gives_a_result_and_a_blob_the_blob_counts(tas:
     (row,) = await query(tas.dsn, "SELECT fact FROM tas.tool_call WHERE execution_id = $1", execution_id)
     assert json.loads(row["fact"])["result"] is None
     assert await faults(tas) == []
+
+
+HIDDEN_RUNS = ("DELETE FROM runs.run", "UPDATE runs.run SET erased_at = now()", "UPDATE runs.run SET project = 'ghost'")
+
+
+@pytest.mark.parametrize("hide", HIDDEN_RUNS)
+async def test_a_run_whose_row_is_taken_away_is_told_though_its_log_is_left(tas: Running, hide: str) -> None:
+    request = await tas.caller.put(tas.caller.request("orders.refund"))
+    await tas.caller.dispatched(request)
+    async with exported(tas.dsn, tas.caller.project) as (connection, bundles):
+        assert (await bundles.report()).faults == []
+        assert (await connection.execute(f"{hide} WHERE run_id = $1", request.run_id)).endswith(" 1")
+        (fault,) = (await bundles.report()).faults
+        assert fault.code in {"decision_without_run_event", "requester_changed"}
