@@ -241,7 +241,7 @@ class BundleCompletenessCheck:
         report.figures["runs_erased"] = len(self.erasures.runs)
         report.notes += self.erasures.notes()
         self._finish_outdated()
-        self.tools.partial = self.partial or self.retention.dropped
+        self.tools.partial = self.states.partial = self.calls.partial = self.partial or self.retention.dropped
         for code, message, place in (*self.calls.finish(), *self.rules.finish(), *self.tools.finish()):
             self._fault(code, message, place.leaf, place.line, place.entry)
         for fault in (*self.states.finish(self.calls), *self.calls.differing_rows()):

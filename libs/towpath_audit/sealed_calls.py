@@ -101,11 +101,14 @@ class SealedCalls:
     """Receives the entries of calls in the order of the log; its methods return or yield what doesn't fit.
 
     Within a seal the decisions of a call come first, so the ids tell what was written before what. What is later than
-    *until* is hidden.
+    *until* is hidden. *partial*: the log began before the bundle.
     """
 
     calls: dict[CallKey, _CallEntries] = field(default_factory=dict)
     until: str | None = None
+    partial: bool = False
+    editors: dict[CallKey, tuple[int, str]] = field(default_factory=dict)
+    stored_editors: dict[CallKey, tuple[str, EntryPlace]] = field(default_factory=dict)
     unedited: dict[tuple[CallKey, str], EntryPlace] = field(default_factory=dict)
     rows: dict[CallKey, tuple[object, int, int]] = field(default_factory=dict)
     listed: set[CallKey] = field(default_factory=set)
@@ -122,6 +125,7 @@ class SealedCalls:
         self._keep_class(key, entry, payload)
         if entry.phase == EDITED:
             self.unedited.pop((key, str(digest)), None)
+            self.editors[key] = max(self.editors.get(key, (-1, "")), (entry.entry_id, entry.actor))
         if kind not in STATUS_AFTER:
             return None
         call = self.calls.setdefault(key, _CallEntries())
@@ -171,10 +175,15 @@ class SealedCalls:
         return f"{message}, and by the entries of the log it is {call.status}", call.leaf
 
     def on_stored(self, entry: AuditLogEntry, leaf: int, line: int, found: Any) -> None:
-        """Keep which status a row had when it was compared with an *entry*, if the bundle has the last one by then."""
+        """Keep what a row said when it was compared with an *entry*, if the bundle has the last one by then.
+
+        That is its status, and who put other arguments in place of those that were asked for.
+        """
         key = call_key(entry)
         if key is not None and isinstance(found, dict) and found.get("last_entry") is True:
             self.rows[key] = found.get("status"), leaf, line
+            if isinstance(found.get("edited_by"), str):
+                self.stored_editors[key] = found["edited_by"], EntryPlace(entry, leaf, line)
 
     def differing_rows(self) -> Iterator[AuditFault]:
         """Return the rows that say another status than the entries of their calls, and are not told of as effects.
@@ -190,9 +199,18 @@ class SealedCalls:
                 yield AuditFault(code="effect_without_outcome", message=message, leaf=leaf, line=line)
 
     def finish(self) -> Iterator[CallFault]:
-        """Return the questions to people about arguments that nobody put in place of the decided ones."""
+        """Return the questions to people about arguments that nobody put in place of the decided ones.
+
+        And the rows that name another editor than the entries; of an edit from before the bundle, or after the time
+        that was asked for, there may be none.
+        """
         for (key, _), place in self.unedited.items():
             if self.until is not None and later(place.entry.at, WRITTEN_TOGETHER) > self.until:
                 continue  # its edit may be hidden: both are of one commit, and have times of their own
             message = f"people were asked about other arguments of call {key[1]} than before, and no entry edits them"
             yield CallFault("call_args_changed", message, place)
+        for key, (by_row, place) in self.stored_editors.items() if self.until is None else ():
+            by_log = self.editors.get(key, (-1, ""))[1]
+            if by_row != by_log and (by_log or not self.partial):
+                message = f"edited_by: the arguments of call {key[1]} are stored as edited by {by_row or 'nobody'!r}"
+                yield CallFault("stored_changed", message, place)

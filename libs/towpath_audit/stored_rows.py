@@ -50,15 +50,14 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
     if entry.phase == "outcome" and entry.verdict in ENDED:
         recorded["told_status"] = (entry.verdict,)
         recorded |= {"status": (entry.verdict,), "rule": (entry.rule,), "policy_version": (entry.policy_version,)}
-        recorded |= _only_given(
-            {"result_digest": detail.get("result_digest"), "tool_version": detail.get("tool_version")}
-        )
+        recorded |= _only_given({name: detail.get(name) for name in ("result_digest", "tool_version", "told_digest")})
         if payload is not None and entry.verdict != "void":
             reported = "attempt" in detail or "was" in detail  # by a worker, or by the run itself
             stated = detail.get("code") == SETTLED_CODE and not reported
             recorded |= {"settled_by": (entry.actor if stated else "",), "told_code": (detail.get("code"),)}
     elif (entry.phase, entry.verdict) == ("settled", "happened"):
         recorded |= {"status": ("succeeded",), "told_status": ("succeeded",), "settled_by": (entry.actor,)}
+        recorded |= _only_given({"told_digest": detail.get("told_digest")})
     elif (entry.phase, entry.verdict) == ("decision", "deny"):
         recorded |= {"status": ("denied",), "told_status": ("denied",)}
     return recorded | _of_arguments(entry, payload) | _of_approval(entry, detail)
@@ -72,7 +71,10 @@ def _of_arguments(entry: AuditLogEntry, payload: ErasablePayload | None) -> Reco
         "approval.consumed": ("approval_args",),  # a call that was held may be edited afterwards
         "decision": ("decided_args", "approval_args"),
     }
-    return dict.fromkeys(fields.get(entry.phase, ()), (payload.args_digest,))
+    names = fields.get(entry.phase, ())
+    if entry.verdict == "deny" and entry.phase in {"decision", "approval.expired"}:
+        names = (*names, "args_digest")  # nothing edits it any more
+    return dict.fromkeys(names, (payload.args_digest,))
 
 
 def _of_approval(entry: AuditLogEntry, detail: dict[str, Any]) -> Recorded:

@@ -186,11 +186,17 @@ class CallAuditEntry:
     tool_version: int | None = None
 
     def detail_text(self) -> str:
-        """Return the details as JSON, with the version of the tool where the entry decides or ends the call."""
+        """Return the details as JSON, with the version of the tool where the entry decides or ends the call.
+
+        Where it ends the call, also with the digest of all that the run is told: the preview of a large result, say, is
+        what its model reads.
+        """
         detail = self.detail or {}
         version = self.call.tool_version if self.tool_version is None else self.tool_version
         if self.phase in _OF_ONE_VERSION and version:
             detail = {**detail, "tool_version": version}
+        if self.call.fact and (self.phase == "outcome" or (self.phase, self.verdict) == ("settled", "happened")):
+            detail = {**detail, "told_digest": digest_text(self.call.fact)}
         return json.dumps(detail, separators=(",", ":"), default=str) if detail else "{}"
 
 

@@ -251,3 +251,26 @@ def test_an_edit_that_a_bundle_hides_may_be_the_next_entry_after_its_last() -> N
         calls = SealedCalls(until=until)
         add(calls, (ALLOW, "a"), (ASK, "b"))
         assert len(list(calls.finish())) == told
+
+
+@pytest.mark.parametrize(
+    ("edited", "by_row", "settings", "faults"),
+    [
+        (True, "x", {}, 0),
+        (True, "eve", {}, 1),
+        (True, "", {}, 1),
+        (False, "", {}, 0),
+        (False, "x", {}, 1),
+        (False, "x", {"partial": True}, 0),
+        (True, "eve", {"partial": True}, 1),
+        (False, "x", {"until": "2026-11-22T12:00:00.000000Z"}, 0),
+    ],
+)
+def test_whom_a_row_names_as_its_editor_has_edited_the_call(
+    edited: bool, by_row: str, settings: dict[str, Any], faults: int
+) -> None:
+    calls = SealedCalls(**settings)
+    add(calls, (ASK, "a"), *([(ASK, "b"), (EDITED, "b")] if edited else []), (DENY, "b"))
+    last = place(14, DENY).entry
+    calls.on_stored(last, 14, 14, {"status": "denied", "last_entry": True, "edited_by": by_row})
+    assert [fault.code for fault in calls.finish()] == ["stored_changed"] * faults

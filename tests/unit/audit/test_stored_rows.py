@@ -40,6 +40,9 @@ def payload(**detail: Any) -> ErasablePayload:
         ("outcome", "succeeded", {**CALL, "args_digest": "sha256:bb"}, ["args_digest"]),
         ("outcome", "succeeded", {**CALL, "args_fit": False}, ["args_fit"]),
         ("decision", "deny", CALL, ["status"]),
+        ("decision", "deny", {**CALL, "status": "denied", "args_digest": "sha256:bb"}, ["args_digest"]),
+        ("approval.expired", "deny", {**CALL, "args_digest": "sha256:bb"}, ["args_digest"]),
+        ("decision", "require_approval", {**CALL, "args_digest": "sha256:bb"}, []),
         ("decision", "allow", {**CALL, "decided_args": "sha256:bb"}, ["decided_args"]),
         ("decision", "allow", None, ["row"]),
         ("decision", "allow", {"project": "y"}, ["project"]),
@@ -61,6 +64,15 @@ def test_the_version_of_the_tool_under_which_a_call_ended_is_compared_where_the_
     assert differences(ended, payload(tool_version=2), found) == ["tool_version"]
     assert differences(ended, payload(), found) == [], "entries of earlier releases name none"
     assert differences(entry("decision", "allow"), payload(tool_version=2), found) == [], "a later permission moved it"
+
+
+@pytest.mark.parametrize(("phase", "verdict"), [("outcome", "failed"), ("settled", "happened")])
+def test_all_that_a_run_is_told_of_the_end_is_compared_where_the_entry_has_its_digest(phase: str, verdict: str) -> None:
+    status = "failed" if verdict == "failed" else "succeeded"
+    ended, found = entry(phase, verdict), {**CALL, "status": status, "told_digest": "sha256:ff"}
+    assert differences(ended, payload(told_digest="sha256:ff"), found) == []
+    assert differences(ended, payload(told_digest="sha256:00"), found) == ["told_digest"]
+    assert differences(ended, payload(), found) == [], "entries of earlier releases name none"
 
 
 def test_of_an_entry_whose_payload_is_erased_its_own_fields_are_compared() -> None:

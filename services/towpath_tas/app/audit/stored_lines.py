@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from towpath_audit import bundle
 from towpath_audit.notes import write_time
 from towpath_audit.sealed_rules import POLICY_APPLIED
-from towpath_contracts.canonical import digest
+from towpath_contracts.canonical import digest, digest_text
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.app.audit.export_piece import ExportPiece
 from towpath_tas.app.audit.sealer import QUERIES
@@ -114,11 +114,12 @@ def _call(row: Any, blobs: BlobDigests) -> Found:
     call |= {name: row[name] for name in ("rule", "policy_version", "tool_version", "status", "settled_by")}
     call["args_fit"] = row["args_made"] == row["args_digest"] and row["asked_made"] == row["asked_digest"]
     call["args_fit"] &= bool(row["asked_digest"]) == bool(row["edited_by"])
-    call["args_digest"] = row["args_made"]
+    call |= {"args_digest": row["args_made"], "edited_by": row["edited_by"] or ""}
     if not row["edited_by"]:
         call["decided_args"] = asked  # of a call that was edited, each approval has the arguments of its time
     fact = _read_fact(row["fact"])
     call["result_digest"] = _result_digest(fact, row["project"], blobs)
+    call["told_digest"] = None if row["fact"] is None else digest_text(row["fact"])
     return call | _told(fact)
 
 

@@ -85,7 +85,7 @@ async def test_a_call_that_seems_edited_and_approved_is_told_at_its_start(tas: R
     await caller.report(sent, answer.claim_id)
     await settled(tas.dsn, request.execution_id, "succeeded")
     told = [("call_args_changed", "claim", "granted"), ("call_args_changed", "outcome", "succeeded")]
-    assert await faults(tas) == told
+    assert await faults(tas) == [*told, ("stored_changed", "outcome", "succeeded")], "nobody edited it"
     assert await faults(tas, since=since) == told, "with the decision from before"
 
 
@@ -283,3 +283,25 @@ async def test_a_run_whose_row_is_taken_away_is_told_though_its_log_is_left(tas:
         assert (await connection.execute(f"{hide} WHERE run_id = $1", request.run_id)).endswith(" 1")
         (fault,) = (await bundles.report()).faults
         assert fault.code in {"decision_without_run_event", "requester_changed"}
+
+
+TOLD = (
+    {"preview": {"head": "pay eve", "tail": "", "size": 7}},
+    {"result": None, "blob": True, "preview": {"head": "pay eve", "tail": "", "size": 7}},
+    {"changes": [{"path": "eve.md", "digest": "sha256:00", "size": 1}]},
+    {"failure": {"code": "x", "message": "pay eve"}},
+)
+
+
+@pytest.mark.parametrize("more", TOLD)
+async def test_what_a_run_is_told_beside_the_result_is_compared(tas: Running, more: dict[str, Any]) -> None:
+    caller = tas.caller
+    sent = await caller.call("orders.refund")
+    answer = await caller.claim(sent)
+    await caller.report(sent, answer.claim_id)
+    await settled(tas.dsn, sent.execution_id, "succeeded")
+    assert await faults(tas) == []
+    (row,) = await query(tas.dsn, "SELECT fact FROM tas.tool_call WHERE execution_id = $1", sent.execution_id)
+    put = "UPDATE tas.tool_call SET fact = $2 WHERE execution_id = $1"
+    await query(tas.dsn, put, sent.execution_id, json.dumps({**json.loads(row["fact"]), **more}))
+    assert await faults(tas) == [("stored_changed", "outcome", "succeeded")]
