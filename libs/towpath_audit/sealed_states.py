@@ -2,8 +2,9 @@
 
 Whoever owns the database can open a call again that has ended, or start one that waits, and put its row right later.
 What was done meanwhile stays in the log and can't follow from what stands before it: a start of a call that had
-succeeded, say, or a second one of a call that is made once, and with it a second effect; or that nobody began a call
-whose start was granted. The ids of a call's entries tell their order, also within a seal.
+succeeded, say, or a second one of a call that is made once, and with it a second effect; that nobody began a call
+whose start was granted; or that one succeeded whose start was granted to nobody, as its row seemed to be of another
+effect class then. The ids of a call's entries tell their order, also within a seal.
 """
 
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ NEVER_AFTER = {
 whatever had ended its call before."""
 
 GRANTED = ("claim", "granted")
+DONE = ("outcome", "succeeded")
 
 ONCE_STARTED = frozenset({GRANTED, ("dispatch", "again"), ("held", "waits")})
 """What no service makes of an irreversible call that has started: it ends, or a person settles it."""
@@ -51,9 +53,11 @@ class _Step(NamedTuple):
 class SealedStates:
     """Receives the entries of calls; `finish` returns those that can't follow from the ones before them.
 
-    Of a call that began before the bundle nothing is known until an entry here says which state it is in.
+    Of a call that began before the bundle nothing is known until an entry here says which state it is in. *partial*:
+    the log began before the bundle, and so may have starts that are not here.
     """
 
+    partial: bool = False
     steps: dict[CallKey, list[_Step]] = field(default_factory=dict)
 
     def on_entry(self, leaf: int, line: int, entry: AuditLogEntry) -> None:
@@ -69,9 +73,11 @@ class SealedStates:
             state, begun = "", False
             for entry_id, kind, leaf, line in sorted(steps):
                 again = state == "started" and kind in ONCE_STARTED and key in made_once
-                if again or (begun and entry_id in never_began) or state in NEVER_AFTER.get(kind, ()):
+                unasked = kind == DONE and not begun and key in made_once and not self.partial
+                if again or unasked or (begun and entry_id in never_began) or state in NEVER_AFTER.get(kind, ()):
                     before = "begun" if begun and entry_id in never_began else state
                     what = f"{' '.join(kind)} of call {key[1]}, which was {before} by the entries before it"
+                    what += " and whose start was granted to nobody" if unasked else ""
                     place = {"leaf": leaf, "line": line, "entry_id": entry_id}
                     yield AuditFault(code="call_state_changed", message=f"{what}: its row was changed", **place)
                     break

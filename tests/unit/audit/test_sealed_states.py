@@ -28,10 +28,14 @@ VOID, VOTE = "outcome void", "approval.approved approved"
 
 
 def told(
-    kinds: list[str], order: list[int] | None = None, details: Mapping[str, Mapping[str, Any]] | None = None
+    kinds: list[str],
+    order: list[int] | None = None,
+    details: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    partial: bool = False,
 ) -> list[int | None]:
     """Return which of the entries, by their places, can't follow from those before; *details* are by kind."""
-    states, calls = SealedStates(), SealedCalls()
+    states, calls = SealedStates(partial=partial), SealedCalls()
     for number in order or range(len(kinds)):
         entry = place(number, kinds[number])
         states.on_entry(number, number, entry.entry)
@@ -120,6 +124,15 @@ def test_a_call_that_is_made_once_starts_once_until_a_person_settles_it(kinds: l
     assert told(kinds, details={ALLOW: ONCE, ASK: ONCE}) == expected
     changed = {ALLOW: ONCE, ASK: ONCE, CONSUMED: OFTEN}
     assert CONSUMED not in kinds or told(kinds, details=changed) == [], "its tool is another by then"
+
+
+@pytest.mark.parametrize("kinds", [[ALLOW, DONE], [ALLOW, AGAIN, DONE], [ASK, VOTE, CONSUMED, DONE]])
+def test_a_call_that_is_made_once_is_made_by_whom_its_start_was_granted(kinds: list[str]) -> None:
+    once = {ALLOW: ONCE, ASK: ONCE}
+    assert told(kinds, details=once) == [len(kinds) - 1]
+    assert told([*kinds[:-1], CLAIM, DONE], details=once) == []
+    assert told(kinds) == told(kinds, details={ALLOW: OFTEN, ASK: OFTEN}) == []
+    assert told(kinds, details=once, partial=True) == [], "its start may be before the bundle"
 
 
 @pytest.mark.parametrize(("ended", "detail"), [(VOID, {}), (FAILED, {"code": "not_started", "reason": "nobody"})])
