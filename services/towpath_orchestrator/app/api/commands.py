@@ -139,6 +139,7 @@ class RunCommands:
                 "gate_type": gate.gate_type,
                 "verdict": request.verdict,
                 "by_key": request.key_prefix,
+                "by_commitment": request.key_commitment,
             },
         )
         await self._bus.request(RECORD_ACTION, action)
