@@ -269,6 +269,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Nothing was changed: give arguments that the tool takes and the matrix lets through, or approve or deny.",
     ),
     ProblemKind(
+        "retry_refused",
+        409,
+        "The call may not run again",
+        "Say happened or did_not_happen; a run that still needs it asks for it anew.",
+    ),
+    ProblemKind(
         "revisions_used_up",
         409,
         "The call was changed too often",

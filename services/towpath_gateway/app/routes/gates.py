@@ -137,7 +137,7 @@ async def deny_gate(
 @router.post(
     "/{gate_id}/resolve",
     response_model=ActionDone,
-    responses=documented(*_REFUSALS, "reason_required"),
+    responses=documented(*_REFUSALS, "reason_required", "retry_refused"),
     summary="Resolve",
 )
 async def resolve_gate(

@@ -22,9 +22,10 @@ from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.approvals import approval_votes
+from towpath_tas.core.authorization_query import query_of_call
 from towpath_tas.core.call import LedgerCall, LedgerChange, key_detail
 from towpath_tas.core.calls.internal_calls import on_recorded
-from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle
+from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle, retry_problem
 from towpath_tas.core.calls.switch_holds import hold
 
 
@@ -91,7 +92,17 @@ class LedgerCommands:
             change = on_settle(
                 call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence
             )
-            return change if isinstance(change, Problem) else _with_key(change, request)
+            if isinstance(change, Problem):
+                return change
+            if request.verdict == "retry":
+                decision = context.authorize(query_of_call(call))
+                refused = retry_problem(
+                    *(call, context.approval, decision, request.actor), single_person=self._single_person
+                )
+                if refused is not None:
+                    return refused
+                change = replace(change, policy_bound=True)
+            return _with_key(change, request)
 
         await self._apply(request.run_id, request.execution_id, request.project, decide)
         return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")

@@ -99,6 +99,11 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote, request: Res
     return CallAuditEntry(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
 
 
+def is_same_person(one: str, other: str) -> bool:
+    """Return whether two names may be of one person: whoever has the token needs none at the broker."""
+    return one == other or {one, other} == _ONE_PERSON
+
+
 def _is_requester(call: LedgerCall, approval: Approval, request: ResolveGate) -> bool:
     """Return whether the same person may have submitted the run: whoever has the token needs none at the broker."""
     voters = {request.actor, request.caller}

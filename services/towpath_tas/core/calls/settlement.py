@@ -2,7 +2,8 @@
 
 A fence ends calls that never started and stops those that run; it never claims of a started call that it did not
 happen. A person's decision about an unknown call is final; only `retry` opens the call again, and not in a run that was
-stopped.
+stopped. What runs again may be a second effect, so it has to be permitted like the first: by the rules in force, and
+where people had to approve it, not on the word of whoever submitted the run.
 """
 
 from datetime import datetime, timedelta
@@ -11,8 +12,11 @@ from typing import Literal
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core import run_facts
-from towpath_tas.core.call import FINAL, CallAuditEntry, LedgerCall, LedgerChange, SendFact, StopCall
+from towpath_tas.core.approvals.approval_votes import is_same_person
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.call import FINAL, Approval, CallAuditEntry, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.ledger import dispatch_next, fail, lease_over, unknown, void
+from towpath_tas.core.calls.outcomes import is_covered
 
 RETRY_GRACE = timedelta(minutes=5)
 """Time to start for a call that a person lets run again, on top of its timeout."""
@@ -70,6 +74,21 @@ def on_settle(
                 for note in change.notes
             )
             return LedgerChange(call=change.call, notes=notes, effects=change.effects)
+
+
+def retry_problem(
+    call: LedgerCall, approval: Approval | None, decision: AuthorizationDecision, actor: str, *, single_person: bool
+) -> Problem | None:
+    """Return why *call* may not run again on the word of *actor*, by the *decision* about it as it is now."""
+    if decision.effect == "deny":
+        return problem("retry_refused", decision.denial.reason if decision.denial else "the rules in force deny it")
+    if decision.effect == "allow":
+        return None
+    if not is_covered(call, approval, decision):
+        return problem("retry_refused", "by the rules in force people have to approve it, and nobody has")
+    if is_same_person(actor, call.caller) and not single_person:
+        return problem("requester_may_not_approve", f"{call.caller} submitted the run that asks")
+    return None
 
 
 def _happened(call: LedgerCall, actor: str, reason: str) -> LedgerChange:
