@@ -57,10 +57,18 @@ def _recorded(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded
             recorded |= {"settled_by": (entry.actor if stated else "",), "told_code": (detail.get("code"),)}
     elif (entry.phase, entry.verdict) == ("settled", "happened"):
         recorded |= {"status": ("succeeded",), "told_status": ("succeeded",), "settled_by": (entry.actor,)}
+        recorded |= {"rule": (entry.rule,), "policy_version": (entry.policy_version,)}
         recorded |= _only_given({"told_digest": detail.get("told_digest")})
-    elif (entry.phase, entry.verdict) == ("decision", "deny"):
+    elif _denies(entry):
         recorded |= {"status": ("denied",), "told_status": ("denied",)}
+        recorded |= {"rule": (entry.rule,), "policy_version": (entry.policy_version,)}
+        recorded |= _only_given({"told_digest": detail.get("told_digest")})
     return recorded | _of_arguments(entry, payload) | _of_approval(entry, detail)
+
+
+def _denies(entry: AuditLogEntry) -> bool:
+    """Return whether *entry* ends its call by a denial."""
+    return entry.verdict == "deny" and entry.phase in {"decision", "approval.expired"}
 
 
 def _of_arguments(entry: AuditLogEntry, payload: ErasablePayload | None) -> Recorded:
@@ -72,7 +80,7 @@ def _of_arguments(entry: AuditLogEntry, payload: ErasablePayload | None) -> Reco
         "decision": ("decided_args", "approval_args"),
     }
     names = fields.get(entry.phase, ())
-    if entry.verdict == "deny" and entry.phase in {"decision", "approval.expired"}:
+    if _denies(entry):
         names = (*names, "args_digest")  # nothing edits it any more
     return dict.fromkeys(names, (payload.args_digest,))
 
@@ -91,7 +99,8 @@ def _of_approval(entry: AuditLogEntry, detail: dict[str, Any]) -> Recorded:
         | {"quorum": detail.get("quorum"), "revisions": detail.get("revision")}
         | {"approval_edited_by": detail.get("edited_by")}
     )
-    by_hand = str(detail.get("votes", "")).startswith("0 ")  # an edit that a person has to look at is nobody's vote
+    # An edit that a person has to look at is nobody's vote.
+    by_hand = entry.phase == "approval.edited" and str(detail.get("votes", "")).startswith("0 ")
     if entry.phase in {"approval.vote", "approval.approved", "approval.denied", "approval.edited"} and not by_hand:
         recorded["vote"] = ([entry.verdict, detail.get("reason"), detail.get("digest"), detail.get("by_key")],)
     if entry.phase in STATUS_AFTER_VOTE:

@@ -162,7 +162,12 @@ class Approval:
     @property
     def has_its_votes(self) -> bool:
         """Whether as many people as were asked for have approved, and nobody denied, whatever the status says."""
-        return len(self.approvers) >= self.quorum and all(vote.verdict != "denied" for vote in self.votes)
+        return len(self.approvers) >= self.quorum and not self.is_denied_by_vote
+
+    @property
+    def is_denied_by_vote(self) -> bool:
+        """Whether somebody has denied it, whatever the status says."""
+        return any(vote.verdict == "denied" for vote in self.votes)
 
 
 _OF_ONE_VERSION = frozenset({"decision", "approval.consumed", "approval.escalated", "outcome"})
@@ -195,7 +200,7 @@ class CallAuditEntry:
         version = self.call.tool_version if self.tool_version is None else self.tool_version
         if self.phase in _OF_ONE_VERSION and version:
             detail = {**detail, "tool_version": version}
-        if self.call.fact and (self.phase == "outcome" or (self.phase, self.verdict) == ("settled", "happened")):
+        if self.call.fact and (self.phase == "outcome" or self.verdict in {"happened", "deny"}):
             detail = {**detail, "told_digest": digest_text(self.call.fact)}
         return json.dumps(detail, separators=(",", ":"), default=str) if detail else "{}"
 

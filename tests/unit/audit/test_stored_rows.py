@@ -41,7 +41,13 @@ def payload(**detail: Any) -> ErasablePayload:
         ("outcome", "succeeded", {**CALL, "args_fit": False}, ["args_fit"]),
         ("decision", "deny", CALL, ["status"]),
         ("decision", "deny", {**CALL, "status": "denied", "args_digest": "sha256:bb"}, ["args_digest"]),
-        ("approval.expired", "deny", {**CALL, "args_digest": "sha256:bb"}, ["args_digest"]),
+        ("approval.expired", "deny", {**CALL, "args_digest": "sha256:bb"}, ["status", "args_digest"]),
+        (
+            "decision",
+            "deny",
+            {**CALL, "status": "denied", "rule": "s", "policy_version": 2},
+            ["rule", "policy_version"],
+        ),
         ("decision", "require_approval", {**CALL, "args_digest": "sha256:bb"}, []),
         ("decision", "allow", {**CALL, "decided_args": "sha256:bb"}, ["decided_args"]),
         ("decision", "allow", None, ["row"]),
@@ -66,9 +72,12 @@ def test_the_version_of_the_tool_under_which_a_call_ended_is_compared_where_the_
     assert differences(entry("decision", "allow"), payload(tool_version=2), found) == [], "a later permission moved it"
 
 
-@pytest.mark.parametrize(("phase", "verdict"), [("outcome", "failed"), ("settled", "happened")])
+ENDS = [("outcome", "failed"), ("settled", "happened"), ("decision", "deny"), ("approval.expired", "deny")]
+
+
+@pytest.mark.parametrize(("phase", "verdict"), ENDS)
 def test_all_that_a_run_is_told_of_the_end_is_compared_where_the_entry_has_its_digest(phase: str, verdict: str) -> None:
-    status = "failed" if verdict == "failed" else "succeeded"
+    status = {"failed": "failed", "deny": "denied"}.get(verdict, "succeeded")
     ended, found = entry(phase, verdict), {**CALL, "status": status, "told_digest": "sha256:ff"}
     assert differences(ended, payload(told_digest="sha256:ff"), found) == []
     assert differences(ended, payload(told_digest="sha256:00"), found) == ["told_digest"]

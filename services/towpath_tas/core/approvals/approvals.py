@@ -179,8 +179,10 @@ def on_repeat(
     match approval.status:
         case "approved" if now < _usable_until(approval):
             return _consume(call, query, approval, authorize, now=now, deadline=deadline)
-        case "denied":
+        case "denied" if approval.is_denied_by_vote:
             return _refuse(call, approval, expired=False)
+        case "denied":  # nothing here stores such a row: people are asked anew
+            return _ask_anew(call, approval, authorize(query), now=now)
         case "pending" if now < approval.expires_at:
             return LedgerChange(effects=send_fact(call))
         case "pending" if approval.on_expiry == "escalate":
@@ -199,11 +201,8 @@ def _consume(
     deadline: datetime,
 ) -> LedgerChange:
     decision = authorize(query)
-    if decision.effect == "deny":
-        refused = deny(call, decision)
-        return replace(refused, approvals=(replace(approval, status="void"),))
-    if not approval.has_its_votes:  # nothing here stores such a row: people are asked anew, under whatever rule
-        return ask_for_approval(call, decision, now=now, before=approval)
+    if decision.effect == "deny" or not approval.has_its_votes:  # nothing here stores a row without its votes
+        return _ask_anew(call, approval, decision, now=now)
     if decision.effect == "require_approval" and binding_digest(binding(call, decision)) != approval.digest:
         return ask_for_approval(call, decision, now=now, before=approval)
     allowed = permitted(call, decision, deadline)
@@ -216,6 +215,14 @@ def _consume(
         approvals=(replace(approval, status="consumed"),),
         policy_bound=True,
     )
+
+
+def _ask_anew(call: LedgerCall, approval: Approval, decision: AuthorizationDecision, *, now: datetime) -> LedgerChange:
+    """Ask people again, under whatever rule, unless the matrix denies the call by now."""
+    if decision.effect == "deny":
+        refused = deny(call, decision)
+        return replace(refused, approvals=(replace(approval, status="void"),))
+    return ask_for_approval(call, decision, now=now, before=approval)
 
 
 def permitted(call: LedgerCall, decision: AuthorizationDecision, deadline: datetime) -> LedgerCall:

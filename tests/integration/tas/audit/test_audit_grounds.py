@@ -79,6 +79,28 @@ async def test_votes_that_were_put_into_the_table_are_told_by_a_bundle(tas: Runn
     assert await faults(tas) == [UNVOTED], "also once they are gone again"
 
 
+async def test_a_denial_that_nobody_voted_for_denies_nothing(tas: Running) -> None:
+    request, asked = await waiting(tas)
+    deny = "UPDATE tas.approval SET status = 'denied', decided_by = 'boss', decided_at = clock_timestamp()"
+    await query(tas.dsn, f"{deny} WHERE approval_id = $1", uuid.UUID(asked["approval_id"]))
+    await tas.caller.again(request)
+    fresh = await tas.caller.fact(request, "approval.required", times=2)
+    await vote(tas.caller, fresh, "approved")
+    await tas.caller.again(request)
+    await tas.caller.dispatched(request)
+    assert await faults(tas) == []
+
+
+async def test_the_row_of_a_no_is_compared_as_that_of_a_yes_is(tas: Running) -> None:
+    request, asked = await waiting(tas)
+    await vote(tas.caller, asked, "denied", reason="not him")
+    await tas.caller.again(request)
+    await tas.caller.fact(request, "tool.denied")
+    assert await faults(tas) == []
+    await query(tas.dsn, "UPDATE tas.approval_vote SET reason = 'told to' WHERE verdict = 'denied'")
+    assert ("stored_changed", "approval.denied", "denied") in await faults(tas)
+
+
 async def test_an_approval_all_by_hand_is_told_also_by_a_bundle_that_begins_after_the_question(tas: Running) -> None:
     request, asked = await waiting(tas, "quorum: 2")
     since = await sealed_so_far(tas)

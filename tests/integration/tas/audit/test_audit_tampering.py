@@ -65,6 +65,12 @@ UNWATCHED = {
 }
 """Columns of watched tables that are not compared, with the reason."""
 
+UNWATCHED_OF_DENIED = {
+    "status": "what is tried first is what it has",
+    "settled_by": "nobody settles a call that was denied",
+    "tool_version": "only a permission moves it",
+}
+
 UNWATCHED_TABLES = {
     "audit_unsealed": "the queue before the seal: nothing is proved of an entry that has no leaf yet",
     "blob_piece": "uploads that are not finished",
@@ -180,6 +186,8 @@ async def test_whatever_is_changed_by_hand_is_found_and_located(tas: Running) ->
         changes: list[tuple[str, Any]] = []
         for table, column, kind in await watched_columns(connection):
             changes.append((f"{table}.{column}", (table, column, kind, WHICH.get(table, "true"))))
+            if table == "tool_call" and column not in UNWATCHED_OF_DENIED:
+                changes.append((f"{table}.{column} of a denied call", (table, column, kind, "status = 'denied'")))
         for table in DELETED:
             one = f"(SELECT tableoid, ctid FROM tas.{table} WHERE {WHICH.get(table, 'true')} LIMIT 1)"
             changes.append((f"a row of {table}", f"DELETE FROM tas.{table} WHERE (tableoid, ctid) = {one}"))
