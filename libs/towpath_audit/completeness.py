@@ -124,9 +124,9 @@ class BundleCompletenessCheck:
 
     def on_step(self, line: dict[str, Any]) -> None:
         seq, caller, project = line.get("seq"), line.get("caller"), line.get("project")
+        said = (seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True)
         named = (name if isinstance(name, str) else None for name in (caller, project))
-        step = _Step(seq if type(seq) is int else None, line.get("kept") is True, line.get("erased") is True, *named)
-        self.steps[str(line.get("run_id")), str(line.get("execution_id"))] = step
+        self.steps[str(line.get("run_id")), str(line.get("execution_id"))] = _Step(*said, *named)
 
     def on_stored(self, line: dict[str, Any]) -> None:
         leaf = line.get("leaf")
@@ -375,10 +375,8 @@ class BundleCompletenessCheck:
             self._on_unapplied(leaf, line, entry)
         step = self.steps.get(key, _Step())
         if step.caller not in {None, entry.caller} or step.project not in {None, entry.project}:
-            whose, by_row = f"{entry.caller!r} in {entry.project!r}", f"{step.caller!r} in {step.project!r}"
-            self._fault(
-                "requester_changed", f"decided for {whose}, and its run is stored as of {by_row}", leaf, line, entry
-            )
+            message = f"decided for {entry.caller!r}, and its run is stored as of {step.caller!r} in {step.project!r}"
+            self._fault("requester_changed", message, leaf, line, entry)
         if step.erased or not step.kept:  # whatever is left of its log: who asks for the run finds none
             what = f"the log of run {entry.run_id} is {'erased' if step.erased else 'gone'}"
             self.emptied.append(_Gone("decision_without_run_event", what, entry, leaf, line))

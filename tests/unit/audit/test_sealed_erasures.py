@@ -93,6 +93,22 @@ def test_payloads_that_are_never_erased_are_covered_by_no_erasure(phase: str) ->
     assert found(lines) == [("payload_missing", 0)]
 
 
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ({"kept": True, "project": "p"}, None),
+        ({"kept": False}, "decision_without_run_event"),
+        ({"kept": False, "erased": True, "project": "p"}, "decision_without_run_event"),
+        ({"kept": True, "project": "ghost"}, "requester_changed"),
+    ],
+)
+def test_a_run_whose_row_is_gone_or_hidden_is_a_fault_whatever_is_left_of_its_log(
+    row: dict[str, Any], code: str | None
+) -> None:
+    lines = made(dict(ALLOW), extra=(bundle.step(CALL, RUN, 3, **row),))
+    assert found(lines) == ([(code, 0)] if code else [])
+
+
 def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_the_log() -> None:
     stored = bundle.stored(1, {"erased": True, "tool": "t"})  # leaf 0 applies the policy
     step = bundle.step(CALL, RUN, None, kept=False, erased=True)

@@ -197,22 +197,6 @@ def test_a_run_whose_log_is_gone_or_asks_for_nothing_is_a_fault() -> None:
         assert found(lines) == [("decision_without_run_event", 0)]
 
 
-@pytest.mark.parametrize(
-    ("row", "code"),
-    [
-        ({"kept": True, "project": "p"}, None),
-        ({"kept": False}, "decision_without_run_event"),
-        ({"kept": False, "erased": True, "project": "p"}, "decision_without_run_event"),
-        ({"kept": True, "project": "ghost"}, "requester_changed"),
-    ],
-)
-def test_a_run_whose_row_is_gone_or_hidden_is_a_fault_whatever_is_left_of_its_log(
-    row: dict[str, Any], code: str | None
-) -> None:
-    lines = made(dict(ALLOW), extra=(bundle.step(CALL, RUN, 3, **row),))
-    assert found(lines) == ([(code, 0)] if code else [])
-
-
 def test_a_call_of_the_ledger_needs_its_decision_here() -> None:
     effect = bundle.effect(run_id=RUN, execution_id=CALL, tool="t")
     assert found(made(dict(ALLOW), tail=(effect,))) == []
