@@ -1,6 +1,8 @@
 """Attacks by who may write to the database: being another person, or taking a pause away, for a moment."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
@@ -218,24 +220,49 @@ async def approve_with_a_role_for_a_moment(target: Target) -> str:
 @attack(Position.DATABASE_ADMIN)
 async def approve_with_the_key_of_another_person(target: Target) -> str:
     """Put the own secret into the key of an approver, approve with it, and put theirs back."""
-    put = "UPDATE gateway.api_key SET secret_digest = $1 WHERE caller = 'aud-21'"
-    read = "SELECT prefix, secret_digest FROM gateway.api_key WHERE caller = $1"
     async with (
         target.client("aud-20") as client,
         target.client("aud-21", roles=["approver"]),
-        target.database() as database,
         watched(target) as report,
     ):
-        own, theirs = await database.fetchrow(read, "aud-20"), await database.fetchrow(read, "aud-21")
-        forged = client.headers["Authorization"].replace(own["prefix"], theirs["prefix"])
         gate = await _asked(target, client, "90")
-        await database.execute(put, own["secret_digest"])
+        async with _with_key_of(target, client, "aud-20", "aud-21") as ghost:
+            refused = await _approve_soon(ghost, gate)
+        return refused or located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def open_a_gate_with_the_key_of_another_person(target: Target) -> str:
+    """Put the own secret into the key of an operator, open a gate of a run with it, and put theirs back."""
+    async with (
+        target.client("aud-54") as client,
+        target.client("aud-55", roles=["operator"]),
+        watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "112", "amount": 9999})], "Refund order 112.")
+        put = (await client.post(f"/v1/runs/{run['run_id']}/gate", json={"reason": "look"})).raise_for_status().json()
+        async with _with_key_of(target, client, "aud-54", "aud-55") as ghost:
+            refused = await _approve_soon(ghost, put["gate_id"])
+        (await client.post(f"/v1/runs/{run['run_id']}/cancel")).raise_for_status()
+        return refused or located(await report())
+
+
+@asynccontextmanager
+async def _with_key_of(
+    target: Target, client: httpx2.AsyncClient, own_caller: str, their_caller: str
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Give a client that passes for the other caller with the secret of *client*, until theirs is put back."""
+    put = "UPDATE gateway.api_key SET secret_digest = $1 WHERE caller = $2"
+    read = "SELECT prefix, secret_digest FROM gateway.api_key WHERE caller = $1"
+    async with target.database() as database:
+        own, theirs = await database.fetchrow(read, own_caller), await database.fetchrow(read, their_caller)
+        forged = client.headers["Authorization"].replace(own["prefix"], theirs["prefix"])
+        await database.execute(put, own["secret_digest"], their_caller)
         try:
             async with httpx2.AsyncClient(base_url=target.url, headers={"Authorization": forged}) as ghost:
-                refused = await _approve_soon(ghost, gate)
+                yield ghost
         finally:
-            await database.execute(put, theirs["secret_digest"])
-        return refused or located(await report())
+            await database.execute(put, theirs["secret_digest"], their_caller)
 
 
 async def _asked(target: Target, client: httpx2.AsyncClient, order: str) -> str:
