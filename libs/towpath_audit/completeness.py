@@ -32,7 +32,7 @@ EFFECTS = {
     "claim": frozenset({"granted"}),
     "outcome": frozenset({"succeeded", "failed", "unknown"}),
     "settled": frozenset({"happened", "retry"}),
-    "dispatch": frozenset({"again"}),
+    "dispatch": frozenset({"again", "repeated"}),
 }
 """Verdicts that only an allowed call can have, by phase."""
 

@@ -30,6 +30,7 @@ STATUS_AFTER = {
     ("held", "waits"): "requested",
     ("claim", "granted"): "started",
     ("dispatch", "again"): "permitted",
+    ("dispatch", "repeated"): "permitted",
     ("outcome", "succeeded"): "succeeded",
     ("outcome", "failed"): "failed",
     ("outcome", "unknown"): "unknown",
@@ -47,7 +48,8 @@ EDITED = "approval.edited"
 
 EXECUTED = frozenset(
     {
-        *(("claim", "granted"), ("dispatch", "again"), ("settled", "happened"), ("settled", "retry")),
+        *(("claim", "granted"), ("settled", "happened"), ("settled", "retry")),
+        *(("dispatch", "again"), ("dispatch", "repeated")),
         *(("outcome", "succeeded"), ("outcome", "failed"), ("outcome", "unknown")),
     }
 )

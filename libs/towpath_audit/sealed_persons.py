@@ -28,7 +28,7 @@ KEY_CREATED, KEY_REVOKED = "key.created", "key.revoked"
 TOOL_PROPOSED = "tool.proposed"
 TOOL_DECIDED = frozenset({"tool.accepted", "tool.refused"})
 PAUSED, RESUMED = "switch.paused", "switch.resumed"
-LET_GO = frozenset({("decision", "allow"), ("dispatch", "again"), ("claim", "granted")})
+LET_GO = frozenset({("decision", "allow"), ("dispatch", "again"), ("dispatch", "repeated"), ("claim", "granted")})
 """Entries that no call has while a pause holds it; an approval may be used up then, and its call waits all the same."""
 
 MAX_MATCHED = 2_000_000

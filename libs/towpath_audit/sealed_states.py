@@ -25,6 +25,7 @@ NEVER_AFTER = {
     ("approval.consumed", "allow"): ENDED | UNDER_WAY | {"requested", "unknown"},
     ("claim", "granted"): STOPPED | {"requested"},
     ("dispatch", "again"): STOPPED,
+    ("dispatch", "repeated"): STOPPED | {"requested"},
     ("outcome", "succeeded"): frozenset({"awaiting_approval", "denied"}),
     ("outcome", "failed"): frozenset({"awaiting_approval", "denied"}),
     ("settled", "happened"): ENDED | UNDER_WAY | {"awaiting_approval", "requested"},
@@ -36,7 +37,7 @@ whatever had ended its call before."""
 GRANTED = ("claim", "granted")
 DONE = ("outcome", "succeeded")
 
-ONCE_STARTED = frozenset({GRANTED, ("dispatch", "again"), ("held", "waits")})
+ONCE_STARTED = frozenset({GRANTED, ("dispatch", "again"), ("dispatch", "repeated"), ("held", "waits")})
 """What no service makes of an irreversible call that has started: it ends, or a person settles it."""
 
 

@@ -22,7 +22,7 @@ TOLD_FOR_EVER = frozenset(
         *("approval_without_votes", "call_args_changed", "call_state_changed", "call_under_pause"),
         "decision_by_other_rules",
         *("decision_without_policy", "effect_without_outcome", "key_unmade", "key_without_right", "tool_not_in_force"),
-        "requester_changed",
+        *("requester_changed", "stored_changed"),
     }
 )
 """Faults that nothing puts right: the platform acted on what an attack here put beside the log."""

@@ -52,7 +52,8 @@ async def test_a_repeated_request_sends_the_same_attempt_with_the_same_message_i
     await caller.again(request)
     await caller.dispatched(request, times=2)
     assert caller.message_ids == [f"{request.execution_id}:1"] * 2
-    assert len(await caller.audit(execution_id=request.execution_id)) == 1, "decided once"
+    told = [(entry.phase, entry.verdict) for entry in await caller.audit(execution_id=request.execution_id)]
+    assert told == [("decision", "allow"), ("dispatch", "repeated")], "decided once"
 
 
 async def test_a_repeat_after_the_end_is_answered_from_the_ledger(tas: Running) -> None:

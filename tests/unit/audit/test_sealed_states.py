@@ -24,7 +24,7 @@ from tests.unit.audit.test_sealed_calls import (
 from towpath_audit.sealed_calls import SealedCalls
 from towpath_audit.sealed_states import SealedStates
 
-VOID, VOTE = "outcome void", "approval.approved approved"
+VOID, VOTE, REPEATED = "outcome void", "approval.approved approved", "dispatch repeated"
 
 
 def told(
@@ -51,6 +51,7 @@ def told(
         [ALLOW, CLAIM, DONE],
         [ALLOW, CLAIM, CLAIM, FAILED],
         [ALLOW, DONE],
+        [ALLOW, REPEATED, REPEATED, CLAIM, DONE],
         [ALLOW, CLAIM, AGAIN, CLAIM, DONE],
         [ALLOW, CLAIM, UNKNOWN, DONE],
         [ALLOW, CLAIM, UNKNOWN, RETRY, CLAIM, UNKNOWN, HAPPENED],
@@ -85,6 +86,8 @@ def test_a_call_that_goes_as_calls_go_is_no_fault(kinds: list[str]) -> None:
         ([ALLOW, CLAIM, DONE, ASK, VOTE, CONSUMED, CLAIM], 3),
         ([DENY, ALLOW], 1),
         ([DENY, CLAIM], 1),
+        ([DENY, REPEATED], 1),
+        ([ASK, REPEATED], 1),
         ([ALLOW, VOID, CLAIM], 2),
         ([ALLOW, HELD, CLAIM], 2),
         ([ALLOW, HELD, ASK, CLAIM, DONE], 3),

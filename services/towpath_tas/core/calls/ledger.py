@@ -270,8 +270,10 @@ def _recover_open_call(call: LedgerCall, deadline: datetime, *, now: datetime, s
 
 
 def _dispatch_same(call: LedgerCall, deadline: datetime) -> LedgerChange:
-    """Send the same attempt again; the broker drops duplicates. A later deadline is stored for claims."""
-    if deadline <= call.deadline:
-        return LedgerChange(effects=(DispatchCall(call=call),))
-    renewed = call.next_revision(deadline=deadline)
-    return LedgerChange(call=renewed, effects=(DispatchCall(call=renewed),))
+    """Send the same attempt again; the broker drops duplicates. A later deadline is stored for claims.
+
+    The audit tells of it: whatever sends a call has an entry, and a row that somebody put into the ledger has no other.
+    """
+    renewed = call.next_revision(deadline=max(deadline, call.deadline))
+    note = CallAuditEntry(phase="dispatch", verdict="repeated", call=renewed, detail={"attempt": call.attempt})
+    return LedgerChange(call=renewed, notes=(note,), effects=(DispatchCall(call=renewed),))

@@ -85,7 +85,8 @@ async def test_a_call_that_seems_edited_and_approved_is_told_at_its_start(tas: R
     await caller.report(sent, answer.claim_id)
     await settled(tas.dsn, request.execution_id, "succeeded")
     told = [("call_args_changed", "claim", "granted"), ("call_args_changed", "outcome", "succeeded")]
-    assert await faults(tas) == [*told, ("stored_changed", "outcome", "succeeded")], "nobody edited it"
+    sent_again = ("call_args_changed", "dispatch", "repeated")
+    assert await faults(tas) == [sent_again, *told, ("stored_changed", "outcome", "succeeded")], "nobody edited it"
     assert await faults(tas, since=since) == told, "with the decision from before"
 
 
@@ -305,3 +306,22 @@ async def test_what_a_run_is_told_beside_the_result_is_compared(tas: Running, mo
     put = "UPDATE tas.tool_call SET fact = $2 WHERE execution_id = $1"
     await query(tas.dsn, put, sent.execution_id, json.dumps({**json.loads(row["fact"]), **more}))
     assert await faults(tas) == [("stored_changed", "outcome", "succeeded")]
+
+
+PUT_IN = """
+INSERT INTO tas.tool_call SELECT (jsonb_populate_record(t, jsonb_build_object(
+  'run_id', $2::text, 'execution_id', $3::text, 'effect_class', 'pure'))).*
+FROM tas.tool_call t WHERE t.execution_id = $1"""
+
+
+async def test_a_row_that_lets_a_call_go_is_told_also_once_it_is_taken_out_again(tas: Running) -> None:
+    caller = tas.caller
+    model = await caller.put(caller.request("orders.refund"))
+    await caller.dispatched(model)
+    await caller.apply('kind: Policy\nrules:\n  - {name: never, tool: "orders.*", effect: deny}\n')
+    request = caller.request("orders.refund")
+    await query(tas.dsn, PUT_IN, model.execution_id, str(request.run_id), str(request.execution_id))
+    await caller.put(request)
+    await caller.dispatched(request)
+    await query(tas.dsn, "DELETE FROM tas.tool_call WHERE execution_id = $1", request.execution_id)
+    assert await faults(tas) == [("effect_without_decision", "dispatch", "repeated")]

@@ -47,7 +47,7 @@ def test_a_run_that_asks_again_after_its_gate_gets_first_what_was_decided_there(
     consumed = used.approvals[0]
     again = ask(used.call, approval=consumed, now=after(25))
     assert [fact["verdict"] for fact in facts(again)] == ["approved"]
-    assert [effect.call for effect in again.effects if isinstance(effect, DispatchCall)] == [used.call]
+    assert [effect.call for effect in again.effects if isinstance(effect, DispatchCall)] == [again.call]
     ended = used.call.next_revision(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
     assert [fact["type"] for fact in facts(ask(ended, approval=consumed))] == ["gate.resolved", "tool.finished"]
 

@@ -83,7 +83,8 @@ def test_a_repeat_with_other_contents_is_a_conflict(change: dict[str, Any]) -> N
 def test_a_repeat_sends_the_same_attempt_again() -> None:
     call = permitted()
     change = ask(call, request(attempt=2), now=after(10))
-    assert (change.call, dispatched(change)) == (None, [call])
+    assert (become(change).attempt, dispatched(change)) == (call.attempt, [change.call])
+    assert [(note.phase, note.verdict) for note in change.notes] == [("dispatch", "repeated")]
 
 
 def test_a_later_deadline_is_kept() -> None:

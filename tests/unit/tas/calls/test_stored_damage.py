@@ -68,7 +68,7 @@ def test_arguments_that_nobody_edited_are_no_repeat_of_what_was_asked() -> None:
     change = ask(swapped, request())
     assert [note.phase for note in change.notes] == ["conflict"]
     assert not any(isinstance(effect, DispatchCall) for effect in change.effects)
-    assert ask(replace(swapped, edited_by="mia"), request()).notes == ()
+    assert [note.phase for note in ask(replace(swapped, edited_by="mia"), request()).notes] == ["dispatch"]
 
 
 def test_what_is_decided_is_recorded_with_the_rules_and_the_definition_that_decided() -> None:
