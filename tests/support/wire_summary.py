@@ -1,5 +1,7 @@
 """The wire format in short: `python -m tests.support.wire_summary write [--breaking]` writes tests/golden/wire.txt.
 
+Beside it stands limits.txt, with bounds and defaults (`wire_limits.py`).
+
 One entry per message, HTTP operation, subject, stream and problem code, with its fields; `!` marks what is required.
 The entries are compared field by field, so that a change that breaks a peer or a client of an older version is told
 from one that only adds. `write` refuses a breaking change unless it is asked for.
@@ -102,11 +104,7 @@ class Names:
 
 def wire() -> Entries:
     """Return what the code of this checkout says on the wire."""
-    adapters: list[Any] = [(name, "validation", adapter) for name, adapter in message_adapters().items()]
-    top, rest = TypeAdapter.json_schemas(adapters, ref_template="#/$defs/{model}")
-    messages: Json = rest["$defs"]
-    messages |= {name: schema for (name, _), schema in top.items() if "$ref" not in schema}  # the others are among them
-    openapi = create_app(None).openapi()
+    messages, openapi = documents()
     entries = _models(messages)
     for heading, fields in _models(openapi["components"]["schemas"]).items():
         if entries.setdefault(heading, fields).keys() != fields.keys():
@@ -114,6 +112,16 @@ def wire() -> Entries:
             raise ValueError(msg)
     operations, subjects = _operations(openapi), _subjects(asyncapi_document())
     return {key: part[key] for part in (entries, operations, subjects, _registry()) for key in sorted(part)}
+
+
+@functools.cache
+def documents() -> tuple[Json, Json]:
+    """Return the schemas of all messages, and the document of the HTTP operations."""
+    adapters: list[Any] = [(name, "validation", adapter) for name, adapter in message_adapters().items()]
+    top, rest = TypeAdapter.json_schemas(adapters, ref_template="#/$defs/{model}")
+    messages: Json = rest["$defs"]
+    messages |= {name: schema for (name, _), schema in top.items() if "$ref" not in schema}  # the others are among them
+    return messages, create_app(None).openapi()
 
 
 def breaks(old: Entries, new: Entries) -> list[str]:
@@ -299,12 +307,17 @@ def main(arguments: list[str]) -> int:
     if arguments not in (["write"], ["write", "--breaking"]):
         sys.stderr.write(f"usage: {COMMAND} [--breaking]\n")
         return 2
-    new = wire()
+    from tests.support import wire_limits  # it reads the same documents
+
+    new, limits = wire(), wire_limits.limits()
     broken = breaks(written(FILE.read_text("utf-8")) if FILE.is_file() else {}, new)
+    if wire_limits.FILE.is_file():
+        broken += wire_limits.breaks(wire_limits.written(wire_limits.FILE.read_text("utf-8")), limits)
     if broken and "--breaking" not in arguments:
         sys.stderr.write("\n".join([*broken, f"Nothing is written. If this is meant: {COMMAND} --breaking", ""]))
         return 1
     FILE.write_text(lines(new), "utf-8")
+    wire_limits.FILE.write_text(wire_limits.lines(limits), "utf-8")
     return 0
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support import wire_summary
+from tests.support import wire_limits, wire_summary
 from tests.support.wire_summary import COMMAND, FILE, Entries, Field, breaks, lines, wire, written
 
 OLD = """\
@@ -100,10 +100,13 @@ def test_a_breaking_change_is_written_only_if_it_is_asked_for(
 ) -> None:
     monkeypatch.setattr(wire_summary, "FILE", tmp_path / "wire.txt")
     monkeypatch.setattr(wire_summary, "wire", lambda: now)
+    monkeypatch.setattr(wire_limits, "FILE", tmp_path / "limits.txt")
     wire_summary.FILE.write_text(OLD)
     assert wire_summary.main(["write"]) == 1
     assert "Part is gone" in capsys.readouterr().err
     assert wire_summary.FILE.read_text() == OLD
+    assert not wire_limits.FILE.exists()
     assert wire_summary.main(["write", "--breaking"]) == 0
+    assert wire_limits.FILE.read_text() == wire_limits.lines(wire_limits.limits())
     assert wire_summary.FILE.read_text() == lines(now)
     assert wire_summary.main([]) == 2

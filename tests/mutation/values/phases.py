@@ -1,0 +1,120 @@
+"""The order of a run: measure the tests, try values by modules, try what is left with all tests, check the tests."""
+
+import importlib
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.mutation.values.campaign import WHOLE_S, Campaign, Mutant, Verdicts
+from tests.mutation.values.forked_trials import ForkedTrials, in_session
+from tests.mutation.values.import_graph import ImportGraph, read_graph
+from tests.mutation.values.inventory import Value
+from tests.mutation.values.nearest_tests import UnitTests
+from tests.mutation.values.results import Results
+
+FIRST = ("towpath_engine", "towpath_contracts", "towpath_tas")
+"""The packages that are tried first."""
+
+
+class Phases:
+    """A run over some values of the checkout *root*, whose results are added to those that there are."""
+
+    def __init__(self, root: Path, results: Results) -> None:
+        self._root = root
+        self._results = results
+        self._began = time.monotonic()
+        self._ended = False
+
+    def run(self, values: Sequence[Value], *, measure: bool, far: bool) -> None:
+        """Try *values*; with *far* the survivors are tried with all unit tests too."""
+        graph = read_graph(self._root)
+
+        def drive(session: pytest.Session) -> None:
+            _import_others(graph)
+            trials = ForkedTrials(session, graph)
+            if measure or not self._results.seconds:
+                self._measure(trials)
+            campaign = self._campaign(trials, graph)
+            self._near(campaign, values)
+            if far:
+                self._far(campaign, values)
+            self._check(campaign, values)
+            self._ended = True
+
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
+            in_session(drive, self._root, Path(scratch) / "tests")
+        if not self._ended:
+            raise RuntimeError("pytest ended before all was tried")
+
+    def _campaign(self, trials: ForkedTrials, graph: ImportGraph) -> Campaign:
+        tests = UnitTests(graph, self._results.seconds, self._root)
+        known = dict(self._results.verdicts.noticed)
+        return Campaign(trials, graph, tests, frozenset(self._results.failing), known)
+
+    def _measure(self, trials: ForkedTrials) -> None:
+        report = trials.run({}, ["tests/unit"], until_failure=False, limit_s=WHOLE_S)
+        self._results.seconds, self._results.failing = report.seconds, report.failed
+        self._results.keep()
+        self._say(f"{sum(report.seconds.values()):.0f} s of tests; fail as it is: {report.failed}")
+
+    def _near(self, campaign: Campaign, values: Sequence[Value]) -> None:
+        modules: dict[str, list[Value]] = defaultdict(list)
+        for value in values:
+            modules[value.module].append(value)
+        ordered = sorted(modules, key=lambda name: (_turn(name), name))
+        for number, name in enumerate(ordered, 1):
+            verdicts = campaign.module_verdicts(modules[name])
+            self._results.add(verdicts, anew=modules[name])
+            self._say(f"{number}/{len(ordered)} {name}: {len(verdicts.noticed)} of {len(verdicts.tried)} noticed")
+
+    def _far(self, campaign: Campaign, values: Sequence[Value]) -> None:
+        survivors = _first_survivors(values, self._results.verdicts)
+        if not survivors:
+            return
+        self._say(f"{len(survivors)} with all unit tests")
+        for mutant, test in campaign.far_verdicts(survivors):
+            self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
+            self._say(f"{mutant.name} noticed by {test}")
+
+    def _check(self, campaign: Campaign, values: Sequence[Value]) -> None:
+        """Take back what was noticed by tests that fail without a mutation too, where all is imported anew."""
+        names = {Mutant(value, code).name for value in values for code in value.mutants}
+        noticed = self._results.verdicts.noticed
+        found = set(campaign.unreliable([test for name, test in noticed.items() if name in names]))
+        wrong = {name for name, test in noticed.items() if name in names and test in found}
+        self._results.add(Verdicts(tried=wrong))
+        self._results.failing = sorted({*self._results.failing, *found})
+        self._results.keep()
+        self._say(f"{len(found)} tests fail without a mutation; {len(wrong)} mutants are to be tried again")
+
+    def _say(self, text: str) -> None:
+        used = sum(os.times()[:4])
+        sys.stderr.write(f"{time.monotonic() - self._began:6.0f} s, {used:5.0f} s of CPU: {text}\n")
+        sys.stderr.flush()
+
+
+def _turn(module: str) -> int:
+    package = module.partition(".")[0]
+    return FIRST.index(package) if package in FIRST else len(FIRST)
+
+
+def _first_survivors(values: Sequence[Value], verdicts: Verdicts) -> list[Mutant]:
+    mutants = ([Mutant(value, code) for code in value.mutants] for value in values)
+    return [survivors[0] for made in mutants if (survivors := [one for one in made if verdicts.survives(one)])]
+
+
+def _import_others(graph: ImportGraph) -> None:
+    """Import what the product needs of other packages, which no trial mutates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in sorted(graph.others):
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                continue  # a member of a module, or an extra that is not installed
