@@ -7,7 +7,7 @@ value. Results are kept in `build/mutation/values.json`: a test that noticed a m
     --list        the values and their mutants; nothing is tried
     --survivors   only those that survived the last time, and those that are new
     --nearest     without trying with all unit tests what the nearest ones do not notice
-    --measure     take the seconds and the failures of the tests without mutations anew
+    --measure     first run all unit tests without mutations: what fails so, or takes long, is left out
 """
 
 import argparse

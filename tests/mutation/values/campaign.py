@@ -5,10 +5,11 @@ that also fail without a mutation notice nothing: at the end every test that not
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
+from tests.mutation.values.coded_groups import causes
 from tests.mutation.values.forked_trials import ForkedTrials, Sources, forked
 from tests.mutation.values.import_graph import ImportGraph
 from tests.mutation.values.inventory import Value, module_name, mutated_source
@@ -16,6 +17,9 @@ from tests.mutation.values.nearest_tests import UnitTests, users_of
 
 START_S = 15.0
 """For the imports of a trial; its tests have four times what they take without a mutation. What hangs is noticed."""
+
+UNKNOWN_S = 5.0
+"""That a file of tests is taken to need which has not run whole yet."""
 
 WHOLE_S = 1_200.0
 """For all unit tests in one process."""
@@ -39,6 +43,8 @@ class Verdicts:
 
     noticed: dict[str, str] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """That whole files of tests took."""
 
     def survives(self, mutant: Mutant) -> bool:
         """Return whether *mutant* was tried and not noticed."""
@@ -55,8 +61,11 @@ class Campaign:
     failing: frozenset[str]
     known: Mapping[str, str]
 
-    def module_verdicts(self, values: Sequence[Value]) -> Verdicts:
-        """Try the mutants of the *values* of one module, each with the tests nearest to it."""
+    def module_verdicts(self, values: Sequence[Value], done: Mapping[str, str]) -> Verdicts:
+        """Try the mutants of the *values* of one module, each with the tests nearest to it, but for those *done*.
+
+        All of them at once first: a test that passes then notices none of them, or two that make up for each other.
+        """
         users = users_of(values)
         places = {value.name: self.tests.of(value, users[value.name]) for value in values}
         module = values[0].module
@@ -68,42 +77,59 @@ class Campaign:
         def all_of_it() -> dict[str, object]:
             self.trials.preload(name for name in kept if not name.startswith("tests"))
             verdicts = Verdicts()
+            likely = self._likely(values, files) if len(values) > 1 else None
             for value in values:
-                self._try_value(value, places[value.name], verdicts)
-            return {"noticed": verdicts.noticed, "tried": sorted(verdicts.tried)}
+                near = places[value.name]
+                batches = [[place] for place in near] if likely is None else [_of_files(likely, near)]
+                self._try_value(value, batches, done, verdicts)
+            return {**asdict(verdicts), "tried": sorted(verdicts.tried)}
 
         said = forked(all_of_it, limit_s=limit_s)
         if said is None:
             raise RuntimeError(f"the trials of {module} ended without a result")
-        return Verdicts(noticed=dict(said["noticed"]), tried=set(said["tried"]))  # type: ignore[call-overload]
+        return Verdicts(**{**said, "tried": set(said["tried"])})
 
-    def _try_value(self, value: Value, places: Sequence[str], verdicts: Verdicts) -> None:
+    def _likely(self, values: Sequence[Value], files: Collection[str]) -> list[str] | None:
+        """Return the tests that fail with all *values* mutated at once; None where they can't even be collected."""
+        mutants = [Mutant(value, value.mutants[0]) for value in values]
+        report = self.trials.run(
+            self._sources(mutants), sorted(files), until_failure=False, limit_s=self._limit_s(sorted(files))
+        )
+        if not report.ended or any("::" not in test for test in report.failed):
+            return None
+        return [test for test in report.failed if test not in self.failing]
+
+    def _try_value(
+        self, value: Value, batches: Sequence[Sequence[str]], done: Mapping[str, str], verdicts: Verdicts
+    ) -> None:
         """Try the coarse mutant, and those of the edges only where a test notices that one."""
-        first: list[str] = []
+        first: list[list[str]] = []
         for code in value.mutants:
             mutant = Mutant(value, code)
             verdicts.tried.add(mutant.name)
-            killer = self._noticed(mutant, [*first, *places])
+            killer = done.get(mutant.name) or self._noticed(mutant, [*first, *batches], verdicts)
             if killer is None:
                 return
             verdicts.noticed[mutant.name] = killer
-            first = [killer]
+            first = [[killer]]
 
-    def _noticed(self, mutant: Mutant, places: Sequence[str]) -> str | None:
+    def _noticed(self, mutant: Mutant, batches: Sequence[Sequence[str]], verdicts: Verdicts) -> str | None:
         known = self.known.get(mutant.name)
         if known is not None and (self.tests.root / known.partition("::")[0]).exists():
-            places = [known, *places]
-        for place in dict.fromkeys(places):
-            report = self.trials.run(
-                self._sources([mutant]), [place], until_failure=True, limit_s=self._limit_s([place])
-            )
+            batches = [[known], *batches]
+        for batch in batches:
+            if not batch:
+                continue
+            report = self.trials.run(self._sources([mutant]), batch, until_failure=True, limit_s=self._limit_s(batch))
             for test in report.failed:
                 if test not in self.failing:
-                    return test if report.ended else f"{place} ({test})"
+                    return test if report.ended else f"{batch[0]} ({test})"
+            verdicts.seconds |= {place: took for place, took in report.seconds.items() if place in batch}
         return None
 
     def _limit_s(self, places: Sequence[str]) -> float:
-        return START_S + 4 * sum(self.tests.seconds.get(place.partition("::")[0], 1.0) for place in places)
+        files = {place.partition("::")[0] for place in places}
+        return START_S + 4 * sum(self.tests.seconds.get(file, UNKNOWN_S) for file in files)
 
     def _sources(self, mutants: Sequence[Mutant]) -> Sources:
         changes: dict[str, list[tuple[Value, str]]] = defaultdict(list)
@@ -114,37 +140,15 @@ class Campaign:
             for name, made in changes.items()
         }
 
-    def far_verdicts(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
-        """Try *mutants*, of one value at most one, with all unit tests; yields which one which test notices."""
-        left = list(mutants)
-        report = self.trials.run(self._sources(left), ["tests/unit"], until_failure=False, limit_s=WHOLE_S)
-        for test in report.failed:
-            if test in self.failing or "::" not in test:
-                continue
-            for mutant in self._noticed_by(test, left):
-                left.remove(mutant)
-                yield mutant, test
+    def together(self, mutants: Sequence[Mutant], places: Collection[str]) -> Iterator[tuple[Mutant, str]]:
+        """Try *mutants*, of one value at most one, all at once; yields which one which test of *places* notices."""
+        failing = {test for test in self._failing(mutants, places) if "::" in test} - self.failing
+        if failing:
+            yield from causes(mutants, sorted(failing), self._failing)
 
-    def _noticed_by(self, test: str, mutants: Sequence[Mutant]) -> Iterator[Mutant]:
-        """Return which of *mutants* a test notices alone; none where it takes two of them together."""
-        needed = self.graph.needed([module_name(self.tests.root / test.partition("::")[0], self.tests.root)])
-        relevant = [mutant for mutant in mutants if mutant.value.module in needed]
-        if relevant and self._fails(test, relevant):
-            yield from self._narrowed(test, relevant)
-
-    def _narrowed(self, test: str, mutants: Sequence[Mutant]) -> Iterator[Mutant]:
-        if len(mutants) == 1:
-            yield mutants[0]
-            return
-        middle = len(mutants) // 2
-        for half in (mutants[:middle], mutants[middle:]):
-            if self._fails(test, half):
-                yield from self._narrowed(test, half)
-
-    def _fails(self, test: str, mutants: Sequence[Mutant]) -> bool:
-        return bool(
-            self.trials.run(self._sources(mutants), [test], until_failure=True, limit_s=self._limit_s([test])).failed
-        )
+    def _failing(self, mutants: Sequence[Mutant], places: Collection[str]) -> set[str]:
+        report = self.trials.run(self._sources(mutants), sorted(places), until_failure=False, limit_s=WHOLE_S)
+        return set(report.failed)
 
     def unreliable(self, tests: Sequence[str]) -> list[str]:
         """Return which of *tests* fail though nothing is mutated but that all modules are imported anew."""
@@ -153,3 +157,8 @@ class Campaign:
             name: (path, path.read_bytes()) for name, path in self.graph.files.items() if "tests" not in name[:5]
         }
         return self.trials.run(sources, places, until_failure=False, limit_s=WHOLE_S).failed if places else []
+
+
+def _of_files(tests: Sequence[str], files: Sequence[str]) -> list[str]:
+    """Return those of *tests* that are in *files*, in the order of the files."""
+    return [test for file in files for test in tests if test.partition("::")[0] == file]

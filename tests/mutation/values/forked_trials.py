@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 from tests.mutation.values.import_graph import ImportGraph
@@ -134,7 +135,7 @@ def _forget(names: Iterable[str]) -> None:
             registry.unregister(collector)
 
 
-def forked(do: Callable[[], object], *, limit_s: float) -> dict[str, object] | None:
+def forked(do: Callable[[], object], *, limit_s: float) -> dict[str, Any] | None:
     """Return what *do* returns in a fork of this process, as JSON; None where it ends without, or too late."""
     reader, writer = os.pipe()
     child = os.fork()

@@ -13,6 +13,8 @@ from pathlib import Path
 from tests.mutation.values.inventory import module_name, product_files
 from tests.support.places import ROOT
 
+from towpath_fabric import garbage_collector
+
 
 @dataclass(frozen=True)
 class ImportGraph:
@@ -59,17 +61,15 @@ def _reached(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> dict[
 def read_graph(root: Path = ROOT) -> ImportGraph:
     """Read every module of the product and of the tests once."""
     files = {module_name(path, root): path for path in [*product_files(root), *sorted((root / "tests").rglob("*.py"))]}
-    trees = {name: ast.parse(path.read_bytes()) for name, path in files.items()}
-    imports = {name: frozenset(_known(_imported(tree), name, files)) for name, tree in trees.items()}
     own = {name.partition(".")[0] for name in files}
-    others = {
-        one
-        for name, tree in trees.items()
-        if not name.startswith("tests")
-        for node in tree.body
-        for one in _imported(node)
-        if one.partition(".")[0] not in own
-    }
+    imports: dict[str, frozenset[str]] = {}
+    others: set[str] = set()
+    with garbage_collector.paused():
+        for name, path in files.items():
+            tree = ast.parse(path.read_bytes())
+            imports[name] = frozenset(_known(_imported(tree), name, files))
+            if not name.startswith("tests"):
+                others |= {one for node in tree.body for one in _imported(node) if one.partition(".")[0] not in own}
     return ImportGraph(files, imports, frozenset(others))
 
 

@@ -19,6 +19,8 @@ from tests.mutation.symbols import statements_of
 from tests.mutation.values.literals import Number, derived_mutants, number, plain_mutants
 from tests.support.places import ROOT
 
+from towpath_fabric import garbage_collector
+
 Kind = Literal["constant", "default", "argument", "limit"]
 LIMIT_WORDS = frozenset({"ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of"})
 UPPER_WORDS = frozenset({"le", "lt"})
@@ -78,6 +80,11 @@ def module_name(path: Path, root: Path = ROOT) -> str:
 
 def inventory(root: Path = ROOT) -> list[Value]:
     """Return every value of the product, in the order of the files, each under a name of its own."""
+    with garbage_collector.paused():  # trees are many small objects, and each look for cycles goes through all of them
+        return _inventory(root)
+
+
+def _inventory(root: Path) -> list[Value]:
     sources = [(path, path.read_bytes()) for path in product_files(root)]
     trees = [(path, source, ast.parse(source)) for path, source in sources]
     choices = _choices([tree for _, _, tree in trees])

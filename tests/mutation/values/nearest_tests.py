@@ -15,7 +15,7 @@ from tests.mutation.values.import_graph import ImportGraph
 from tests.mutation.values.inventory import Value, module_name
 from tests.support.places import ROOT
 
-FILES = 4
+FILES = 3
 """For one value; what these don't notice is tried with all unit tests, many values at once."""
 
 SECONDS = 6.0

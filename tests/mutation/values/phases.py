@@ -1,13 +1,14 @@
 """The order of a run: measure the tests, try values by modules, try what is left with all tests, check the tests."""
 
+import gc
 import importlib
 import os
 import sys
 import tempfile
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,16 @@ from tests.mutation.values.import_graph import ImportGraph, read_graph
 from tests.mutation.values.inventory import Value
 from tests.mutation.values.nearest_tests import UnitTests
 from tests.mutation.values.results import Results
+
+READERS = (
+    "tests/unit/engine/test_engine_numbers.py",
+    "tests/unit/towpath/test_public_defaults.py",
+    "tests/unit/contracts/test_wire_limits.py",
+    "tests/unit/repository/test_settings_reference.py",
+    "tests/unit/repository/test_documented_limits.py",
+    "tests/unit/repository/test_documented_service_limits.py",
+)
+"""Tests that compare values with what is checked in, or told to users, each value in a test of its own."""
 
 FIRST = ("towpath_engine", "towpath_contracts", "towpath_tas")
 """The packages that are tried first."""
@@ -38,10 +49,11 @@ class Phases:
         def drive(session: pytest.Session) -> None:
             _import_others(graph)
             trials = ForkedTrials(session, graph)
-            if measure or not self._results.seconds:
+            gc.disable()  # also in forks, which import much and live shortly
+            if measure:
                 self._measure(trials)
             campaign = self._campaign(trials, graph)
-            self._near(campaign, values)
+            self._near(campaign, values, self._read(campaign, values))
             if far:
                 self._far(campaign, values)
             self._check(campaign, values)
@@ -63,13 +75,31 @@ class Phases:
         self._results.keep()
         self._say(f"{sum(report.seconds.values()):.0f} s of tests; fail as it is: {report.failed}")
 
-    def _near(self, campaign: Campaign, values: Sequence[Value]) -> None:
+    def _read(self, campaign: Campaign, values: Sequence[Value]) -> dict[str, str]:
+        """Try all with the tests that compare values with what is checked in or told to users; return what they notice.
+
+        They are short and notice each value by a test of its own, so hundreds are mutated at once: of one field, and of
+        one variable, one mutant at a time, and variables apart from the fields that they may bound.
+        """
+        places = [place for place in READERS if (self._root / place).exists()]
+        found: dict[str, str] = {}
+        for mutants in _rounds(values) if places else ():
+            for mutant, test in campaign.together(mutants, places):
+                found[mutant.name] = test
+            self._say(f"{len(mutants)} at once with tests that read them: {len(found)} noticed so far")
+        return found
+
+    def _near(self, campaign: Campaign, values: Sequence[Value], done: Mapping[str, str]) -> None:
         modules: dict[str, list[Value]] = defaultdict(list)
         for value in values:
-            modules[value.module].append(value)
+            if all(Mutant(value, code).name in done for code in value.mutants):
+                names = [Mutant(value, code).name for code in value.mutants]
+                self._results.add(Verdicts(noticed={name: done[name] for name in names}, tried=set(names)))
+            else:
+                modules[value.module].append(value)
         ordered = sorted(modules, key=lambda name: (_turn(name), name))
         for number, name in enumerate(ordered, 1):
-            verdicts = campaign.module_verdicts(modules[name])
+            verdicts = campaign.module_verdicts(modules[name], done)
             self._results.add(verdicts, anew=modules[name])
             self._say(f"{number}/{len(ordered)} {name}: {len(verdicts.noticed)} of {len(verdicts.tried)} noticed")
 
@@ -77,8 +107,8 @@ class Phases:
         survivors = _first_survivors(values, self._results.verdicts)
         if not survivors:
             return
-        self._say(f"{len(survivors)} with all unit tests")
-        for mutant, test in campaign.far_verdicts(survivors):
+        self._say(f"{len(survivors)} at once with all unit tests")
+        for mutant, test in campaign.together(survivors, ["tests/unit"]):
             self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
             self._say(f"{mutant.name} noticed by {test}")
 
@@ -102,6 +132,18 @@ class Phases:
 def _turn(module: str) -> int:
     package = module.partition(".")[0]
     return FIRST.index(package) if package in FIRST else len(FIRST)
+
+
+def _rounds(values: Sequence[Value]) -> list[list[Mutant]]:
+    """Divide the mutants: in one round no two are of one variable or field, nor are there both variables and fields."""
+    rounds: dict[tuple[bool, int], list[Mutant]] = defaultdict(list)
+    taken: Counter[tuple[str, str]] = Counter()
+    for value in values:
+        for code in value.mutants:
+            place = value.module, value.owner
+            rounds[value.kind == "constant", taken[place]].append(Mutant(value, code))
+            taken[place] += 1
+    return [rounds[key] for key in sorted(rounds)]
 
 
 def _first_survivors(values: Sequence[Value], verdicts: Verdicts) -> list[Mutant]:

@@ -30,6 +30,7 @@ class Results:
             self.verdicts.tried.discard(name)
         self.verdicts.tried |= verdicts.tried
         self.verdicts.noticed |= verdicts.noticed
+        self.seconds |= verdicts.seconds
         self.keep()
 
     def keep(self) -> None:

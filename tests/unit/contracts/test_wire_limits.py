@@ -12,18 +12,26 @@ Order.gift: default false
 """
 
 
+CHECKED_IN = written(FILE.read_text("utf-8"))
+
+
 @pytest.fixture(scope="module")
 def now() -> Limits:
     return limits()
 
 
 def test_what_a_client_of_an_older_version_sends_is_taken_as_it_was(now: Limits) -> None:
-    broken = breaks(written(FILE.read_text("utf-8")), now)
+    broken = breaks(CHECKED_IN, now)
     assert broken == [], f"keep what is there, or, before a release and with a note: {COMMAND} --breaking"
 
 
-def test_the_limits_are_up_to_date(now: Limits) -> None:
-    assert written(FILE.read_text("utf-8")) == now, f"run: {COMMAND}"
+@pytest.mark.parametrize("place", CHECKED_IN)
+def test_a_field_has_the_bounds_and_the_default_that_are_checked_in(now: Limits, place: str) -> None:
+    assert now.get(place) == CHECKED_IN[place], f"if this is meant: {COMMAND}"
+
+
+def test_no_field_with_bounds_or_a_default_is_missing(now: Limits) -> None:
+    assert list(CHECKED_IN) == list(now), f"run: {COMMAND}"
 
 
 def test_what_is_written_is_read_as_it_was(now: Limits) -> None:
