@@ -142,9 +142,16 @@ class Campaign:
 
     def together(self, mutants: Sequence[Mutant], places: Collection[str]) -> Iterator[tuple[Mutant, str]]:
         """Try *mutants*, of one value at most one, all at once; yields which one which test of *places* notices."""
-        failing = {test for test in self._failing(mutants, places) if "::" in test} - self.failing
-        if failing:
-            yield from causes(mutants, sorted(failing), self._failing)
+        failed = self._failing(mutants, places) - self.failing
+        broken = [test for test in failed if "::" not in test]
+        if broken and len(mutants) == 1:
+            yield mutants[0], broken[0]
+        elif broken:  # what can't be imported with all of them says nothing of each
+            middle = len(mutants) // 2
+            yield from self.together(mutants[:middle], places)
+            yield from self.together(mutants[middle:], places)
+        elif failed:
+            yield from causes(mutants, sorted(failed), self._failing)
 
     def _failing(self, mutants: Sequence[Mutant], places: Collection[str]) -> set[str]:
         report = self.trials.run(self._sources(mutants), sorted(places), until_failure=False, limit_s=WHOLE_S)

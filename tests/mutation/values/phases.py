@@ -19,14 +19,7 @@ from tests.mutation.values.inventory import Value
 from tests.mutation.values.nearest_tests import UnitTests
 from tests.mutation.values.results import Results
 
-READERS = (
-    "tests/unit/engine/test_engine_numbers.py",
-    "tests/unit/towpath/test_public_defaults.py",
-    "tests/unit/contracts/test_wire_limits.py",
-    "tests/unit/repository/test_settings_reference.py",
-    "tests/unit/repository/test_documented_limits.py",
-    "tests/unit/repository/test_documented_service_limits.py",
-)
+READERS = "tests/unit/limits"
 """Tests that compare values with what is checked in, or told to users, each value in a test of its own."""
 
 FIRST = ("towpath_engine", "towpath_contracts", "towpath_tas")
@@ -81,11 +74,11 @@ class Phases:
         They are short and notice each value by a test of its own, so hundreds are mutated at once: of one field, and of
         one variable, one mutant at a time, and variables apart from the fields that they may bound.
         """
-        places = [place for place in READERS if (self._root / place).exists()]
         found: dict[str, str] = {}
-        for mutants in _rounds(values) if places else ():
-            for mutant, test in campaign.together(mutants, places):
+        for mutants in _rounds(values) if (self._root / READERS).exists() else ():
+            for mutant, test in campaign.together(mutants, [READERS]):
                 found[mutant.name] = test
+                self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
             self._say(f"{len(mutants)} at once with tests that read them: {len(found)} noticed so far")
         return found
 

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
+from tests.mutation.values.coded_groups import TRIED_ALONE, causes
 from tests.mutation.values.explanations import read_explanations, reasons, wrong_names
 from tests.mutation.values.inventory import Value, inventory, mutated_source
 from tests.support.places import ROOT
@@ -208,3 +210,19 @@ def test_reasons_are_by_name(tmp_path: Path) -> None:
     read = read_explanations(tmp_path / "why.yaml")
     assert reasons(read)["a:A"] == "it paces"
     assert wrong_names(read, ["a:A", "a:B"]) == ["a:B"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40, 300])
+def test_which_of_many_mutants_each_test_notices_is_found_in_few_runs(count: int) -> None:
+    mutants = list(range(count))
+    notices = {f"test_{number}": {number} for number in mutants if number % 3 == 0} | {"test_both": {0, count - 1}}
+    runs: list[int] = []
+
+    def failing(some: Sequence[int], tests: Collection[str]) -> set[str]:
+        runs.append(len(some))
+        return {test for test in tests if notices[test] & set(some)}
+
+    found = list(causes(mutants, list(notices), failing))
+    assert all(mutant in notices[test] for mutant, test in found)
+    assert {mutant for mutant, _ in found} >= {number for number in mutants if number % 3 == 0}
+    assert len(runs) <= 2 + 1.6 * count.bit_length() + TRIED_ALONE
