@@ -9,7 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from tests.support.wire_summary import COMMAND, Names, documents
+
+from towpath.cli.administration.broker_user_list import BrokerUserList
+from towpath_contracts.decisions.assessments import (
+    ConfidenceAnswer,
+    FinalSummaryAnswer,
+    ProgressAnswer,
+    ReflectionAnswer,
+    ResultValidationAnswer,
+)
+from towpath_contracts.decisions.decision import AbandonDetails, RequestGateDetails
+from towpath_contracts.decisions.provider_limits import ProviderLimit
+from towpath_contracts.tools.reports import ArtifactReport, TestReport
+from towpath_engine.rules import output_tools, plan_tools, workspace_tools
+from towpath_fabric.prices.model_price_list import TokenPrice
+from towpath_orchestrator.adapters.webhooks import WebhookFile
+from towpath_orchestrator.app.api.client_requests import ClientCancel, ClientGetEvents, ClientGetRun
+from towpath_tas.core.expectations import PolicyTest
+from towpath_worker.adapters.mcp.config import ServersFile
 
 FILE = Path(__file__).parents[1] / "golden" / "limits.txt"
 HEAD = f"""\
@@ -23,6 +42,18 @@ DEFAULT = "default"
 EVERYWHERE = "schema_version"
 """A field of every message, whose default is the version of them all."""
 
+WRITTEN_BY_HAND: tuple[type[BaseModel], ...] = (
+    *(ServersFile, WebhookFile, BrokerUserList, PolicyTest, ProviderLimit, TokenPrice),
+    *(ClientGetRun, ClientGetEvents, ClientCancel),
+    *(AbandonDetails, RequestGateDetails, ResultValidationAnswer, ConfidenceAnswer, ProgressAnswer),
+    *(ReflectionAnswer, FinalSummaryAnswer, TestReport, ArtifactReport),
+    *(output_tools._ReadPart, output_tools._SearchText, plan_tools._SetUp),
+    *(workspace_tools._Read, workspace_tools._Write, workspace_tools._FileEdit),
+    *(workspace_tools._Glob, workspace_tools._Grep),
+)
+"""Files of operators, requests of plain NATS clients, answers of models and tools, arguments of the platform's tools:
+none of it is a message of the platform, and what was taken of it yesterday has to be taken tomorrow, too."""
+
 Limits = dict[str, dict[str, str]]
 """By `Message.field`, the words of its JSON Schema."""
 
@@ -33,16 +64,29 @@ def limits() -> Limits:
     found: Limits = {}
     for schemas in (messages, openapi["components"]["schemas"]):
         names = Names(schemas)
-        for key in sorted(schemas, key=names.of):
-            if not key.endswith("-Output"):
-                for field, schema in schemas[key].get("properties", {}).items():
-                    if field != EVERYWHERE:
-                        found |= _of(f"{names.of(key)}.{field}", schema)
+        found |= _of_all({names.of(key): part for key, part in schemas.items() if not key.endswith("-Output")})
     for path, methods in sorted(openapi["paths"].items()):
         for method, operation in sorted(methods.items()):
             for part in operation.get("parameters", ()):
                 found |= _of(f"{method.upper()} {path} {part['name']}", part["schema"])
+    for model in WRITTEN_BY_HAND:
+        schema = model.model_json_schema()
+        found |= _of_all({name.strip("_"): part for name, part in [(model.__name__, schema), *_inner(schema)]})
     return {place: words for place, words in found.items() if words}
+
+
+def _inner(schema: Json) -> Iterator[tuple[str, Json]]:
+    yield from schema.get("$defs", {}).items()
+
+
+def _of_all(schemas: Json) -> Limits:
+    return {
+        place: words
+        for name in sorted(schemas)
+        for field, schema in schemas[name].get("properties", {}).items()
+        if field != EVERYWHERE
+        for place, words in _words(f"{name}.{field}", schema)
+    }
 
 
 def _of(place: str, schema: Json) -> Limits:
