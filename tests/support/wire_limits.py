@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from tests.support.wire_summary import COMMAND, Names, documents
 
 from towpath.cli.administration.broker_user_list import BrokerUserList
+from towpath.tools.builtin import http_request
 from towpath_contracts.decisions.assessments import (
     ConfidenceAnswer,
     FinalSummaryAnswer,
@@ -72,6 +73,7 @@ def limits() -> Limits:
     for model in WRITTEN_BY_HAND:
         schema = model.model_json_schema()
         found |= _of_all({name.strip("_"): part for name, part in [(model.__name__, schema), *_inner(schema)]})
+    found |= _of_all({http_request.name: http_request.spec.parameters})
     return {place: words for place, words in found.items() if words}
 
 

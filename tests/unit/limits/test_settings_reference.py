@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
-from pydantic import ValidationError
+from pydantic import AliasChoices, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
 from tests.support.places import ROOT
 
+from towpath.client.settings import ClientSettings
+from towpath.tools.egress_settings import HttpEgressSettings
 from towpath_agent.settings import AgentSettings
 from towpath_decider.settings import DeciderSettings
 from towpath_fabric.settings import Settings
@@ -20,16 +23,18 @@ from towpath_watchdog.settings import WatchdogSettings
 from towpath_worker.settings import WorkerSettings
 
 PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
-SECTIONS: dict[str, type[Settings]] = {
+SECTIONS: dict[str, type[BaseSettings]] = {
     "Every process": Settings,
     "Gateway": GatewaySettings,
     "Orchestrator": OrchestratorSettings,
     "Decider": DeciderSettings,
     "Tool access": TasSettings,
     "Worker": WorkerSettings,
+    "What the tool http.request reaches": HttpEgressSettings,
     "Agents in user code": AgentSettings,
     "Log-writer": LogWriterSettings,
     "Watchdog": WatchdogSettings,
+    "Clients": ClientSettings,
 }
 NO_VARIABLE = {"otel"}
 """Read from the variables of OpenTelemetry (docs/tracing.md)."""
@@ -55,12 +60,14 @@ def own_fields(section: str) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in settings.model_fields.items():
         shared = Settings.model_fields.get(name)
         if name not in NO_VARIABLE and (settings is Settings or shared is None or field.default != shared.default):
-            yield variable(name, field), field
+            yield variable(name, field, str(settings.model_config["env_prefix"])), field
 
 
-def variable(name: str, field: FieldInfo) -> str:
+def variable(name: str, field: FieldInfo, prefix: str) -> str:
     alias = field.validation_alias
-    return f"TOWPATH_{name.upper()}" if alias is None else alias if isinstance(alias, str) else str(alias.choices[0])
+    if isinstance(alias, AliasChoices):
+        return str(alias.choices[0])
+    return alias if isinstance(alias, str) else prefix + name.upper()
 
 
 def default(field: FieldInfo) -> str:
@@ -113,7 +120,10 @@ def test_a_number_beyond_its_bounds_is_refused_and_the_bound_itself_is_not(
             within += 1 if word == "above" and field.annotation is int else 0
             with monkeypatch.context() as given:
                 given.setenv(name, f"{beyond:.0f}")
-                with pytest.raises(ValidationError, match=name.lower().removeprefix("towpath_")):
+                with pytest.raises(
+                    ValidationError,
+                    match=name.lower().removeprefix(str(SECTIONS[section].model_config["env_prefix"]).lower()),
+                ):
                     SECTIONS[section]()
                 given.setenv(name, f"{within:.0f}" if field.annotation is int else str(within))
                 SECTIONS[section]()
