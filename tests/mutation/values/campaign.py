@@ -142,16 +142,31 @@ class Campaign:
 
     def together(self, mutants: Sequence[Mutant], places: Collection[str]) -> Iterator[tuple[Mutant, str]]:
         """Try *mutants*, of one value at most one, all at once; yields which one which test of *places* notices."""
-        failed = self._failing(mutants, places) - self.failing
-        broken = [test for test in failed if "::" not in test]
-        if broken and len(mutants) == 1:
-            yield mutants[0], broken[0]
-        elif broken:  # what can't be imported with all of them says nothing of each
-            middle = len(mutants) // 2
-            yield from self.together(mutants[:middle], places)
-            yield from self.together(mutants[middle:], places)
-        elif failed:
-            yield from causes(mutants, sorted(failed), self._failing)
+        left = list(mutants)
+        while (breaking := self._breaking(left, places)) is not None:
+            yield breaking  # nothing can be imported with it, so it is tried without the others
+            left.remove(breaking[0])
+        failed = self._failing(left, places) - self.failing
+        if failed:
+            yield from causes(left, sorted(failed), self._failing)
+
+    def _breaking(self, mutants: Sequence[Mutant], places: Collection[str]) -> tuple[Mutant, str] | None:
+        """Return one of *mutants* with which tests can't be collected; None where they can, or two together can't."""
+
+        def fails(some: Sequence[Mutant]) -> list[str]:
+            sources = self._sources(some)
+            return self.trials.run(
+                sources, sorted(places), until_failure=True, limit_s=WHOLE_S, only_collect=True
+            ).failed
+
+        some = list(mutants)
+        said = fails(some)
+        while said and len(some) > 1:
+            middle = len(some) // 2
+            said = fails(some[:middle])
+            some = some[:middle] if said else some[middle:]
+            said = said or fails(some)
+        return (some[0], said[0]) if said else None
 
     def _failing(self, mutants: Sequence[Mutant], places: Collection[str]) -> set[str]:
         report = self.trials.run(self._sources(mutants), sorted(places), until_failure=False, limit_s=WHOLE_S)

@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -88,9 +89,17 @@ class ForkedTrials:
         self._session = session
         self._graph = graph
 
-    def run(self, sources: Sources, places: Sequence[str], *, until_failure: bool, limit_s: float) -> TrialReport:
+    def run(
+        self,
+        sources: Sources,
+        places: Sequence[str],
+        *,
+        until_failure: bool,
+        limit_s: float,
+        only_collect: bool = False,
+    ) -> TrialReport:
         """Run the tests of *places* with the modules of *sources* in the place of those that there are."""
-        said = forked(lambda: asdict(self._trial(sources, places, until_failure)), limit_s=limit_s)
+        said = forked(lambda: asdict(self._trial(sources, places, until_failure, only_collect)), limit_s=limit_s)
         return TrialReport(**said) if said is not None else TrialReport(failed=[_HANGS.format(limit_s)], ended=False)
 
     def preload(self, names: Iterable[str]) -> None:
@@ -99,7 +108,7 @@ class ForkedTrials:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
 
-    def _trial(self, sources: Sources, places: Sequence[str], until_failure: bool) -> TrialReport:
+    def _trial(self, sources: Sources, places: Sequence[str], until_failure: bool, only_collect: bool) -> TrialReport:
         if sources:
             _forget(self._graph.dependents(sources))
             sys.meta_path.insert(0, _MutatedFinder(sources))
@@ -109,7 +118,7 @@ class ForkedTrials:
             items = self._session.perform_collect(list(places))
         except pytest.UsageError:  # a test that noticed a mutant once may be gone by now
             return watch.report
-        if not (until_failure and watch.report.failed):
+        if not only_collect and not (until_failure and watch.report.failed):
             for number, item in enumerate(items):
                 following = items[number + 1] if number + 1 < len(items) else None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -146,7 +155,7 @@ def forked(do: Callable[[], object], *, limit_s: float) -> dict[str, Any] | None
         try:
             os.setsid()
             with os.fdopen(writer, "w", encoding="utf-8") as out:
-                json.dump(do(), out)
+                json.dump(_done(do), out)
             code = 0
         finally:
             os._exit(code)
@@ -156,7 +165,21 @@ def forked(do: Callable[[], object], *, limit_s: float) -> dict[str, Any] | None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return json.loads(said) if said else None
+    found: dict[str, Any] | None = json.loads(said) if said else None
+    if found is not None and _BROKEN in found:
+        raise RuntimeError(found[_BROKEN])
+    return found
+
+
+_BROKEN = "broken"
+
+
+def _done(do: Callable[[], object]) -> object:
+    """Tests report what they raise, so what comes out here is a mistake of the trial, and no test noticed anything."""
+    try:
+        return do()
+    except Exception:  # noqa: BLE001 - told to whoever waits for the result
+        return {_BROKEN: traceback.format_exc()}
 
 
 def _until_closed(descriptor: int, limit_s: float) -> bytes:

@@ -16,11 +16,8 @@ from tests.mutation.values.campaign import WHOLE_S, Campaign, Mutant, Verdicts
 from tests.mutation.values.forked_trials import ForkedTrials, in_session
 from tests.mutation.values.import_graph import ImportGraph, read_graph
 from tests.mutation.values.inventory import Value
-from tests.mutation.values.nearest_tests import UnitTests
+from tests.mutation.values.nearest_tests import READERS, UnitTests
 from tests.mutation.values.results import Results
-
-READERS = "tests/unit/limits"
-"""Tests that compare values with what is checked in, or told to users, each value in a test of its own."""
 
 FIRST = ("towpath_engine", "towpath_contracts", "towpath_tas")
 """The packages that are tried first."""
