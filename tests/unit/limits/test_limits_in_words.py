@@ -1,0 +1,97 @@
+"""Pages tell some limits in words, or by what they mean; the code has those."""
+
+import inspect
+from datetime import timedelta
+
+import pytest
+from tests.support.documented_limits import KIB, Promise, promise
+from tests.support.wire_limits import FILE, written
+
+from towpath import hooks
+from towpath.cli.access import gate_watch
+from towpath.cli.definitions.grants_commands import from_runs
+from towpath.tools import process
+from towpath.tools.isolation import data_folders
+from towpath_audit import sealed_erasures
+from towpath_contracts.networks import spec
+from towpath_engine.state.run import LOG_TAIL
+from towpath_fabric import dead_letters, health
+from towpath_gateway.app.routes import grants
+from towpath_gateway.core import headers
+from towpath_log_writer.core import final_state
+from towpath_orchestrator.app import webhook_delivery
+from towpath_orchestrator.core import tasks, threads, webhook_notices, window_policy
+from towpath_readings import goals
+from towpath_tas import metrics
+from towpath_tas.app.policy import policy_diff
+from towpath_tas.core import erasure_rules, seal_times
+from towpath_tas.core.approvals import approvals
+from towpath_tas.core.policy import matrix
+from towpath_tas.core.provenance import carried_readers, copied_pieces, search_budget
+from towpath_tas.core.tools import registry
+from towpath_worker.adapters.mcp import server
+
+DAY = timedelta(days=1)
+TOLD = [
+    ("approvals.md", "`expires_s`, a day by default", matrix.DEFAULT_EXPIRES_S, DAY.total_seconds()),
+    ("approvals.md", "A last-minute yes stays good for ten minutes", approvals.APPROVED_GRACE, timedelta(minutes=10)),
+    ("approvals.md", "`410` ends it at once", webhook_notices.GONE, 410),
+    ("approvals.md", "any replica goes on where another died, 60 s later", webhook_delivery.LEASE_S, 60),
+    ("approvals.md", "A try ends after 15 s", webhook_delivery.TIMEOUT_S, 15),
+    ("approvals.md", "the 10,000 oldest at most", gate_watch.MAX_GATES, 10_000),
+    ("audit.md", "has confirmed within a week after these hours", erasure_rules.EXPIRES, timedelta(weeks=1)),
+    ("audit.md", "has confirmed within a week after these hours", sealed_erasures.EXPIRES, timedelta(weeks=1)),
+    (
+        "audit.md",
+        "by more than five minutes",
+        seal_times.MAX_CLOCK_DIFFERENCE,
+        timedelta(minutes=5),
+    ),
+    ("mcp.md", "where the connection had lived for half a minute", server.STEADY_S, 30),
+    ("mcp.md", "wait for it up to ten seconds", server.PENDING_S, 10),
+    ("mcp.md", "once a second at most", server.PROGRESS_S, 1),
+    ("tools.md", "its whole process group gets SIGTERM, and SIGKILL 3 s later", process.GRACE_S, 3),
+    ("tools.md", "the folders up to three levels below it", data_folders.LEVELS - 1, 3),
+    ("agents.md", "5 s, is cut off, counted", hooks.HOOK_TIMEOUT_S, 5),
+    ("models.md", "the last ten entries of the log", LOG_TAIL, 10),
+    ("runs.md", "in a row, the last ten errors", final_state.MAX_ERRORS, 10),
+    ("runs.md", "in a row, the last ten errors", goals.LAST_ERRORS, 10),
+    ("operations.md", "does nothing for 15 to 25 seconds ends itself", health.STUCK_AFTER_S, 15),
+    ("operations.md", "more than 50 ms of one thread's CPU", metrics.LONG_CPU_S, 0.05),
+    ("operations.md", "rendered at most four times a second", health.RENDERS_EVERY_S, 1 / 4),
+    ("operations.md", "of one stream and project 1,000 open ones", dead_letters.MAX_OPEN, 1_000),
+    ("policies.md", "answers in pieces of at most two seconds", policy_diff.PIECE_S, 2),
+    ("policies.md", "grows beyond a minute, another owner", registry.LONG_MS, 60_000),
+    ("policies.md", "a timeout that is more than doubled", registry.LONGER, 2),
+    ("provenance.md", "The texts of one task have at most 128 KiB", tasks.TASK_LIMITS["quoted_inputs"], 128 * KIB),
+    ("provenance.md", "(16 letters in four words,", copied_pieces.MIN_SENTENCE_WORDS, 4),
+    ("provenance.md", "or more than a dozen words in a row", copied_pieces.MAX_LIST_WORDS, 12),
+    ("provenance.md", "ten letters count as a word at least", copied_pieces.WORD_LETTERS, 10),
+    ("provenance.md", "and two of a script that puts no spaces", copied_pieces.UNSPACED_LETTERS, 2),
+    ("provenance.md", "Numbers of up to three digits, dates and times", copied_pieces.MAX_SHORT_DIGITS, 3),
+    ("provenance.md", "has 16 letters, or 6 with digits among them", carried_readers.MIN_FIELD, 6),
+    ("provenance.md", "more than 500 values or 200 sentences", search_budget.MAX_LEAVES, 500),
+    ("conversations.md", "with more than an eighth of the room", threads.SHARE_OF_ONE, 8),
+    ("scheduling.md", "than what is answered within 50 ms", window_policy.PROMPT_S, 0.05),
+    ("scheduling.md", "never more than 1,024", window_policy.CEILING, 1_024),
+    ("networks.md", "all its attempts together; at most an hour", spec.MAX_STEP_TIMEOUT_MS, 3_600_000),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "value", "meant"), TOLD, ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_a_limit_is_what_its_page_says_in_words(page: str, words: str, value: object, meant: object) -> None:
+    said: Promise = promise(page, words)
+    assert said.holds, f"docs/{page} does not say: {words}"
+    assert value == meant
+
+
+def test_past_runs_of_a_month_are_read_for_a_grant_over_http_and_by_the_command_line() -> None:
+    since = inspect.signature(from_runs).parameters["since"].default
+    assert since == f"{grants.HISTORY.days}d" == "30d"
+
+
+def test_a_header_holds_an_idempotency_key_as_long_as_that_of_a_message() -> None:
+    taken = written(FILE.read_text("utf-8"))["SubmitTask.idempotency_key"]["maxLength"]
+    assert int(taken) == headers.MAX_IDEMPOTENCY_KEY_BYTES
