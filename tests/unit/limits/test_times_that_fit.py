@@ -1,0 +1,79 @@
+"""Times that belong together fit: who answers gives up before who asks, and signs of life come before they are missed."""
+
+import pytest
+
+from towpath.client import http
+from towpath_decider.app import provider_limiter
+from towpath_decider.core import rate_policy
+from towpath_embedded import platform_state
+from towpath_embedded.processes import role_process
+from towpath_fabric.nats import bus, long_requests, pull_consumer
+from towpath_fabric.settings import Settings
+from towpath_fabric.turns import fair_request_queue
+from towpath_gateway.adapters import platform_client
+from towpath_gateway.app import event_stream
+from towpath_gateway.app.routes import grants, policies
+from towpath_orchestrator.app.api import budgets, client_requests, commands, grant_history, run_control, submit
+from towpath_tas.app import worker_turns
+from towpath_tas.app.calls import stop_switches
+from towpath_tas.app.policy import policy_threads
+from towpath_tas.core.calls import claims
+from towpath_tas.wiring import AUDIT_WAIT_S
+from towpath_worker.app import outcome_outbox
+
+GIVES_UP_FIRST = {
+    "a task's way into the database, and the gateway": (submit.SUBMIT_TIMEOUT_S, platform_client.SUBMIT_WAIT_S),
+    "the gateway's wait for a task, and the client": (platform_client.SUBMIT_WAIT_S, http.ANSWER_TIMEOUT_S),
+    "a count of past runs, and the gateway": (grant_history.COUNT_TIMEOUT_S, grants.HISTORY_TIMEOUT_S),
+    "the gateway's wait for past runs, and the client": (grants.HISTORY_TIMEOUT_S, http.ANSWER_TIMEOUT_S),
+    "the gateway's wait for a proposal, and the client": (grants.ANSWER_WAIT_S, http.ANSWER_TIMEOUT_S),
+    "the gateway's wait for an analysis, and the client": (policies.ANALYSIS_TIMEOUT_S, http.ANSWER_TIMEOUT_S),
+    "a worker's turn, and its request": (worker_turns.WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a long request's turn, and the request": (long_requests.WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a switch's turn, and its request": (stop_switches.SET_WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a turn at the audit, and its request": (AUDIT_WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a limit's turn, and its request": (budgets.WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a cancel's way into the log, and its request": (commands.FOLDED_WITHIN_S, bus.REQUEST_TIMEOUT_S),
+    "a pause's way into the log, and its request": (run_control.FOLDED_WITHIN_S, bus.REQUEST_TIMEOUT_S),
+    "a turn at the policy's threads, and its request": (policy_threads.MAX_WAIT_S, bus.REQUEST_TIMEOUT_S),
+}
+
+
+@pytest.mark.parametrize("pair", GIVES_UP_FIRST)
+def test_who_answers_gives_up_before_who_asks(pair: str) -> None:
+    answers, asks = GIVES_UP_FIRST[pair]
+    assert 0.4 * asks <= answers < asks or answers == policy_threads.MAX_WAIT_S < asks
+
+
+SIGNS_OF_LIFE = {
+    "pings of a stream": (event_stream.PING_S, http.SILENCE_S),
+    "heartbeats of a fetch": (pull_consumer.HEARTBEAT_S, pull_consumer.LOST_S),
+}
+
+
+@pytest.mark.parametrize("pair", SIGNS_OF_LIFE)
+def test_a_sign_of_life_comes_twice_before_it_is_missed_and_is_not_waited_for_much_longer(pair: str) -> None:
+    every, missed = SIGNS_OF_LIFE[pair]
+    assert 2 * every < missed < 4 * every
+
+
+def test_a_heartbeat_of_a_call_comes_before_its_lease_is_over() -> None:
+    assert outcome_outbox.HEARTBEAT_S < claims.LEASE_SLACK_MS / 1_000 <= 2 * outcome_outbox.HEARTBEAT_S
+
+
+def test_a_decider_renews_its_slots_twice_before_they_go_to_others() -> None:
+    assert 2 * provider_limiter.RENEW_S + provider_limiter.MARGIN_S < rate_policy.LEASE_S
+
+
+def test_a_process_of_the_platform_is_killed_only_after_it_had_its_time_to_end() -> None:
+    grace = Settings.model_fields["stop_grace_s"].default
+    assert grace + role_process.CLOSE_S <= role_process.STOP_TIMEOUT_S < 2 * grace
+    assert grace < platform_state.PREDECESSOR_TIMEOUT_S < 2 * grace
+
+
+def test_what_waits_for_its_turn_waits_as_long_wherever_a_client_asks() -> None:
+    assert client_requests.WAIT_S == bus.REQUEST_TIMEOUT_S
+
+
+def test_the_waiting_requests_of_one_caller_take_a_part_of_the_room_for_all() -> None:
+    assert fair_request_queue.WAITING_BYTES_OF_ONE * 4 == fair_request_queue.WAITING_BYTES
