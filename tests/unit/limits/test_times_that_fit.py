@@ -1,4 +1,4 @@
-"""Times that belong together fit: who answers gives up before who asks, and signs of life come before they are missed."""
+"""Times that belong together fit: who answers gives up before who asks, signs of life come before they are missed."""
 
 import pytest
 
