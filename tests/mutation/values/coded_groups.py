@@ -2,7 +2,7 @@
 
 Every mutant takes part in half of the runs, and no two in the same ones. A test that notices one mutant fails in
 exactly the runs of that one; one that notices two fails in more runs than a single mutant has, so it is never taken for
-the test of another. The few mutants that fit such a test are tried alone.
+the test of another. The mutants that fit such a test are tried in ever smaller parts.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,9 +14,6 @@ Thing = TypeVar("Thing")
 Failing = Callable[[Sequence[Thing], Collection[str]], set[str]]
 """Runs tests with some mutants and returns those that fail."""
 
-TRIED_ALONE = 8
-"""Of a test that notices several, so many mutants that fit."""
-
 
 def causes(mutants: Sequence[Thing], tests: Collection[str], failing: Failing[Thing]) -> Iterator[tuple[Thing, str]]:
     """Return which of *mutants* which of *tests*, that fail with all of them, notices."""
@@ -26,6 +23,10 @@ def causes(mutants: Sequence[Thing], tests: Collection[str], failing: Failing[Th
         failing([mutant for mutant, part in zip(mutants, parts, strict=True) if run in part], tests)
         for run in range(runs)
     ]
+
+    def _fails(numbers: Sequence[int], test: str) -> bool:
+        return bool(numbers) and bool(failing([mutants[number] for number in numbers], [test]))
+
     found: set[int] = set()
     several: list[tuple[str, list[int]]] = []
     for test in tests:
@@ -37,8 +38,18 @@ def causes(mutants: Sequence[Thing], tests: Collection[str], failing: Failing[Th
         else:
             several.append((test, fits))
     for test, fits in several:
-        left = [number for number in fits if number not in found]
-        for number in left if len(left) <= TRIED_ALONE else ():
-            if failing([mutants[number]], [test]):
-                found.add(number)
-                yield mutants[number], test
+        for number in _alone([one for one in fits if one not in found], lambda some, of=test: _fails(some, of)):
+            found.add(number)
+            yield mutants[number], test
+
+
+def _alone(numbers: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> Iterator[int]:
+    """Return those of *numbers* with which alone a test fails, by halves."""
+    if not fails(numbers):
+        return
+    if len(numbers) == 1:
+        yield numbers[0]
+        return
+    middle = len(numbers) // 2
+    yield from _alone(numbers[:middle], fails)
+    yield from _alone(numbers[middle:], fails)

@@ -14,14 +14,17 @@ from towpath.cli.access.audit_commands import AuditFilterOptions
 from towpath.cli.access.budgets_commands import set_budget
 from towpath.cli.access.erasures_commands import list_erasures
 from towpath.cli.access.policy_commands import log, versions
+from towpath.cli.administration.chaos_command import chaos
 from towpath.cli.administration.queues_commands import list_letters
-from towpath.cli.runs.runs_commands import list_runs
+from towpath.cli.runs.runs_commands import events, list_runs, watch
+from towpath.client.client import Client
 from towpath.client.policy import PolicyResource
 from towpath.client.resources import GateResource
 from towpath.tasks.mounts import HostMount
 from towpath.tools.egress_rules import EgressLimits
 from towpath.tools.sandbox import Sandbox
 from towpath_contracts.budgets import Budget
+from towpath_embedded.chaos.options import ChaosOptions, campaign_settings
 
 ON = {
     "Client.stream(detailed)": "the stream tells typed events unless plain ones are asked for",
@@ -97,6 +100,16 @@ PAGES = [
 @pytest.mark.parametrize(("function", "operation"), PAGES, ids=lambda part: getattr(part, "__qualname__", ""))
 def test_a_page_has_as_many_entries_as_over_http(function: object, operation: str) -> None:
     assert default(function, "limit") == int(HTTP[operation]["default"])
+
+
+@pytest.mark.parametrize("function", [Client.events, events, watch], ids=lambda part: part.__qualname__)
+def test_who_names_no_place_reads_a_log_from_its_beginning(function: object) -> None:
+    assert default(function, "after") == 0
+
+
+def test_towpath_chaos_without_options_is_that_of_its_programs() -> None:
+    assert (default(chaos, "runs"), default(chaos, "seed")) == (ChaosOptions().runs, ChaosOptions().seed)
+    assert campaign_settings(ChaosOptions()).seed == default(chaos, "seed")
 
 
 def test_a_run_is_warned_at_the_share_of_a_budget_that_networks_have_too() -> None:
