@@ -21,8 +21,9 @@ from towpath_contracts.decisions.assessments import (
     ReflectionAnswer,
     ResultValidationAnswer,
 )
-from towpath_contracts.decisions.decision import AbandonDetails, RequestGateDetails
+from towpath_contracts.decisions.decision import AbandonDetails, Certainty, RequestGateDetails
 from towpath_contracts.decisions.provider_limits import ProviderLimit
+from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, delegate_spec
 from towpath_contracts.tools.reports import ArtifactReport, TestReport
 from towpath_engine.rules import output_tools, plan_tools, workspace_tools
 from towpath_fabric.prices.model_price_list import TokenPrice
@@ -46,7 +47,7 @@ EVERYWHERE = "schema_version"
 WRITTEN_BY_HAND: tuple[type[BaseModel], ...] = (
     *(ServersFile, WebhookFile, BrokerUserList, PolicyTest, ProviderLimit, TokenPrice),
     *(ClientGetRun, ClientGetEvents, ClientCancel),
-    *(AbandonDetails, RequestGateDetails, ResultValidationAnswer, ConfidenceAnswer, ProgressAnswer),
+    *(Certainty, AbandonDetails, RequestGateDetails, ResultValidationAnswer, ConfidenceAnswer, ProgressAnswer),
     *(ReflectionAnswer, FinalSummaryAnswer, TestReport, ArtifactReport),
     *(output_tools._ReadPart, output_tools._SearchText, plan_tools._SetUp),
     *(workspace_tools._Read, workspace_tools._Write, workspace_tools._FileEdit),
@@ -73,7 +74,8 @@ def limits() -> Limits:
     for model in WRITTEN_BY_HAND:
         schema = model.model_json_schema()
         found |= _of_all({name.strip("_"): part for name, part in [(model.__name__, schema), *_inner(schema)]})
-    found |= _of_all({http_request.name: http_request.spec.parameters})
+    offered = (http_request.spec, *BUILT_IN_TOOLS.values(), delegate_spec("agent"))
+    found |= _of_all({f"tool {spec.name}": spec.parameters for spec in offered})
     return {place: words for place, words in found.items() if words}
 
 

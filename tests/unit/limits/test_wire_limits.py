@@ -1,8 +1,11 @@
 """What a message or an HTTP operation takes, and what it makes of what is left out, stays as it is checked in."""
 
 import pytest
-from tests.support.wire_limits import FILE, Limits, breaks, limits, lines, written
+from pydantic import BaseModel
+from tests.support.wire_limits import EVERYWHERE, FILE, Limits, breaks, limits, lines, written
 from tests.support.wire_summary import COMMAND
+
+from towpath_contracts.base import ClientMessage, Message
 
 OLD = """\
 Order.count: default 5, minimum 0, maximum 10
@@ -32,6 +35,11 @@ def test_a_field_has_the_bounds_and_the_default_that_are_checked_in(now: Limits,
 
 def test_no_field_with_bounds_or_a_default_is_missing(now: Limits) -> None:
     assert list(CHECKED_IN) == list(now), f"run: {COMMAND}"
+
+
+@pytest.mark.parametrize("message", [Message, ClientMessage])
+def test_messages_are_of_the_version_that_all_processes_read(message: type[BaseModel]) -> None:
+    assert message.model_fields[EVERYWHERE].default == 1
 
 
 def test_what_is_written_is_read_as_it_was(now: Limits) -> None:
