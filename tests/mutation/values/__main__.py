@@ -6,6 +6,7 @@ value. Results are kept in `build/mutation/values.json`: a test that noticed a m
 
     --list        the values and their mutants; nothing is tried
     --survivors   only those that survived the last time, and those that are new
+    --reading     only with the tests that compare values with what is checked in or told (tests/unit/limits)
     --nearest     without trying with all unit tests what the nearest ones do not notice
     --measure     first run all unit tests without mutations: what fails so, or takes long, is left out
 """
@@ -29,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
         prog="python -m tests.mutation.values", description=(__doc__ or "").split("\n\n")[1]
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
-    for option in ("--list", "--survivors", "--nearest", "--measure"):
+    for option in ("--list", "--survivors", "--reading", "--nearest", "--measure"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("--root", type=Path, default=ROOT)
     said = parser.parse_args(words)
@@ -46,7 +47,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     results = Results(root / "build" / "mutation" / "values.json")
     tried = [value for value in values if not (said.survivors and results.all_noticed(value))]
-    Phases(root, results).run(tried, measure=said.measure, far=not said.nearest)
+    Phases(root, results).run(
+        tried, measure=said.measure, near=not said.reading, far=not (said.reading or said.nearest)
+    )
     return _told(values, results.verdicts, reasons(explanations))
 
 

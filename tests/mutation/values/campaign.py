@@ -175,9 +175,8 @@ class Campaign:
     def unreliable(self, tests: Sequence[str]) -> list[str]:
         """Return which of *tests* fail though nothing is mutated but that all modules are imported anew."""
         places = sorted({test for test in tests if " " not in test.partition("[")[0]})
-        sources = {
-            name: (path, path.read_bytes()) for name, path in self.graph.files.items() if "tests" not in name[:5]
-        }
+        product = {name: path for name, path in self.graph.files.items() if not name.startswith("tests")}
+        sources = {name: (path, path.read_bytes()) for name, path in product.items()}
         return self.trials.run(sources, places, until_failure=False, limit_s=WHOLE_S).failed if places else []
 
 

@@ -114,10 +114,7 @@ class ForkedTrials:
             sys.meta_path.insert(0, _MutatedFinder(sources))
         watch = _Watch()
         self._session.config.pluginmanager.register(watch)
-        try:
-            items = self._session.perform_collect(list(places))
-        except pytest.UsageError:  # a test that noticed a mutant once may be gone by now
-            return watch.report
+        items = [item for group in _by_file(places) for item in self._collected(group)]
         if not only_collect and not (until_failure and watch.report.failed):
             for number, item in enumerate(items):
                 following = items[number + 1] if number + 1 < len(items) else None
@@ -125,6 +122,20 @@ class ForkedTrials:
                 if until_failure and watch.report.failed:
                     break
         return watch.report
+
+    def _collected(self, places: Sequence[str]) -> list[pytest.Item]:
+        """Return the tests of *places*, of one file; a test that noticed a mutant once may be gone by now."""
+        try:
+            return list(self._session.perform_collect(list(places)))
+        except pytest.UsageError:
+            return [item for place in places for item in self._collected([place])] if len(places) > 1 else []
+
+
+def _by_file(places: Sequence[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for place in places:
+        groups.setdefault(place.partition("::")[0], []).append(place)
+    return list(groups.values())
 
 
 _HANGS = "not finished after {:.0f} s"

@@ -32,8 +32,8 @@ class Phases:
         self._began = time.monotonic()
         self._ended = False
 
-    def run(self, values: Sequence[Value], *, measure: bool, far: bool) -> None:
-        """Try *values*; with *far* the survivors are tried with all unit tests too."""
+    def run(self, values: Sequence[Value], *, measure: bool, near: bool, far: bool) -> None:
+        """Try *values* with the tests that read them, then with the nearest, then what is left with all unit tests."""
         graph = read_graph(self._root)
 
         def drive(session: pytest.Session) -> None:
@@ -43,10 +43,12 @@ class Phases:
             if measure:
                 self._measure(trials)
             campaign = self._campaign(trials, graph)
-            self._near(campaign, values, self._read(campaign, values))
+            done = self._read(campaign, values)
+            if near:
+                self._near(campaign, values, done)
             if far:
                 self._far(campaign, values)
-            self._check(campaign, values)
+            self._check(campaign)
             self._ended = True
 
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
@@ -73,6 +75,7 @@ class Phases:
         """
         found: dict[str, str] = {}
         for mutants in _rounds(values) if (self._root / READERS).exists() else ():
+            self._results.verdicts.tried |= {mutant.name for mutant in mutants}
             for mutant, test in campaign.together(mutants, [READERS]):
                 found[mutant.name] = test
                 self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
@@ -102,12 +105,11 @@ class Phases:
             self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
             self._say(f"{mutant.name} noticed by {test}")
 
-    def _check(self, campaign: Campaign, values: Sequence[Value]) -> None:
+    def _check(self, campaign: Campaign) -> None:
         """Take back what was noticed by tests that fail without a mutation too, where all is imported anew."""
-        names = {Mutant(value, code).name for value in values for code in value.mutants}
         noticed = self._results.verdicts.noticed
-        found = set(campaign.unreliable([test for name, test in noticed.items() if name in names]))
-        wrong = {name for name, test in noticed.items() if name in names and test in found}
+        found = set(campaign.unreliable(list(noticed.values())))
+        wrong = {name for name, test in noticed.items() if test in found}
         self._results.add(Verdicts(tried=wrong))
         self._results.failing = sorted({*self._results.failing, *found})
         self._results.keep()
