@@ -22,6 +22,11 @@ def test_one_person_decides(held: type) -> None:
     assert _defaults(held)["quorum"] == 1
 
 
+def test_a_rule_that_says_no_time_leaves_people_a_day() -> None:
+    assert promise("approvals.md", "`expires_s`, a day by default").holds
+    assert _defaults(Rule)["expires_s"] == 24 * 60 * 60
+
+
 def test_what_waits_for_a_person_waits_at_a_gate_for_approvals() -> None:
     assert _defaults(Approval)["gate_type"] == "approval"
 

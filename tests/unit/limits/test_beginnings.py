@@ -12,10 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from towpath_engine.state.run import RunState, Status
+from towpath_worker.app.call import CallStage, WorkerCall
+
 PACKAGES = (
     *("towpath", "towpath_audit", "towpath_contracts", "towpath_readings", "towpath_engine", "towpath_fabric"),
     *("towpath_gateway", "towpath_orchestrator", "towpath_decider", "towpath_tas", "towpath_worker", "towpath_agent"),
-    *("towpath_log_writer", "towpath_watchdog"),
+    *("towpath_log_writer", "towpath_watchdog", "towpath_embedded"),
 )
 
 
@@ -69,11 +72,15 @@ MEANT: dict[str, tuple[int | float | bool, str]] = {
     "CarriedReaders.whole": (True, "nothing was left out yet"),
     "ReaderSearch.whole": (True, "nothing was left out yet"),
     "RunProvenance.whole": (True, "nothing was left out yet"),
+    "WorkerLaunch.count": (1, "who is started is started once"),
+    "AgentLaunch.count": (1, "the same"),
+    "ToolEffectRecord.attempt": (1, "the first start of a call is its first attempt"),
     "WatchedRun.score": (-1.0, "not measured, which is less than any progress"),
 }
 LIMITS = {
     *("EgressClient", "EgressLimits", "Sandbox", "HostMount", "StreamSpec", "ConnectionLimits", "RunTimes", "Rule"),
     *("ConditionBudget", "RunFollower", "WorkerOptions", "AgentServerOptions", "UndeliverableMessage", "_LetterRow"),
+    *("CampaignSettings", "ChaosOptions", "Nats", "Postgres"),
 }
 """Classes whose numbers are limits; those that users meet are held by the other tests of this folder."""
 
@@ -92,3 +99,8 @@ def test_what_has_just_begun_has_counted_and_seen_nothing_unless_it_is_meant(nam
 def test_what_is_meant_is_there() -> None:
     assert MEANT.keys() - BEGINNINGS.keys() == set()
     assert len(NAMES) > 200
+
+
+def test_a_run_begins_as_new_and_a_call_by_being_checked() -> None:
+    assert RunState.__dataclass_fields__["status"].default is Status.NEW
+    assert WorkerCall.__dataclass_fields__["stage"].default is CallStage.CHECKING
