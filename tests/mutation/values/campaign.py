@@ -89,6 +89,10 @@ class Campaign:
             raise RuntimeError(f"the trials of {module} ended without a result")
         return Verdicts(**{**said, "tried": set(said["tried"])})
 
+    def alone(self, mutant: Mutant) -> str | None:
+        """Return the test that notices *mutant* by itself, of those that compare values and name this one."""
+        return self._noticed(mutant, [[place] for place in self.tests.readers_of(mutant.value)], Verdicts())
+
     def _likely(self, values: Sequence[Value], files: Collection[str]) -> list[str] | None:
         """Return the tests that fail with all *values* mutated at once; None where they can't even be collected."""
         mutants = [Mutant(value, value.mutants[0]) for value in values]

@@ -47,6 +47,17 @@ class UnitTests:
     def _distances(self) -> Mapping[str, Mapping[str, int]]:
         return {name: self.graph.distances(name) for name in self.files}
 
+    def readers_of(self, value: Value) -> list[str]:
+        """Return the tests that compare values and name this one."""
+        module, name = value.module.rpartition(".")[2], value.words[-1].partition("[")[0]
+        found: list[str] = []
+        for path in sorted((self.root / READERS).glob("test_*.py")):
+            words = set(re.findall(r"\w+", path.read_text("utf-8")))
+            named = name in words and (module in words or value.words[0] in words)
+            if named and value.module in self.graph.distances(module_name(path, self.root)):
+                found.append(str(path.relative_to(self.root)))
+        return found
+
     def place(self, name: str) -> str:
         """Return what pytest is given for a file."""
         return str(self.files[name].relative_to(self.root))

@@ -80,6 +80,11 @@ class Phases:
                 found[mutant.name] = test
                 self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
             self._say(f"{len(mutants)} at once with tests that read them: {len(found)} noticed so far")
+        for mutant in (Mutant(value, code) for value in values for code in value.mutants):
+            if mutant.name not in found and (test := campaign.alone(mutant)) is not None:  # two may hide each other
+                found[mutant.name] = test
+                self._results.add(Verdicts(noticed={mutant.name: test}, tried={mutant.name}))
+        self._say(f"{len(found)} noticed by tests that read them")
         return found
 
     def _near(self, campaign: Campaign, values: Sequence[Value], done: Mapping[str, str]) -> None:
