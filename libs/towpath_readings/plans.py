@@ -157,14 +157,25 @@ class _PlanProjection:
                 self._agents[event.child_id] = agent
             case ev.ChildGateWaitChanged() if self._is_open(event.child_id):
                 self._agents[event.child_id]["status"] = "waiting" if event.waits else "running"
+                self._wait_for_people()
             case ev.ChildEnded() if event.child_id in self._agents:
                 agent = self._agents[event.child_id]
                 agent |= {"reason": event.reason, **_duration_ms(agent, at)}
                 if self._is_open(event.child_id):
                     status = "success" if event.status == "completed" else "failed"
                     agent |= {"status": status, "outputs": event.final if status == "success" else None}
+                    self._wait_for_people()
             case _:
                 return
+
+    def _wait_for_people(self) -> None:
+        """Show the step under way as its agents that go on: it waits where all of these do, and so does the run."""
+        going = {"running", "waiting"}
+        for step in self._steps:
+            agents = {agent.get("status") for agent in step["agents"]} & going
+            if agents and step.get("status") in going:
+                step["status"] = "waiting" if agents == {"waiting"} else "running"
+                self._now["status"] = step["status"] if self._now["status"] in going else self._now["status"]
 
     def _is_open(self, child_id: UUID) -> bool:
         """Return whether the report of a child still counts: once its step has ended, the step's report does."""

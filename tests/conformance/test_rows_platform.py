@@ -3,26 +3,27 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.support.decider.gemini_server import Answer, GeminiServer, gemini
+from tests.support.decider.gemini_server import Answer
 from tests.support.decider.model_servers import DIALECTS
-from tests.support.platform.marked_runs import NETWORK, platform_of, publish
-from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
+from tests.support.decider.recorded_errors import MINUTE, exhausted, key_fault, quota
+from tests.support.platform.goal_platform import use
+from tests.support.platform.marked_runs import NETWORK
+from tests.support.platform.watched_platform import LOCAL, Watched, roots, watched_platform
 from tests.support.waiting import eventually
 
-from towpath import Client, RefusedError
-from towpath_embedded.platform import Platform
-from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath import Agent, Client, RefusedError, Swarm
+from towpath.cli import main
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LOCAL = DIALECTS["local"]
+GEMINI = DIALECTS["gemini"]
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TREE = {
     "invoke_workflow marks": "POST /run",
@@ -46,39 +47,28 @@ SCRIPT = [
 ]
 
 
+def task_of(**more: Any) -> dict[str, Any]:
+    return {"network": NETWORK["name"], "user_message": SECRET, "script": SCRIPT, **more}
+
+
 async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    body = {"network": NETWORK["name"], "user_message": SECRET, "script": SCRIPT, **more}
-    answer = await client.post("/run", json=body, headers=headers)
+    answer = await client.post("/run", json=task_of(**more), headers=headers)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
-@dataclass
-class Watched:
-    """A platform, who receives its spans, and the server of the models `local:…`."""
-
-    platform: Platform
-    receiver: Receiver
-    server: GeminiServer
-
-    def spans(self, trace_id: str) -> list[Any]:
-        return [span for span in self.receiver.spans if span.trace_id == trace_id]
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def watched() -> AsyncIterator[Watched]:
-    with temporary_folder() as folder, otlp_receiver() as receiver, gemini(LOCAL.says("")) as server:
-        addresses = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "TOWPATH_LOCAL_URL": f"{server.url}/v1"}
-        platform = platform_of(folder / "platform", 1, 1, environment=addresses, durable=False)
-        async with platform:
-            await publish(platform)
-            yield Watched(platform, receiver, server)
+    async with watched_platform() as found:
+        yield found
 
 
-def roots(spans: list[Any]) -> list[Any]:
-    """Return the spans whose parent has not come."""
-    known = {span.span_id for span in spans}
-    return [span for span in spans if span.parent_id not in known]
+async def printed(watched: Watched, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """Return what a command prints."""
+    code = await asyncio.to_thread(main, [*words, "--server", watched.platform.client_url, "-o", "json"])
+    told = capsys.readouterr()
+    assert code == 0, told
+    return json.loads(told.out)
 
 
 async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
@@ -97,6 +87,28 @@ async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_ra
         assert [entry["type"] for entry in capped["execution_log"]] == ["agent", "tool"]
         unknown = await client.post("/run", json={"network": "marks", "user_message": "x", "surprise": 1})
         assert unknown.status_code == 422 and unknown.headers["content-type"] == "application/problem+json"
+
+
+async def test_a15_logs_and_prompts_are_had_from_python_and_at_the_terminal(
+    watched: Watched, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows A13 and A15: the log of a run that was submitted in any way; a prompt and an instruction without a model."""
+    (tmp_path / "decision.json").write_text(json.dumps(SCRIPT[0]), "utf-8")
+    async with Client(watched.platform.client_url) as client:
+        done = await client.run("marks", SECRET, script=SCRIPT, timeout=60)
+        log = await client.execution_log(done.run_id)
+        shown = await client.networks.prompt("marks", SECRET)
+        one = await client.networks.invoke("marks", SCRIPT[0], agent_key="a")
+        asked = (await client._transport.request("POST", "/run", body=task_of(debug=True)))["debug"]["steps"]
+    assert [entry["type"] for entry in log.execution_log] == ["agent", "tool", "agent"]
+    assert len(log.tool_refs) == 1 and len(log.instructions) == 2
+    assert shown == asked[0]["prompt"]
+    assert (one.status, one.last_output) == ("completed", {"n": 1})
+    told = await printed(watched, capsys, "runs", "log", str(done.run_id))
+    assert told["tool_refs"] == [str(ref) for ref in log.tool_refs]
+    assert (await printed(watched, capsys, "networks", "prompt", "marks", SECRET))["prompt"] == shown
+    words = ("networks", "invoke", "marks", str(tmp_path / "decision.json"), "--agent", "a")
+    assert (await printed(watched, capsys, *words))["last_output"] == {"n": 1}
 
 
 async def test_a14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) -> None:
@@ -134,6 +146,20 @@ async def test_a14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) 
         "towpath-worker",
     }, {span.service for span in spans}
     assert SECRET not in repr(spans)
+
+
+async def test_a8_what_the_platform_fills_in_leaves_it_in_no_span_prompt_or_log(watched: Watched) -> None:
+    """Row A8: system parameters are never shown: not to the model, not in the log, not to a receiver of spans."""
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
+        script = [use("mark.account", n=1), SCRIPT[1]]
+        answer = await run(client, network="bare", script=script, system_params={"account": "SYSVAL"}, debug=True)
+        trace = str(answer["trace_id"])
+    assert answer["last_output"] == {"n": 1, "letters": 6}, "the tool had it"
+    assert "SYSVAL" not in json.dumps(answer)
+    await eventually(lambda: "tool_call mark.account" in {span.name for span in watched.spans(trace)}, within_s=60)
+    (call,) = (span for span in watched.spans(trace) if span.name == "tool_call mark.account")
+    assert dict(call.events)["towpath.tool.request"] == {"towpath.preview": '{"n":1}'}
+    assert "SYSVAL" not in repr(watched.receiver.spans)
 
 
 async def events_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:
@@ -199,6 +225,40 @@ async def test_c5_three_equal_errors_of_a_goal_run_open_one_gate_and_a_person_cl
         assert (await client.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code < 300
 
 
+async def test_c3_each_kind_of_run_has_a_time_of_its_own_and_its_caller_is_told(watched: Watched) -> None:
+    """Rows C3 and D2: no goal or objective is cut off after minutes; what holds where nobody says anything."""
+    step = {"type": "agent", "agent": {"agent_key": "a", "prompt": "Mark."}}
+    asked: dict[str, dict[str, Any]] = {
+        "message": {"user_message": "Mark it."},
+        "goal": {"goal": {"goal": "Mark it."}},
+        "plan": {"plan": {"plan": {"steps": [step]}}},
+        "background": {"background": {"objective": "Mark it."}},
+        "less": {"background": {"objective": "Mark it.", "settings": {"max_iterations": 7}}, "timeout_ms": 60_000},
+    }
+    times, runs = {}, {}
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
+        for kind, task in asked.items():
+            answer = (await client.post("/v1/runs", json={"network": "bare", "script": [SCRIPT[1]], **task})).json()
+            times[kind] = answer["timeout_ms"] // 60_000
+            runs[kind] = (await events_of(client, answer["run_id"]))[0]
+    assert times == {"message": 5, "goal": 30, "plan": 60, "background": 7 * 24 * 60, "less": 1}
+    bare, less = runs["background"], runs["less"]
+    assert (bare["max_steps"], less["max_steps"]) == (24, 7), "max_iterations is another name of it"
+    settings = {name: bare["background"]["settings"][name] for name in ("max_failures", "allow_plan_reset")}
+    assert settings == {"max_failures": 8, "allow_plan_reset": True}
+
+
+async def test_b10_a_pair_that_works_in_every_turn_comes_to_its_last_handoff(watched: Watched) -> None:
+    """Row B10: the limit of handoffs decides, not the steps that the work between them takes."""
+    pair = [Agent(key, tools=["mark.pure"], routes=[other]) for key, other in ("xy", "yx")]
+    turns = [(use("mark.pure", n=n), {**SCRIPT[1], "action_details": {"payload": "yx"[n % 2]}}) for n in range(3)]
+    script = [{**one, "agent": "xy"[n % 2]} for n, turn in enumerate(turns) for one in turn]
+    async with Client(watched.platform.client_url) as client:
+        await client.networks.publish(Swarm("pair", pair, mode="handoff", max_handoffs=2, agent_steps=2))
+        view = await client.run("pair", "Mark in turn.", script=script, timeout=60)
+    assert (view.status, view.reason, view.step) == ("failed", "max_handoffs_exceeded", 6)
+
+
 class Verdict(BaseModel):
     """What a reviewer answers."""
 
@@ -219,13 +279,42 @@ async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
     """Row B2: provider from the model string `provider:model`."""
     watched.server.play(*says(answers(message="done")))
     async with Client(watched.platform.client_url) as client:
-        view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", timeout=180)
+        wanted = {"temperature": 0.25, "max_output_tokens": 77}
+        view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", model_settings=wanted, timeout=180)
         assert (view.status, view.final) == ("completed", {"message": "done"})
         assert view.cost is not None and (view.cost.usd, view.cost.price_source) == (0.0, "local")
         assert [seen.body["model"] for seen in watched.server.seen] == ["qwen3"]
+        assert (watched.server.seen[0].body["temperature"], LOCAL.limit(watched.server.seen[0])) == (0.25, 77)
         with pytest.raises(RefusedError) as refused:
             await client.run(NETWORK["name"], "Say done.", model="qwen3", timeout=60)
-    assert refused.value.code == "model_unknown"
+        with pytest.raises(RefusedError) as stranger:
+            await client.run(NETWORK["name"], "Say done.", model="mistral:large", timeout=60)
+    assert refused.value.code == stranger.value.code == "model_unknown"
+    assert "gemini" in str(stranger.value) and "openai" in str(stranger.value), "it says which there are"
+
+
+async def test_b13_an_ordinary_limit_of_gemini_ends_no_run_and_its_native_calls_are_made(watched: Watched) -> None:
+    """Rows B5 and B13: the words of a used-up account, which Gemini has for every limit per minute, with its wait."""
+    limited = Answer(status=429, body=exhausted(*quota(MINUTE, retry="0.2s")))
+    call = {"functionCall": {"name": "mark.pure", "args": {"n": 1}}}
+    turn = {"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [call]}}
+    watched.google.play(limited, Answer(body={"candidates": [turn]}), GEMINI.says(json.dumps(answers(message="done"))))
+    goal = {
+        "goal": "Mark it.",
+        "acceptance_criteria": [{"when": "last_output.n == 1"}],
+        "settings": {"validate_steps": False},
+    }
+    async with Client(watched.platform.client_url) as client:
+        view = await client.run("marks", "Mark it.", model="gemini:gemini-2.5-flash", timeout=60)
+        assert (view.status, view.final, view.step) == ("completed", {"message": "done"}, 2), view.final
+        assert len(watched.google.seen) == 3 and view.cost is not None and view.cost.price_known
+        watched.google.play(Answer(body={"candidates": [turn]}))
+        reached = await client.run("bare", goal=goal, model="gemini:nobody-prices-it", timeout=60)
+        state = await client.goal(reached.run_id)
+        assert (reached.reason, state.total_cost_usd, state.steps_history[0].cost_usd) == ("criteria_met", None, None)
+        watched.google.play(Answer(status=400, body=key_fault("API key not valid. Please pass a valid API key.")))
+        view = await client.run("marks", "Mark it.", model="gemini:gemini-2.5-flash", timeout=60)
+        assert (view.status, view.reason, len(watched.google.seen)) == ("failed", "model_unauthorized", 1)
 
 
 async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watched) -> None:

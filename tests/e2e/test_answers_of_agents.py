@@ -132,6 +132,46 @@ async def test_what_a_plan_of_an_agent_answers_is_untrusted_to_the_next_call(cli
     await denied_each_time(client, "house", script, "agent_orchestrate returned in step 1", message="Plan it.")
 
 
+async def test_d7_a_plan_of_an_agent_that_fails_is_a_failed_call_and_reflected_upon(client: Client) -> None:
+    """Row D7: also where it is the platform's own call that failed; the result is there all the same."""
+    plan = {"steps": [{"type": "agent", "agent": {"agent_key": "reader", "prompt": "Read.", "result_key": "seen"}}]}
+    ends = {"action": "RESPOND", "action_details": {"payload": {"report": "none"}}, "agent": "chief"}
+    reflects = {"kind": "reflect", "verdict": "complete", "agent": "chief"}
+    summary = {"kind": "summarize", "summary": "It could not be read.", "agent": "chief"}
+    script = [
+        use("plan_setup", "chief", objective="Look.", steps=[]),
+        use("page.write", "chief", to="ann@acme.example"),
+        use("plan_add_step", "chief", title="look"),
+        use("agent_orchestrate", "chief", plan=plan),
+        *([use("page.none", "reader")] * 10),
+        reflects,
+        ends,
+        summary,
+    ]
+    run = await client.run("house", background=Objective("Look."), script=script, timeout=90)
+    log = [entry.event async for entry in client.events(run.run_id)]
+    refused = [one.code for one in log if one.type == "decision_refused"]
+    assert refused[:1] == ["plan_required"], "row D5: a plan without steps is none"
+    calls = [one for one in log if one.type == "tool_call_finished"]
+    assert [one.tool for one in calls] == ["plan_setup", "plan_add_step", "agent_orchestrate"]
+    call = calls[-1]
+    assert (call.status, call.failure.code, call.result["success"]) == ("failed", "plan_failed", False)
+    assert [one.verdict for one in log if one.type == "reflected"][:1] == ["complete"]
+    assert run.final is not None and run.final["failures"] >= 1
+
+
+async def test_e1_plans_of_callers_may_use_the_names_of_the_source(client: Client) -> None:
+    """Row E1: agent_id, action_id and collect_all are taken over HTTP, and mean what ours do."""
+    agents = [{"agent_id": "reader", "action_id": "skim", "prompt": "Read it.", "result_key": "seen"}]
+    wanted = {"type": "parallel", "parallel": {"steps": agents, "merge_strategy": "collect_all"}}
+    task = {"network": "house", "plan": {"plan": {"steps": [wanted]}}, "script": [READS[1]]}
+    accepted = await client._transport.request("POST", "/v1/runs", body=task)
+    run = await client.result(accepted["run_id"], timeout=60)
+    (child,) = (await client.runs(parent_run_id=run.run_id)).runs
+    assert (run.status, child.agent_key) == ("completed", "reader"), run.final
+    assert child.user_message.startswith("Action: skim") and "Read it." in child.user_message
+
+
 async def test_what_a_specialist_answers_in_a_goal_run_is_untrusted(client: Client) -> None:
     asks = [use("page.read", "chief", number=1), use("page.read", "chief", number=2)]
     goal = Goal("Write to them.", criteria=["results.exists(r, r.status == 'never')"])

@@ -16,6 +16,7 @@ from tests.support.places import EXAMPLES, TESTS
 from tests.support.waiting import eventually
 from tests.support.worker.sample_agents import BROKEN, PLACE, SECRET
 
+from towpath.cli import main
 from towpath_contracts import subjects
 from towpath_contracts.facts import DecisionMadeFact
 from towpath_contracts.ids import request_id
@@ -266,6 +267,21 @@ async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_
     assert asked == ["decide", "validate", "progress", "confidence"]
     (measured,) = await events(client, run_id, "confidence_measured")
     assert (measured["trigger"], measured["score"]) == ("requested", 0.9)
+
+
+async def test_c10_a_person_asks_for_confidence_while_a_run_goes_on(client: httpx2.AsyncClient) -> None:
+    """C10 and C8: checked on request, from outside too; below 0.5 a person decides."""
+    look = {"action": "USE_TOOL", "action_details": {"tool_name": "sample.look", "tool_params": {"where": "here"}}}
+    script = [{**look, "delay_ms": 700}, {"kind": "confidence", "confidence": 0.49}]
+    never = {"goal": "look", "acceptance_criteria": [{"when": "results.exists(r, r.status == 'never')"}]}
+    run_id = await submit(client, "samples", "", goal=never, model="scripted:task", script=script)
+    words = ["runs", "confidence", run_id, "--reason", "is it sure?", "--server", str(client.base_url)]
+    assert await asyncio.to_thread(main, words) == 0
+    await reached(client, run_id, {"waiting", *FINAL})
+    (gate,) = (await client.get("/v1/gates", params={"run_id": run_id})).json()["gates"]
+    assert (gate["gate_type"], gate["reason"]) == ("low_confidence", "Low confidence: 0.49")
+    stopped = await client.post(f"/v1/gates/{gate['gate_id']}/resolve", json={"verdict": "stop"})
+    assert stopped.is_success, stopped.text
 
 
 async def test_budget_what_an_agent_can_not_price_costs_what_the_operator_says(client: httpx2.AsyncClient) -> None:

@@ -38,6 +38,7 @@ def use(tool: str, **params: Any) -> dict[str, Any]:
     }
 
 
+NO_PLANS = {"TOWPATH_AGENT_ORCHESTRATE_ENABLED": "false"}
 FIND = use("orders.find", order_id="8812")
 REFUND = use("orders.refund", order_id="8812", amount=129)
 ANSWER = {"action": "RESPOND", "action_reasoning": "done", "action_details": {"payload": "done"}}
@@ -52,7 +53,7 @@ async def platform() -> AsyncIterator[Platform]:
             replicas={"orchestrator": 2},
             environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
             role_environment={
-                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")},
+                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), **NO_PLANS},
                 "gateway": {"TOWPATH_AUTH": "on"},
                 "orchestrator": {"TOWPATH_MAX_DEPTH": "0", "TOWPATH_MAX_PLAN_STEPS": "2"},
             },
@@ -238,6 +239,9 @@ async def test_e7_settings_lower_how_deep_runs_nest_and_how_long_plans_are(alice
     run = (await alice.post("/v1/runs", json=short, headers={"Prefer": "wait=20"})).json()
     assert (run["reason"], run["final"]["errors"][0]["error"]["code"]) == ("plan_failed", "depth_exceeded")
     assert run["final"]["errors"][0]["error"]["message"] == "children stand at most 0 deep"
+    agent = {"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["agent_orchestrate"]}
+    off = (await alice.post("/v1/networks", json={"spec": {"name": "off", "agents": [agent]}})).json()
+    assert "agent_orchestrate, which is switched off on this platform" in off["errors"][0]["detail"]
 
 
 async def test_other_projects_see_and_reach_nothing(platform: Platform, alice: httpx2.AsyncClient) -> None:

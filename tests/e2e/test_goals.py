@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.gateway.typed_stream import check_typed_stream
-from tests.support.platform.goal_platform import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
+from tests.support.gateway.typed_stream import check_brief_stream, check_typed_stream
+from tests.support.platform.goal_platform import (
+    EXAMPLE,
+    PASSES,
+    TESTED,
+    Place,
+    check_state_fields,
+    goal_place,
+    respond,
+    use,
+)
 
-from towpath import Client, Goal, RefusedError
-from towpath_readings.goals import GoalStep, GoalView
+from towpath import Goal, RefusedError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,11 +38,8 @@ async def test_c1_another_attempt_repairs_the_sample_and_passing_tests_end_the_r
     done = await place.sdk.run("mender", goal=goal, script=script, timeout=120)
     assert (done.status, done.reason) == ("completed", "criteria_met")
     validated = await place.events(str(done.run_id), "step_validated")
-    assert [(one["step"], one["success"], one["attempt"]) for one in validated] == [
-        (1, True, 1),
-        (2, True, 2),
-        (3, True, 1),
-    ]
+    found = [(one["step"], one["success"], one["attempt"]) for one in validated]
+    assert found == [(1, True, 1), (2, True, 2), (3, True, 1)]
     first, second = (await place.events(str(done.run_id), "tool_call_finished"))[1:3]
     assert (first["status"], second["status"]) == ("failed", "succeeded")
     issued = [
@@ -67,6 +72,13 @@ async def test_c1_a_judgement_without_evidence_of_the_run_reaches_nothing(place:
     assert [(one["success"], one["criteria"]) for one in validated] == [(True, []), (False, []), (True, [0])]
 
 
+async def test_c1_a_goal_without_criteria_is_not_reached_by_words_in_its_first_step(place: Place) -> None:
+    run_id = await place.pursue([respond("done"), {"kind": "progress", "progress": 1.0}])
+    assert (await place.until(run_id))["reason"] == "script_exhausted", "it went on"
+    (refused,) = await place.events(run_id, "decision_refused")
+    assert refused["code"] == "goal_not_reached" and "no call has succeeded" in refused["feedback"]
+
+
 async def test_c1_a_goal_is_refused_with_everything_that_is_wrong_with_it(place: Place) -> None:
     criteria = ("tests.failed ==", "tests.failed == 0", "now() > 1", "progress >= 1")
     with pytest.raises(RefusedError) as refused:
@@ -91,15 +103,7 @@ async def test_c2_the_task_state_has_every_field_at_any_moment(place: Place) -> 
     run_id = await place.pursue(script, PASSES)
     gate = await place.gate(run_id)
     state = await place.sdk.goal(run_id)
-    named = {"task_id", "agent_id", "project_id", "goal", "acceptance_criteria", "constraints", "current_step"}
-    named |= {"max_steps", "started_at", "steps_history", "artifacts", "failure_count", "last_errors"}
-    named |= {"consecutive_failures", "progress_score", "progress_metrics", "token_usage", "llm_calls"}
-    named |= {"tool_executions", "total_cost_usd", "decision_reasoning", "escalation_triggered"}
-    named |= {"escalation_reason", "timeout_reached", "resource_limit_hit", "last_confidence_check_step"}
-    assert named | {"last_confidence_score"} <= GoalView.model_fields.keys()
-    named = {"step_number", "timestamp", "reasoning", "planned_action", "execution_result", "attempt_number"}
-    named |= {"validation", "acceptance_progress", "success", "error_if_failed", "tokens_used", "cost_usd"}
-    assert named | {"duration_ms"} <= GoalStep.model_fields.keys()
+    check_state_fields(state)
     assert (state.status, state.current_step, state.max_steps) == ("waiting", 2, 20)
     assert (state.escalation_triggered, state.escalation_reason) == (True, "Low confidence: 0.20")
     assert (state.last_confidence_check_step, state.last_confidence_score) == (2, 0.2)
@@ -190,6 +194,14 @@ async def test_c4_three_different_attempts_two_and_four_seconds_apart_else_an_ex
         assert datetime.fromisoformat(answer["at"]) >= datetime.fromisoformat(wait["until"]), "not before its time"
 
 
+async def test_c5_three_failures_of_one_code_for_different_reasons_are_no_loop(place: Place) -> None:
+    """Row C5: *identical* errors open the gate; a tool's code may stand for many reasons."""
+    tries = [use("lab.edit", n=n, fails=why) for n, why in enumerate(("no ink", "wet paper", "torn page"))]
+    run_id = await place.pursue([*tries, TESTED], PASSES, settings={"step_attempts": 1})
+    view = await place.until(run_id, "waiting")
+    assert (view["status"], view["reason"], view["step"]) == ("completed", "criteria_met", 4), view["waits"]
+
+
 async def test_c7_progress_is_by_tests_then_artifacts_then_the_model(place: Place) -> None:
     """Row C7: progress: tests → artifacts → model, in this order, with their metrics."""
     script = [
@@ -204,20 +216,10 @@ async def test_c7_progress_is_by_tests_then_artifacts_then_the_model(place: Plac
     run_id = await place.pursue(script, PASSES, settings={"validate_steps": True})
     assert (await place.until(run_id))["reason"] == "criteria_met"
     measured = await place.events(run_id, "progress_measured")
-    assert [(one["source"], one["score"]) for one in measured] == [
-        ("model", 0.3),
-        ("artifacts", 0.7),
-        ("tests", 0.25),
-        ("tests", 0.25),
-        ("tests", 0.9),
-        ("tests", 1.0),
-    ]
-    metrics = measured[4]["metrics"]
-    assert (metrics["passing_increase"], metrics["coverage_increase"], metrics["failure_rate_decrease"]) == (
-        98,
-        0.3,
-        0.74,
-    )
+    scores = [("model", 0.3), ("artifacts", 0.7), *(("tests", score) for score in (0.25, 0.25, 0.9, 1.0))]
+    assert [(one["source"], one["score"]) for one in measured] == scores
+    increases = {"passing_increase": 98, "coverage_increase": 0.3, "failure_rate_decrease": 0.74}
+    assert measured[4]["metrics"].items() >= increases.items()
 
 
 async def test_c8_confidence_every_fifth_step_on_doubt_and_on_request_and_what_is_unreadable_is_none(
@@ -226,7 +228,7 @@ async def test_c8_confidence_every_fifth_step_on_doubt_and_on_request_and_what_i
     """Row C8: every 5 steps, on stated uncertainty, on request; < 0.5 or unparsable → gate."""
     edits = [use("lab.edit", n=n) for n in range(10)]
     runs = {
-        "interval": await place.pursue([*edits[:5], {"kind": "confidence", "confidence": 0.43}], PASSES),
+        "interval": await place.pursue([*edits[:5], {"kind": "confidence", "confidence": 0.49}], PASSES),
         "uncertain": await place.pursue(
             [{**edits[0], "uncertain": True}, {"kind": "confidence", "raw": "no idea"}], PASSES
         ),
@@ -242,11 +244,11 @@ async def test_c8_confidence_every_fifth_step_on_doubt_and_on_request_and_what_i
         payload = {"agent_id", "task_id", "current_step", "goal", "progress_score", "last_steps", "artifacts"}
         assert payload <= gate["detail"].keys()
         await place.say(gate, "stop")
-    assert asked == {"interval": "Low confidence: 0.43", "uncertain": "Low confidence: 0.00"}
+    assert asked == {"interval": "Low confidence: 0.49", "uncertain": "Low confidence: 0.00"}
     assert (await place.until(runs["requested"]))["reason"] == "criteria_met"
     events = [(await place.events(run_id, "confidence_measured"))[0] for run_id in runs.values()]
     assert [(one["step"], one["trigger"], one["score"]) for one in events] == [
-        (5, "interval", 0.43),
+        (5, "interval", 0.49),
         (1, "uncertain", 0.0),
         (1, "requested", 1.0),
     ]
@@ -364,6 +366,10 @@ async def test_c13_autonomy_decides_who_is_asked(place: Place) -> None:
             assert (await place.say(await place.gate(run_id), "approved")).status_code == 200
         assert (await place.until(run_id))["reason"] == "criteria_met"
         assert len(await place.events(run_id, "gate_opened")) == person, (name, autonomy)
+    smaller = await place.pursue(sure, PASSES, settings={"confidence_threshold": 0.95})
+    assert (await place.until(smaller))["reason"] == "criteria_met", (
+        "at medium autonomy the model settles it from 0.7 on"
+    )
     noted = [one["text"] for one in await place.events(runs["doubt", "high"], "note_added")]
     assert noted[0].startswith("Low confidence: 0.40"), "at high autonomy the model is told instead"
 
@@ -390,11 +396,4 @@ async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_
     log = [one.seq for one in child if one.seq]
     assert log == sorted(log) and events[-1].path == () and events[-1].type == "status"
     await check_typed_stream(place.client, run_id, events)
-    server = place.sdk.server
-    async with Client(server) as again:
-        brief = [one async for one in again.stream(run_id, detailed=False, children=True)]
-        calls, senior = ("tool_call", ()), ("senior",)
-        words = [(one.type, one.path) for one in brief]
-        assert words == [calls, calls, ("tool_call", senior), ("text", senior), calls]
-        entries = [one async for one in again.events(run_id, children=True)]
-    assert {one.run_id: one.path for one in entries} == {one.run_id: one.path for one in events}
+    await check_brief_stream(place.sdk.server, run_id, events)

@@ -277,6 +277,9 @@ async def test_e8_a_run_that_waits_for_a_run_below_it_says_for_whom(place: Place
     view = await client.get(top.run_id)
     assert view.waits == (f"billing in run {gate.run_id}: approval: {gate.reason}",)
     assert (await client.get(gate.run_id)).waits == (f"approval: {gate.reason}",)
+    shown = await client.plan(top.run_id)
+    stand = [one.status for one in (shown, *shown.steps, *shown.steps[0].agents)]
+    assert stand == ["waiting", "waiting", "pending", "waiting"], "its plan says so too"
     await gates_below(client, other.run_id)
     assert await client.gates.list(root_run_id=top.run_id) == held, "and those of no other run"
     unknown = await place.http.get("/v1/gates", params={"root_run": str(top.run_id), "x": "1"})
@@ -298,6 +301,7 @@ async def test_e9_a_plan_is_waited_for_and_never_lost(place: Place) -> None:
     late = await place.http.post("/run", json=slow, headers={"Prefer": "wait=1"})
     body = late.json()
     assert (late.status_code, body["code"], body["extra"]["status"]) == (408, "timeout", "running"), body
+    assert late.headers["location"] == f"/v1/runs/{body['run_id']}"
     key = {"Idempotency-Key": uuid4().hex, "Prefer": "wait=1"}
     first = await place.http.post("/v1/runs", json=slow, headers=key)
     assert first.status_code == 202 and first.headers["location"] == f"/v1/runs/{first.json()['run_id']}"

@@ -16,7 +16,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.gate_notices import GateNoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
-from towpath_contracts.runs.views import ActionDone, GatePage, GateView
+from towpath_contracts.runs.views import ActionDone, GatePage, GateView, RunView
 from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
 from towpath_contracts.tools.workspace import WorkspaceView
@@ -69,6 +69,22 @@ class NetworkResource:
         """Return one version, the current one by default."""
         answer = await self._transport.request("GET", f"/v1/networks/{name}", query={"version": version})
         return NetworkVersion.model_validate(answer)
+
+    async def prompt(
+        self, name: str, message: str = "", *, agent_key: str | None = None, version: int | None = None
+    ) -> str:
+        """Return the prompt of an agent's first step, the default agent's unless one is named: no run is made."""
+        body = {"agent_key": agent_key, "user_message": message, "version": version}
+        answer = await self._transport.request("POST", f"/v1/networks/{name}/prompt", body=body)
+        return str(answer["prompt"])
+
+    async def invoke(
+        self, name: str, decision: JsonObject, *, agent_key: str, message: str = "", version: int | None = None
+    ) -> RunView:
+        """Carry out one decision of an agent, as a model writes it, in a run of its own; no model is asked."""
+        body = {"agent_key": agent_key, "decision": decision, "user_message": message, "version": version}
+        done = await self._transport.request("POST", f"/v1/networks/{name}/invoke", body=body)
+        return RunView.model_validate(await self._transport.request("GET", f"/v1/runs/{done['run_id']}"))
 
 
 class GateResource:

@@ -58,6 +58,8 @@ def problem_response(found: Problem, request: Request, headers: Mapping[str, str
         sent["Retry-After"] = str(found.retry_after_s or RETRY_AFTER_S)
     if found.status == HTTPStatus.UNAUTHORIZED:
         sent["WWW-Authenticate"] = 'Bearer realm="towpath"'
+    if found.code == "timeout" and "location" in found.extra:
+        sent["Location"] = str(found.extra["location"])
     body = found.model_copy(update={"retry_after_s": int(sent["Retry-After"])}) if "Retry-After" in sent else found
     return _Json(problem_body(body, request.url.path), found.status, sent)
 

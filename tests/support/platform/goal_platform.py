@@ -15,6 +15,7 @@ from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_readings.goals import GoalView
 
 EXAMPLE = ROOT / "examples" / "goal"
 PASSES = {"when": "tests.failed == 0"}
@@ -40,6 +41,25 @@ POLICY = """
   - {name: lab-senior, who: {network: lab, agent: senior}, tool: lab.publish, effect: allow, when: args.n < 10}
   - {name: lab-ask, who: {network: lab, agent: senior}, tool: lab.publish, effect: require_approval, when: args.n == 7}
 """
+
+STATE_FIELDS = frozenset(
+    {"task_id", "agent_id", "project_id", "goal", "acceptance_criteria", "constraints", "current_step", "max_steps"}
+    | {"started_at", "steps_history", "artifacts", "failure_count", "last_errors", "consecutive_failures"}
+    | {"progress_score", "progress_metrics", "token_usage", "llm_calls", "tool_executions", "total_cost_usd"}
+    | {"decision_reasoning", "escalation_triggered", "escalation_reason", "timeout_reached", "resource_limit_hit"}
+    | {"last_confidence_check_step", "last_confidence_score"}
+)
+STEP_FIELDS = frozenset(
+    {"step_number", "timestamp", "reasoning", "planned_action", "execution_result", "attempt_number", "validation"}
+    | {"acceptance_progress", "success", "error_if_failed", "tokens_used", "cost_usd", "duration_ms"}
+)
+"""The fields of the source's TaskState and Step."""
+
+
+def check_state_fields(state: GoalView) -> None:
+    """Hold a goal's state against the fields of the source."""
+    assert type(state).model_fields.keys() >= STATE_FIELDS
+    assert all(type(step).model_fields.keys() >= STEP_FIELDS for step in state.steps_history) and state.steps_history
 
 
 def use(tool: str, agent: str = "", /, **params: Any) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Annotated
 
-from towpath import ToolContext, tool
+from towpath import SystemParameter, ToolContext, tool
 
 
 def _append(kind: str, ctx: ToolContext) -> None:
@@ -37,3 +38,9 @@ async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
     """Look only."""
     _append("pure", ctx)
     return {"n": n}
+
+
+@tool(name="mark.account", effect_class="pure", toolset="marks", timeout=3)
+async def account(n: int, account: Annotated[str, SystemParameter()]) -> dict[str, int]:
+    """Look at an account that no model sees."""
+    return {"n": n, "letters": len(account)}

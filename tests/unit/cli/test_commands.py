@@ -36,7 +36,7 @@ COMMANDS = [
     *("budgets show", "budgets set", "budgets lift"),
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
-    *("networks validate", "networks publish", "networks list", "networks show"),
+    *("networks validate", "networks publish", "networks list", "networks show", "networks prompt", "networks invoke"),
     *(
         "policy apply",
         "policy check",

@@ -5,8 +5,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.flow import write_flow
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.networks.swarm import CompiledSwarm
@@ -19,6 +21,13 @@ _LIST = (
     Column("digest", lambda row: row["digest"][:19]),
     Column("published", lambda row: str(row["published_at"])[:19].replace("T", " ")),
     Column("by", "published_by"),
+)
+
+_INVOKED = (
+    Column("run", "run_id"),
+    Column("status", "status"),
+    Column("reason", "reason"),
+    Column("output", lambda row: canonical_json(row["last_output"]) if row.get("last_output") is not None else ""),
 )
 
 
@@ -91,6 +100,62 @@ async def show(
         out.rows("agents", agents, columns, empty="It has no agents.")
         for line in _swarm_lines(version.snapshot.swarm):
             out.write(line)
+
+
+@app.command(
+    help_epilogue=examples(
+        "towpath networks prompt support", "towpath networks prompt support 'Where is my order?' --agent billing"
+    )
+)
+async def prompt(
+    name: str,
+    message: str = "",
+    /,
+    *,
+    agent: str | None = None,
+    number: Annotated[int | None, Parameter(name="--version")] = None,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
+    """Show the prompt that an agent would get in its first step: no model is asked, and no run is made.
+
+    Args:
+        name: The network.
+        message: What the user says.
+        agent: Whose prompt; the default agent's where none is named.
+        number: Which version; the current one where it isn't given.
+    """
+    async with common.connect() as client:
+        text = await client.networks.prompt(name, message, agent_key=agent, version=number)
+    out = common.out()
+    if out.for_people:
+        out.write(text)
+    else:
+        out.data({"prompt": text})
+
+
+@app.command(help_epilogue=examples("towpath networks invoke support decision.json --agent billing"))
+async def invoke(
+    name: str,
+    decision: Path,
+    /,
+    *,
+    agent: str,
+    message: str = "",
+    number: Annotated[int | None, Parameter(name="--version")] = None,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
+    """Carry out one decision in a run of its own, permitted and recorded like any other: no model is asked.
+
+    Args:
+        name: The network.
+        decision: A JSON file with the decision as a model writes it; - is standard input.
+        agent: Who decides.
+        message: What the user says.
+        number: Which version; the current one where it isn't given.
+    """
+    async with common.connect() as client:
+        run = await client.networks.invoke(name, read_json(decision), agent_key=agent, message=message, version=number)
+    common.out().record(run.model_dump(mode="json"), _INVOKED)
 
 
 def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:

@@ -79,6 +79,14 @@ def test_steps_are_ten_for_each_agent_unless_somebody_says_so() -> None:
     assert compiled(spec(nested)).max_steps == 30
 
 
+def test_a_handoff_has_steps_for_all_its_handoffs() -> None:
+    assert compile_snapshot(spec({"mode": "handoff"}), TOOLS).max_steps == 110
+    few = {"mode": "handoff", "max_handoffs": 1, "agent_steps": 5}
+    assert compile_snapshot(spec(few), TOOLS).max_steps == 20, "and for each of its agents"
+    assert compile_snapshot(spec({"mode": "handoff", "max_handoffs": 100, "agent_steps": 50}), TOOLS).max_steps == 1_000
+    assert compile_snapshot(spec({"mode": "handoff"}, max_steps=7), TOOLS).max_steps == 7
+
+
 def test_a_network_that_is_no_swarm_is_written_as_before() -> None:
     plain = NetworkSpec.model_validate({"name": "n", "agents": [{"key": "a", "is_default": True, "allow_respond": 1}]})
     assert "swarm" not in plain.model_dump() and "swarm" not in snapshot_body(compile_snapshot(plain, TOOLS))
