@@ -115,11 +115,6 @@ async def published(client: Client) -> bool:
     return True
 
 
-async def kinds(client: Client, run_id: UUID) -> list[str]:
-    """Return what happened in a run, in order, without the ids."""
-    return [entry.event.type async for entry in client.events(run_id)]
-
-
 async def test_e8_every_way_in_runs_agents_the_same_way(place: Place) -> None:
     """Row E8: one execution path: HTTP, SDK, tool and plan all run agents the same way; child runs queryable."""
     client = place.client
@@ -135,7 +130,8 @@ async def test_e8_every_way_in_runs_agents_the_same_way(place: Place) -> None:
     for top in (sdk, await client.result(answer.json()["run_id"], 90), nats, asked):
         (child,) = (await client.runs(parent_run_id=top.run_id)).runs
         assert (child.kind, child.agent_key, child.user_message) == ("network", "tech", "What is 8812?")
-        assert await kinds(client, child.run_id) == await kinds(client, alone.run_id)
+        below, same = [[e.event.type async for e in client.events(one.run_id)] for one in (child, alone)]
+        assert below == same
         assert child.root_run_id == (tool.run_id if top is asked else top.run_id)
         shown = await client.plan(top.run_id)
         assert [(one.id, one.status, one.agents[0].run_id) for one in shown.steps] == [
@@ -344,13 +340,11 @@ async def test_e8_a_plan_is_given_on_the_command_line(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Row E8: the command line runs plans the same way, and shows what became of every step."""
-    file, script = tmp_path / "look.yaml", tmp_path / "script.json"
-    file.write_text(yaml.safe_dump(LOOK.to_json()["plan"]), "utf-8")
-    script.write_text(json.dumps(LOOKS), "utf-8")
-    server = ["--server", place.platform.client_url]
+    (file := tmp_path / "look.yaml").write_text(yaml.safe_dump(LOOK.to_json()["plan"]), "utf-8")
+    (script := tmp_path / "script.json").write_text(json.dumps(LOOKS), "utf-8")
 
     async def shown(*words: str) -> str:
-        code = await asyncio.to_thread(main, [*words, *server])
+        code = await asyncio.to_thread(main, [*words, "--server", place.platform.client_url])
         printed = capsys.readouterr()
         assert code == 0, printed
         return printed.out
@@ -363,8 +357,8 @@ async def test_e8_a_plan_is_given_on_the_command_line(
     assert "1 of 1 step succeeded" in table and "plan     step look: success" in table
     (line,) = [line.split() for line in table.splitlines() if line.startswith("  ✓ look ")]
     assert (line[2], line[-2]) == ("success", "tech")
-    tree = await shown("runs", "list", "--depth", "1", "--limit", "1", "-o", "json")
-    assert json.loads(tree)["runs"][0]["run_id"] == line[-1]
+    tree = json.loads(await shown("runs", "list", "--depth", "1", "--limit", "1", "-o", "json"))
+    assert tree["runs"][0]["run_id"] == line[-1]
 
 
 async def run(client: httpx2.AsyncClient) -> str:

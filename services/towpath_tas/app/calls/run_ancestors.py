@@ -154,5 +154,11 @@ async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> 
     return found
 
 
+async def is_run_of(source: QuerySource, run_id: str, project: str) -> bool:
+    """Return whether there is such a run of *project*."""
+    found = await read_tasks(source, [UUID(run_id)])
+    return any(task.project == project for task in found.values())
+
+
 def _was_brought(task: RunInputs) -> bool:
     return any(not said_by for said_by, _ in task.answered)

@@ -31,7 +31,7 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.app.calls.run_ancestors import SeenRun, find_ancestors
+from towpath_tas.app.calls.run_ancestors import SeenRun, find_ancestors, is_run_of
 from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import ended_child, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
@@ -295,7 +295,7 @@ class RunProvenanceCache:
             return False
         if child.child_id not in run.below:
             full = len(run.answered) + len(run.unread) >= MAX_BELOW or run.knowledge.below_chars > MAX_BELOW_CHARS
-            if full or not await _is_of(source, child.child_id, run.project):
+            if full or not await is_run_of(source, child.child_id, run.project):
                 run.unread.add(child.child_id)
                 return False
         below = run.below.setdefault(child.child_id, SeenRun(run.project, readers=True, kept=True))
@@ -373,12 +373,6 @@ def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:
     own = [output for output in found.calls if output.run_id == run_id]
     said = sum(event.chars for event in found.logged if event.run_id == run_id)
     return any(output.fact.get("blob") for output in own), said + sum(output.chars for output in own)
-
-
-async def _is_of(source: QuerySource, run_id: str, project: str) -> bool:
-    """Return whether there is such a run of *project*."""
-    found = await read_tasks(source, [UUID(run_id)])
-    return any(task.project == project for task in found.values())
 
 
 def _readers(written: Sequence[Any]) -> tuple[OutputReaders, ...]:

@@ -200,8 +200,7 @@ class RunProvenance:
     def search_work(self, args_chars: int) -> int:
         """Return about how much work `origin` is for arguments of this length."""
         unread = self.task_chars if self._read_task[0] != len(self._task) else 0
-        seen = self.chars + self.below_chars + self.task_chars
-        searches = 1 + args_chars // MIN_COPIED
+        seen, searches = self.chars + self.below_chars + self.task_chars, 1 + args_chars // MIN_COPIED
         return seen * searches + unread * PER_READ + args_chars * PER_REVEALED
 
     def task_text(self) -> TrustedText:
