@@ -189,8 +189,8 @@ class RunProvenanceCache:
                 return False
         while run.told:
             told = run.told[0]
-            readers = run.may_know_told(told)
-            await self.threads.run(partial(run.knowledge.add_untrusted, told.source, told.text, readers))
+            add = partial(run.knowledge.add_untrusted, told.source, told.text, run.may_know_told(told))
+            await self.threads.run(add) if len(told.text) > MAX_AT_ONCE else add()
             if run.told and run.told[0] is told:
                 run.told.popleft()
         vouching, run.vouching = run.vouching, []
