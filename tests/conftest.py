@@ -28,7 +28,7 @@ PASSWORD = "towpath-test"  # for servers that ask for one; they hold nothing but
 UNIT = Path(__file__).parent / "unit"
 
 
-# Six processes of tests, and hundreds of services, would each compile the same modules again.
+# Several processes of tests, and hundreds of services, would each compile the same modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -62,8 +62,8 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
-PROCESSES = 6
-"""For tests that wait for servers; each takes a sixth in their order, and then what the others have not begun."""
+PROCESSES = 5
+"""For tests that wait for servers; each takes a fifth in their order, and then what the others have not begun."""
 
 FEW_FILES = 3
 """A process imports and collects for about a second; so many files of unit tests end sooner in one."""
