@@ -62,8 +62,8 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
-PROCESSES = 5
-"""For tests that wait for servers; each takes a fifth in their order, and then what the others have not begun."""
+PROCESSES = 6
+"""For tests that wait for servers; each takes a sixth in their order, and then what the others have not begun."""
 
 FEW_FILES = 3
 """A process imports and collects for about a second; so many files of unit tests end sooner in one."""
