@@ -9,8 +9,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from towpath_audit.entries import AuditLogEntry, EntryError, ErasablePayload
 from towpath_audit.merkle import EMPTY_ROOT, leaf_hash
 from towpath_audit.notes import (
-    MAX_KEYS,
-    MAX_SIGNATURES,
     MAX_SIZE,
     Checkpoint,
     NoteError,
@@ -124,6 +122,13 @@ def test_no_two_entries_have_the_same_bytes() -> None:
     assert len({AuditLogEntry.read(one).leaf_hash() for one in listed}) == len(listed)
 
 
+def test_leaves_are_hashed_as_they_were_when_bundles_of_them_were_made() -> None:
+    """Who holds a bundle, or a checkpoint, verifies it with later releases: the bytes that are hashed never change."""
+    read = AuditLogEntry.read(entry())
+    assert read.leaf_hash().hex() == "23bb364762f4511b9612f921c11a74390748ce898eabe76c90751a00697e8d3b"
+    assert read.leaf_hash(1).hex() == "cd6ed66feb18f6b1598979dba33da8c566a3960ce7b046a3d777d6a775a86ce7"
+
+
 @pytest.mark.parametrize(
     "expected",
     [
@@ -149,18 +154,27 @@ def test_what_is_no_payload_is_refused(changes: dict[str, object]) -> None:
 
 def test_what_a_file_brings_is_tried_once_and_not_more_than_is_sensible(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file that repeats its key and has hundreds of bad signatures would keep whoever verifies it busy."""
-    assert read_keys([KEY.public.text] * MAX_KEYS) == [KEY.public]
-    for bad in ([KEY.public.text] * (MAX_KEYS + 1), KEY.public.text, None, [None], [1]):
+    assert read_keys([KEY.public.text] * 64) == [KEY.public]
+    for bad in ([KEY.public.text] * 65, KEY.public.text, None, [None], [1]):
         with pytest.raises((NoteError, AttributeError)):
             read_keys(bad)  # type: ignore[arg-type]
     line = f"\u2014 {KEY.public.name} {base64.b64encode(KEY.public.key_id + bytes(64)).decode()}\n"
     tried = []
     monkeypatch.setattr(PublicKey, "holds", lambda *_: tried.append(1))
-    for lines, tries in ((MAX_SIGNATURES, MAX_SIGNATURES), (MAX_SIGNATURES + 1, 0), (500, 0)):
+    for lines, tries in ((16, 16), (17, 0), (500, 0)):
         tried.clear()
         with pytest.raises(NoteError):
             open_note("x\n\n" + line * lines, [KEY.public])
         assert len(tried) == tries
+
+
+def test_a_note_of_64_kib_is_read_and_a_longer_one_refused_unread() -> None:
+    signed = KEY.note("x\n")
+    whole = KEY.note("x" * (65_536 - len(signed) + 1) + "\n")
+    assert len(whole) == 65_536
+    assert open_note(whole, [KEY.public])[1] == KEY.public
+    with pytest.raises(NoteError, match="no signed note"):
+        open_note(KEY.note("x" * (65_536 - len(signed) + 2) + "\n"), [KEY.public])
 
 
 def test_no_log_has_more_leaves_than_eight_bytes_count() -> None:

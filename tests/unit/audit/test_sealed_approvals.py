@@ -44,7 +44,7 @@ def test_thousands_of_approvals_of_one_call_are_not_all_compared() -> None:
         "its approvals are too many to be compared",
     }
     assert whys[-1] == "its approvals are too many to be compared", "which is a fault, and no remark"
-    assert whys.count(whys[-1]) == many - sealed_approvals.MAX_COMPARED // many
+    assert whys.count(whys[-1]) == many - 500_000 // many, "half a million comparisons take a second"
 
 
 def test_a_call_with_as_many_approvals_as_people_give_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,7 +247,7 @@ def test_an_older_policy_that_is_not_shown_accuses_nobody() -> None:
 
 
 def test_an_edit_that_a_bundle_hides_may_be_the_next_entry_after_its_last() -> None:
-    for until, told in ((None, 1), ("2026-11-22T11:00:00.000001Z", 0), ("2026-11-22T11:01:00.000000Z", 1)):
+    for until, told in ((None, 1), ("2026-11-22T11:00:04.999999Z", 0), ("2026-11-22T11:00:05.000001Z", 1)):
         calls = SealedCalls(until=until)
         add(calls, (ALLOW, "a"), (ASK, "b"))
         assert len(list(calls.finish())) == told

@@ -13,7 +13,7 @@ from towpath_audit.sealed_erasures import SealedErasures
 from towpath_audit.verifier import verify
 
 LATER = "2026-11-25T09:00:00.000000Z"
-LAST, TOO_LATE = "2026-12-02T09:00:30.000000Z", "2026-12-02T09:02:00.000000Z"
+LAST, TOO_LATE = "2026-12-02T09:00:30.000000Z", "2026-12-02T09:01:30.000000Z"
 WHAT = {"run_id": RUN}
 GONE = {"erased": True, "at": "2026-11-22T08:00:00.000000Z"}
 SHIFTED = {"before": "2026-11-22T10:00:00+02:00"}
@@ -137,6 +137,11 @@ def test_a_row_of_the_ledger_is_empty_only_where_the_erasure_of_its_run_is_in_th
         assert sorted(found(lines(*entries))) == both
     changed = bundle.stored(1, {"erased": True, "tool": "another"})
     assert found(made(dict(ALLOW), *map(dict, steps), extra=(changed,))) == [("stored_changed", 0)]
+
+
+def test_a_call_that_no_row_asks_for_is_excused_by_no_erasure_of_its_run() -> None:
+    steps = [asked(kind="run"), confirmed(kind="run", runs=[RUN])]
+    assert found(made({**ALLOW, "execution_id": RUN}, *steps)) == [("decision_without_run_event", 0)]
 
 
 def test_what_retention_dropped_may_have_had_the_request_to_erase_a_run() -> None:

@@ -54,6 +54,9 @@ def add(
         ({**ACCEPTED, "decided_at": None}, None, ["stored_changed"]),
         ({**ACCEPTED, "decided_at": YEAR_AFTER}, None, ["stored_changed"]),
         ({**ACCEPTED, "decided_at": JUST_BEFORE}, None, []),
+        ({**ACCEPTED, "decided_at": "2026-11-22T11:58:30.000000Z"}, None, ["stored_changed"]),
+        ({**ACCEPTED, "decided_at": "2026-11-23T11:00:00.000000Z"}, None, []),
+        ({**ACCEPTED, "decided_at": "2026-11-23T13:00:00.000000Z"}, None, ["stored_changed"]),
         ({**ACCEPTED, "decided_at": HOUR_BEFORE}, 2, []),
         ({**ACCEPTED, "decided_at": HOUR_BEFORE}, 3, ["stored_changed"]),
     ],
@@ -254,6 +257,14 @@ def test_nothing_is_let_go_or_started_while_a_pause_holds_it(phase: str, verdict
     add(persons, "switch.resumed", **PAUSE)
     add(persons, phase, verdict=verdict)
     assert [fault.code for fault in persons.finish()] == ["call_under_pause"] * faults
+
+
+def test_a_pause_with_a_name_that_no_platform_gives_holds_nothing() -> None:
+    for letters, faults in ((512, 1), (513, 0)):
+        persons = SealedPersons(exported_at=EXPORTED)
+        add(persons, "switch.paused", kind="tool", name="*" * letters)
+        add(persons, "decision", verdict="allow")
+        assert len([*persons.finish()]) == faults
 
 
 def test_every_pause_of_a_seal_counts_also_where_another_follows() -> None:

@@ -354,6 +354,9 @@ def test_of_a_large_payload_the_short_members_are_shown() -> None:
     payload = ErasablePayload(salt=bytes(16), args_digest="a", detail=json.dumps(said))
     shown = payload.shortened()
     assert (shown.args_digest, json.loads(shown.detail)) == ("a", {"digest": "sha256:00", "note": "n" * 4_000})
+    much = {"digest": "sha256:00", "note": "n" * 60_000}
+    shown = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(much)).shortened()
+    assert json.loads(shown.detail) == {"digest": "sha256:00"}, "what is shown fits into a line with others"
     for detail in ("[" * 100_000, "[]", "x", '"' + "x" * 90_000 + '"'):
         assert ErasablePayload(salt=bytes(16), args_digest="", detail=detail).shortened().detail == "{}"
 
