@@ -35,13 +35,18 @@ def test_an_entry_of_another_kind_is_not_proved(changes: dict[str, Any]) -> None
     assert [fault.code for fault in verify_proof(json.dumps(parsed)).faults] == ["entry_unproved"]
 
 
-def proof() -> str:
-    """A proof of one entry, in a log of one leaf."""
+def proof(form: int = 2) -> str:
+    """A proof of one entry, in a log of one leaf of this form."""
     entry = AuditLogEntry.read(next(json.loads(line)["entry"] for line in GOOD if '"kind":"leaf"' in line))
-    note = KEY.note(Checkpoint(KEY.public.name, 1, entry.leaf_hash(), None).text())
+    note = KEY.note(Checkpoint(KEY.public.name, 1, entry.leaf_hash(form), None).text())
     text = serialize_proof(note, [KEY.public], [ProvedEntry(leaf=0, entry=entry, payload=None, path=())])
     assert is_proof(text)
     return text
+
+
+def test_what_an_earlier_release_proved_is_verified_as_it_was() -> None:
+    assert verify_proof(proof(1).replace("towpath-audit-proof/2", "towpath-audit-proof/1")).faults == []
+    assert [fault.code for fault in verify_proof(proof(1)).faults] == ["entry_unproved"]
 
 
 def test_what_is_proved_is_in_the_report() -> None:

@@ -15,7 +15,7 @@ from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events import log as ev
 from towpath_readings.stream.deltas import DeltaEvent, TokenDeltaFilter
 from towpath_readings.stream.live import LiveStream
-from towpath_readings.stream.partial_decision import MAX_CHARS, PartialDecisionParser
+from towpath_readings.stream.partial_decision import PartialDecisionParser
 
 RUN, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -89,7 +89,7 @@ def test_b12_whatever_is_written_pieces_only_grow(text: str, size: int) -> None:
 
 def test_b12_no_more_is_read_than_there_is_room_for() -> None:
     written = PartialDecisionParser()
-    assert written.add(BEGUN + "x" * 10) and not written.add("x" * MAX_CHARS)
+    assert written.add(BEGUN + "x" * 10) and not written.add("x" * (128 * 1_024))
 
 
 def test_b12_a_later_attempt_takes_back_what_was_sent_and_late_pieces_are_dropped() -> None:

@@ -262,3 +262,11 @@ def test_a_child_is_named_by_its_swarm_or_its_agent() -> None:
     assert child_name(ChildTask(agent_key="a", user_message="", swarm=swarm)) == "review"
     assert child_name(ChildTask(agent_key="a", user_message="", plan=PlanTask(prompt="do it"))) == "plan"
     assert child_name(ChildTask(agent_key="a", user_message="")) == "a"
+
+
+def test_a_place_in_a_tree_has_32_kib_and_a_longer_one_is_refused_unread() -> None:
+    most = {UUID(int=number): 10 for number in range(1_260)}
+    assert len(write_cursor(most)) in range(32 * 1_024 - 27, 32 * 1_024 + 1)
+    assert read_cursor(write_cursor(most)) == most
+    with pytest.raises(ValueError, match="not the id of an event"):
+        read_cursor(write_cursor({**most, UUID(int=2_000): 1}))

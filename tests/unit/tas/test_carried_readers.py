@@ -220,6 +220,15 @@ def test_more_sets_of_readers_than_are_kept_are_nobody(monkeypatch: pytest.Monke
     assert (lost["leaks"], lost["confidential"]) == (["u4@acme.example"], True)
 
 
+def test_of_a_run_two_thousand_sets_of_readers_are_kept() -> None:
+    run = known()
+    sets = [readers_of([f"u{number}@acme.example"]) for number in range(2_001)]
+    kept = [run._kept(one) for one in sets]
+    assert kept[:2_000] == sets[:2_000]
+    assert kept[2_000] == NOBODY
+    assert run._kept(sets[0]) == sets[0], "one of those that there are"
+
+
 def test_a_tool_without_sinks_leaks_nowhere() -> None:
     reads = SEND.model_copy(update={"effect_class": EffectClass.PURE, "sinks": None})
     found = known((SECRET, [ANN])).origin(reads, {"body": SECRET}, readers=True).context()

@@ -10,7 +10,6 @@ from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.erasures import DecideErasure, ErasureView, RequestErasure
 from towpath_tas.core.erasure_rules import (
     EXPIRES,
-    MAX_RUNS,
     ErasureDecision,
     ErasureRules,
     RunToErase,
@@ -130,6 +129,13 @@ def test_the_entry_of_a_request_names_the_runs() -> None:
     assert "runs" not in requested_detail(request, ERASURE)
 
 
+def test_a_run_with_five_thousand_runs_is_erased_as_one() -> None:
+    below = [RunToErase(UUID(int=n), "p", "failed", erased=False, above=False) for n in range(99, 99 + 5_000)]
+    assert tree_problem(RUN, "p", [*tree(), *below[: 5_000 - len(tree())]]) is None
+    refused = tree_problem(RUN, "p", [*tree(), *below[: 5_001 - len(tree())]])
+    assert refused is not None and refused.code == "limit_exceeded"
+
+
 @pytest.mark.parametrize(
     ("runs", "code"),
     [
@@ -142,8 +148,7 @@ def test_the_entry_of_a_request_names_the_runs() -> None:
         ([RunToErase(RUN, "q", "completed", erased=False, above=False)], "run_not_found"),
         ([RunToErase(RUN, "p", "completed", erased=True, above=False)], "run_erased"),
         (
-            tree()
-            + [RunToErase(UUID(int=n), "p", "failed", erased=False, above=False) for n in range(99, 99 + MAX_RUNS)],
+            tree() + [RunToErase(UUID(int=n), "p", "failed", erased=False, above=False) for n in range(99, 99 + 4_998)],
             "limit_exceeded",
         ),
     ],

@@ -79,6 +79,17 @@ def test_what_the_budget_does_not_reach_counts_as_untrusted(monkeypatch: pytest.
     assert traced(known, [f"v{place}@x.example" for place in range(400)]).too_costly
 
 
+def test_a_call_is_denied_that_would_take_more_than_three_times_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited(monkeypatch, 100_000)
+    known = knowledge()
+    known.add_output(MAIL, "lorem ipsum " * 1_000, trusted=False)
+    for values in range(20, 80):
+        found = traced(known, [f"v{place}@x.example" for place in range(values)])
+        unseen = sum(one.label == "untrusted" for one in found.values)
+        assert found.too_costly is (unseen * (known.chars + known.task_chars) > 300_000)
+    assert found.too_costly
+
+
 def test_one_text_can_not_spend_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     limited(monkeypatch, 50_000)
     known = knowledge()

@@ -12,7 +12,7 @@ from tests.unit.tas.test_provenance import MAIL, SEND, knowledge, seen
 from towpath_tas.core.provenance import provenance
 from towpath_tas.core.provenance.provenance import RunProvenance
 from towpath_tas.core.provenance.search_budget import MAX_RUN_CHARS
-from towpath_tas.core.provenance.spoken_text import FOREIGN_PART, PART, readings, spoken_parts
+from towpath_tas.core.provenance.spoken_text import FOREIGN_PART, PART, grows, readings, spoken_parts
 from towpath_tas.core.provenance.value_matching import unhidden, words
 
 LIGATURE = "\ufdfa"
@@ -64,6 +64,17 @@ def test_a_text_that_would_grow_too_long_makes_what_was_seen_incomplete() -> Non
     assert seen(hiding, to=["bob@acme.com"])["worst_sink"] == "task"
     assert knowledge(untrusted=f"the prophet {LIGATURE} said").whole
     assert knowledge(untrusted="\uac01\ud55c\uae00 " * 5_000).whole
+
+
+def test_a_text_may_grow_to_three_times_its_length_and_a_short_one_by_some_ligatures() -> None:
+    assert not grows("\uac01" * 200) and not grows(LIGATURE * 4)
+    assert grows(LIGATURE * 5)
+    assert grows("\u00e9" * 82 + LIGATURE * 18), "four times"
+
+
+def test_escapes_are_read_three_times() -> None:
+    assert readings("%252568x")[0] == "hx"
+    assert readings("%25252568x")[0] == "%68x"
 
 
 def test_a_value_that_would_grow_too_long_counts_as_copied() -> None:

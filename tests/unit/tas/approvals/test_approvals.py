@@ -10,7 +10,6 @@ from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, reque
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.approval_binding import MAX_CHANGES, binding, changes, format_change
-from towpath_tas.core.approvals.approvals import MAX_REVISIONS
 from towpath_tas.core.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.settings import TasSettings
 
@@ -284,13 +283,13 @@ def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
 
 def test_edits_come_to_an_end_with_a_gate_that_takes_none() -> None:
     call, approval = waiting()
-    for number in range(1, MAX_REVISIONS + 2):
+    for number in range(1, 5):
         args = {"order_id": "A-1", "amount": number}
         strict = decision("require_approval", quorum=2)
         step = decide(call, approval, vote(approval, "edit", args=args, actor=f"p{number}"), ruled=strict)
         assert isinstance(step, LedgerChange)
         call, approval = become(step), step.approvals[-1]
-        manual = number > MAX_REVISIONS
+        manual = number > 3
         assert (approval.gate_type, len(approval.votes)) == (("manual", 0) if manual else ("approval", 1))
     refused = decide(call, approval, vote(approval, "edit", args=HALF), ruled=strict)
     assert isinstance(refused, Problem) and refused.code == "revisions_used_up"

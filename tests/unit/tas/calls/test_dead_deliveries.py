@@ -6,7 +6,7 @@ from tests.support.tas.tas_calls import permitted
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
-from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_delivery
+from towpath_tas.core.calls.outcomes import on_dead_delivery
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,9 @@ from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_deliver
     [
         (1, 1, False),
         (MAX_ATTEMPTS - 1, 1, False),  # the others ran out of time, and were no dead deliveries
-        (MAX_ATTEMPTS - 1, MAX_DEAD_DELIVERIES, True),
-        (MAX_DEAD_DELIVERIES, MAX_DEAD_DELIVERIES, True),
+        (MAX_ATTEMPTS - 1, 2, False),
+        (MAX_ATTEMPTS - 1, 3, True),
+        (3, 3, True),
         (MAX_ATTEMPTS, 1, True),
     ],
 )
@@ -34,7 +35,7 @@ def test_a_call_fails_after_dead_deliveries_and_not_after_attempts(attempt: int,
 def test_only_what_is_known_is_reported_of_a_call_that_failed(effect_class: EffectClass, expected: str) -> None:
     """A pure call starts without a claim: another copy of its delivery may be running."""
     call = permitted(effect_class)
-    change = on_dead_delivery(call, call.attempt, call.toolset, "malformed", times=MAX_DEAD_DELIVERIES)
+    change = on_dead_delivery(call, call.attempt, call.toolset, "malformed", times=3)
     assert change.call is not None and change.call.fact is not None
     assert expected in change.call.fact
 

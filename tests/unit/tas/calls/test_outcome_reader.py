@@ -14,9 +14,6 @@ from towpath_contracts.tools.calls import EffectClass, TicketClaims, outcome_key
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.calls.outcome_reader import (
-    MAX_OF_CALL,
-    MAX_OUTCOME_BYTES,
-    MAX_UNNAMED_BYTES,
     OutcomeFault,
     OutcomeHead,
     OutcomeReader,
@@ -25,6 +22,7 @@ from towpath_tas.app.calls.outcome_reader import (
 from towpath_tas.app.calls.postgres_clock import PostgresClock
 
 CALL, RUN = uuid.uuid4(), uuid.uuid4()
+KIB = 1_024
 SIGNER = TicketSigner(Ed25519PrivateKey.generate())
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 TICKET = SIGNER.sign(
@@ -62,7 +60,7 @@ def found(sent: Msg, by: OutcomeReader | None = None) -> ReadOutcome:
     return read
 
 
-@pytest.mark.parametrize("length", [1, 50_000, MAX_UNNAMED_BYTES, MAX_OUTCOME_BYTES - 2_000])
+@pytest.mark.parametrize("length", [1, 50_000, 96 * KIB, 512 * KIB - 2_000])
 def test_what_a_ticket_vouches_for_is_read_whole(length: int) -> None:
     changed = [{"path": "a.txt", "digest": None, "size": 0}]
     outcome, fault = found(message("x" * length, changes=changed))
@@ -76,8 +74,8 @@ def test_of_a_long_outcome_that_nothing_vouches_for_the_result_is_not_read() -> 
 
 
 def test_an_outcome_that_no_honest_worker_sends_is_not_read_at_all() -> None:
-    long = "x" * MAX_UNNAMED_BYTES
-    for sent in (message("x" * MAX_OUTCOME_BYTES), message(long, named=False), message(long, "a.b")):
+    long = "x" * (96 * KIB)
+    for sent in (message("x" * (512 * KIB)), message(long, named=False), message(long, "a.b")):
         read = reader().read(sent)
         assert isinstance(read, OutcomeFault) and read.is_unread
     nothing = reader().read(Msg(_client=None, data=b"{}"))  # type: ignore[arg-type]
@@ -86,9 +84,9 @@ def test_an_outcome_that_no_honest_worker_sends_is_not_read_at_all() -> None:
 
 def test_of_one_call_as_many_are_read_whole_as_are_handled_and_copies_are_the_same() -> None:
     read = reader()
-    texts = [f"{number}" * 5_000 for number in range(MAX_OF_CALL + 2)]
+    texts = [f"{number}" * 5_000 for number in range(6)]
     whole = [found(message(text), read).outcome.result for text in texts]
-    assert whole == [*texts[:MAX_OF_CALL], None, None]
+    assert whole == [*texts[:4], None, None]
     again = found(message(texts[0], confirm="elsewhere"), read).outcome
     assert again.result == texts[0]
 

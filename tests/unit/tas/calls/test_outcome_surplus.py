@@ -7,7 +7,7 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.tools.calls import ToolOutcome
 from towpath_fabric.dead_letters import MAX_REPORTED_BODY
-from towpath_tas.app.calls.tool_outcomes import MAX_OF_CALL, MAX_UNVOUCHED, PendingOutcome, without_surplus
+from towpath_tas.app.calls.tool_outcomes import PendingOutcome, without_surplus
 
 CALL = uuid.uuid4()
 
@@ -27,8 +27,8 @@ def strangers(count: int) -> Iterable[PendingOutcome]:
 def test_what_a_ticket_vouches_for_is_handled_behind_any_number_of_others() -> None:
     mine = pending(CALL)
     handled, surplus = without_surplus([*strangers(200), mine])
-    assert len(handled) == MAX_UNVOUCHED + 1 and handled[-1] is mine
-    assert len(surplus) == 200 - MAX_UNVOUCHED
+    assert len(handled) == 32 + 1 and handled[-1] is mine
+    assert len(surplus) == 200 - 32
     assert {letter.kept_bytes for letter in surplus} == {MAX_REPORTED_BODY}
 
 
@@ -46,5 +46,5 @@ def test_copies_of_an_outcome_are_handled_with_it() -> None:
 def test_of_one_call_a_few_outcomes_are_handled_and_no_message_is_lost() -> None:
     others = [pending(CALL, worker=f"w{number}") for number in range(9) for _ in range(2)]
     handled, surplus = without_surplus(others)
-    assert len(handled) == MAX_OF_CALL
+    assert len(handled) == 4
     assert len(surplus) + sum(1 + len(item.copies) for item in handled) == len(others)

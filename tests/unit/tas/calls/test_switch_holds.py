@@ -3,7 +3,7 @@
 import json
 import uuid
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -115,7 +115,7 @@ def test_a_new_call_waits_and_goes_out_when_nothing_holds_it(effect_class: Effec
     free = ask(held, None, ruled, now=later)
     gone = stored(free)
     assert (gone.status, gone.attempt, sent(free), free.counted) == (CallStatus.PERMITTED, 1, [gone], ())
-    assert gone.deadline > later
+    assert gone.deadline == later + timedelta(milliseconds=gone.timeout_ms, minutes=10)
     assert [(note.phase, note.verdict) for note in free.notes] == [("decision", "allow")]
     gate = paused_gate(RUN, held.execution_id, switch().switch_id)
     assert [(fact["verdict"], fact["gate_id"]) for fact in sent_facts(free)] == [("resumed", str(gate))]
@@ -247,6 +247,7 @@ def test_an_expired_ticket_and_a_persons_retry_wait_as_well() -> None:
     lost = replace(stored(on_claim(out, claim(out), "", now=NOW)[0]), status=CallStatus.UNKNOWN)
     retried = on_settle(lost, "retry", "paula", "try it", now=NOW)
     assert isinstance(retried, LedgerChange)
+    assert stored(retried).deadline == NOW + timedelta(milliseconds=lost.timeout_ms, minutes=5)
     waits = hold(lost, retried, switch())
     assert [note.phase for note in waits.notes] == ["settled", "held"]
     gone = ask(stored(waits), None)

@@ -30,6 +30,12 @@ def test_a_page_has_the_versions_that_can_be_compared_and_one_at_least() -> None
     assert _comparable(rows, rows) == rows
 
 
+def test_of_a_large_change_two_hundred_rules_are_listed_and_the_others_counted() -> None:
+    for rules, more in ((200, 0), (201, 1)):
+        log = _change_log([version(1, rules)], [stored(1, f"r{number}", "") for number in range(rules)], 1)
+        assert (len(log.changes[0].changes), log.changes[0].more) == (200, more)
+
+
 def test_a_page_ends_where_its_changes_fill_a_message_and_says_where_the_next_begins() -> None:
     page = [version(number, 1) for number in (4, 3, 2, 1)]
     rules = [stored(number, f"r{number}", "n" * (MAX_CHANGES_CHARS // 3)) for number in (4, 3, 2, 1)]

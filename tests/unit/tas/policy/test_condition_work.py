@@ -246,6 +246,13 @@ def test_the_budget_is_one_for_all_conditions_of_a_decision() -> None:
     assert results[0] is ConditionResult.YES and results[-1] is ConditionResult.UNCLEAR and context.too_costly
 
 
+def test_a_decision_has_a_tenth_of_a_second_of_conditions_and_advice_half_of_that_besides() -> None:
+    context = ConditionContext({})
+    advice = context.with_values({"caller": "ann"}).budget
+    assert context.budget.spend(100_000) and not context.budget.spend(1)
+    assert advice.spend(50_000) and not advice.spend(1)
+
+
 def test_what_is_asked_again_of_the_same_values_costs_nothing() -> None:
     condition = compile_condition("args.l.all(x, x != 'q')")
     budget = ConditionBudget()

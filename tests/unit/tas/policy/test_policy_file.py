@@ -148,6 +148,28 @@ def test_a_bad_file_is_refused_with_the_reason(text: str, word: str) -> None:
     assert found.rules == ()
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "more"),
+    [
+        ("max_calls_per_run: {}", "1000000", "1000001"),
+        ("rate: {{calls: {}, per_s: 60}}", "1000000", "1000001"),
+        ("rate: {{calls: 3, per_s: {}}}", str(31 * 86_400), str(31 * 86_400 + 1)),
+        ("max_cost_per_run_usd: {}", "1000000", "1000000.01"),
+    ],
+)
+def test_a_limit_of_a_rule_has_a_limit(limit: str, most: str, more: str) -> None:
+    """A month for a rate, a million calls or dollars."""
+    rule = f"kind: Policy\nrules: [{{{{name: x, effect: allow, {limit}}}}}]"
+    assert read(rule.format(most)).problems == ()
+    assert len(read(rule.format(more)).problems) == 1
+
+
+def test_a_condition_has_4096_characters_at_most() -> None:
+    for letters, problems in ((4_096, 0), (4_097, 1)):
+        condition = "args.a == '" + "x" * (letters - 12) + "'"
+        assert len(read(f'kind: Policy\nrules: [{{name: x, effect: allow, when: "{condition}"}}]').problems) == problems
+
+
 def test_no_rules_is_a_policy_that_denies_everything() -> None:
     assert read("kind: Policy\nrules: []") == ParsedPolicy()
 
