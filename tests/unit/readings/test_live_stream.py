@@ -1,11 +1,14 @@
 """A run in the words of a conversation, made of its log: what is sent, in which order, and what is left out."""
 
+from uuid import UUID
+
 import pytest
+from pydantic import TypeAdapter
 from tests.support.engine.machine import Machine, respond, route, use, use_all
 
 from towpath.client.streams import known_types
 from towpath.errors import RefusedError
-from towpath_readings.stream.live import EVENT_TYPES, LiveStream, StreamEvent
+from towpath_readings.stream.live import EVENT_TYPES, LiveStream, RunStreamDelta, StreamEvent
 
 
 def streamed(
@@ -81,7 +84,16 @@ def test_b12_a_step_is_sent_once_whatever_is_asked_within_it_and_a_denial_is_a_r
     ]
     (denied,) = (one for one in events if one.type == "tool_result")
     assert not denied.success and denied.error.startswith("permission_denied: ")
+    assert denied.duration_ms == 0, "it never ran"
     assert [one.text for one in events if one.type == "text"] == ['{"a":[1]}']
+
+
+def test_b12_an_item_that_names_no_place_in_the_log_is_before_all_of_it_and_of_its_first_call() -> None:
+    """Whoever goes on after it misses nothing."""
+    bare = {"type": "delta", "part": "tool_call", "text": "{", "request_id": str(UUID(int=1)), "attempt": 1}
+    read: StreamEvent = TypeAdapter(StreamEvent).validate_python(bare)
+    assert isinstance(read, RunStreamDelta)
+    assert (read.seq, read.step, read.call_index) == (0, 0, 0)
 
 
 def test_b12_a_filter_takes_the_words_there_are() -> None:

@@ -139,6 +139,7 @@ def test_a_run_is_one_tree() -> None:
         "tool_call orders.refund",
         "step main",
     ]
+    assert {span.kind for span in spans.values()} == {"internal"}, "requests to others have spans of their own"
 
 
 def test_spans_last_as_long_as_what_they_stand_for() -> None:

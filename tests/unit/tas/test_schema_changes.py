@@ -1,6 +1,7 @@
 """A schema that takes what the one before refused is told; one that only adds or tightens is not."""
 
 import time
+from itertools import product
 from typing import Any
 
 import pytest
@@ -235,6 +236,18 @@ def test_nothing_of_a_tool_is_loosened_in_silence(change: dict[str, Any], told: 
     assert judged.status == "pending"
     assert told in judged.reason
     assert judge_proposal(offered, "team", current, trusting=True).status == "accepted"
+
+
+CLASSES = (EffectClass.PURE, EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE)
+"""From what promises most to what promises nothing."""
+
+
+@pytest.mark.parametrize(("after", "before"), [*product(CLASSES, CLASSES)])
+def test_a_tool_promises_no_more_than_before_in_silence(before: EffectClass, after: EffectClass) -> None:
+    old, new = (PAY.model_copy(update={"effect_class": one, "has_probe": True}) for one in (before, after))
+    current = ToolVersion(spec=old, version=1, digest=spec_digest(old), owner="team")
+    told = "the effect class would weaken" in judge_proposal(new, "team", current, trusting=False).reason
+    assert told is (CLASSES.index(after) < CLASSES.index(before))
 
 
 def test_texts_of_a_tool_that_only_reads_and_smaller_changes_are_taken_at_once() -> None:

@@ -8,14 +8,20 @@ from tests.support.tas.tas_calls import NOW, claim, permitted
 from tests.support.tas.tas_calls import outcome as reported
 
 from towpath_contracts.rpc import CONFIRM_HEADER
-from towpath_contracts.tools.calls import EffectClass
-from towpath_tas.app.calls.tool_outcomes import confirm_subject
+from towpath_contracts.tools.calls import EffectClass, outcome_key
+from towpath_tas.app.calls.tool_outcomes import OutcomeIdentity, confirm_subject
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import may_forget
 
 
 def outcome(confirm_to: str) -> Msg:
     return Msg(_client=None, headers={CONFIRM_HEADER: confirm_to})  # type: ignore[arg-type]
+
+
+def test_an_outcome_that_says_nothing_of_being_late_is_confirmed_as_the_first_of_its_attempt() -> None:
+    call = uuid.uuid4()
+    named = OutcomeIdentity(execution_id=call, attempt=1)
+    assert outcome_key(call, 1, late=named.late) == outcome_key(call, 1)
 
 
 @pytest.mark.parametrize(
