@@ -1,15 +1,18 @@
-"""What the pages tell of the tool-access service's limits in words, and what has to fit into one message."""
+"""What the pages tell in words of the limits of keys and of tool access, and what has to fit into one message."""
 
 import pytest
 from tests.support.documented_limits import KIB, Promise, promise
 
 from towpath_embedded.servers import nats
+from towpath_gateway.adapters import key_store
+from towpath_tas.adapters import cel
 from towpath_tas.app.audit import audit_queries, export_piece
 from towpath_tas.app.calls import run_ancestors
 from towpath_tas.app.policy import access_queries, policy_statistics
 from towpath_tas.core.calls import outcomes
 
 TOLD = [
+    ("approvals.md", "other gateways may take it for two seconds more", key_store.CACHE_S, 2),
     ("provenance.md", "The 16 runs before it are read", run_ancestors.MAX_ANCESTORS, 16),
     ("policies.md", "a million entries are counted at once", policy_statistics.MAX_SCANNED, 1_000_000),
     ("policies.md", "page of `audit search` looks through as many", audit_queries.MAX_SCANNED, 1_000_000),
@@ -18,7 +21,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("page", "words", "value", "meant"), TOLD, ids=[words for _, words, _, _ in TOLD])
-def test_a_limit_of_tool_access_is_what_its_page_says(page: str, words: str, value: int, meant: int) -> None:
+def test_a_limit_of_access_is_what_its_page_says(page: str, words: str, value: float, meant: int) -> None:
     said: Promise = promise(page, words)
     assert said.holds, f"docs/{page} does not say: {words}"
     assert value == meant
@@ -30,6 +33,11 @@ MESSAGE = 1_024 * KIB
 def test_a_piece_of_an_export_that_is_nearly_full_has_room_for_the_longest_payload_in_one_message() -> None:
     assert nats.MAX_PAYLOAD == "1MB"
     assert export_piece.MAX_PIECE_BYTES + export_piece.MAX_PAYLOAD_BYTES < MESSAGE
+
+
+def test_an_argument_that_all_calls_gave_alike_fits_into_the_condition_of_a_grant() -> None:
+    name = 100
+    assert policy_statistics.MAX_CONSTANT_CHARS + len("args. == ") + name <= cel.MAX_GRANT_CHARS
 
 
 def test_the_proposals_of_one_answer_fit_into_a_message_in_any_language() -> None:
