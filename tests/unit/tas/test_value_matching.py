@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.tas.test_provenance import SEND, knowledge, seen
 
+from towpath_tas.core.provenance.trusted_text import TrustedText
 from towpath_tas.core.provenance.value_matching import numbers, phone, text_forms
 
 GOOD = ("ann@good.example", "bob@fine.example", "https://good.example/a", "www.fine.example", "+49 30 1234567")
@@ -114,16 +115,10 @@ def test_spelling_that_changes_no_meaning_is_the_same(task: str, value: str) -> 
     assert seen(knowledge(trusted=[words.rstrip(")")]), to=[value])["sinks"] == ["record"]
 
 
-@pytest.mark.parametrize(
-    ("task", "found"),
-    [
-        ("Pay GB29- NWBK 6016 1331 9268 19", "task"),
-        ("Pay GB29--NWBK 6016 1331 9268 19", "task"),
-        ("Pay GB29 - NWBK 6016 1331 9268 19", "unknown"),
-    ],
-)
-def test_an_account_has_two_marks_in_a_row_at_most(task: str, found: str) -> None:
-    assert seen(knowledge(task), to=["GB29NWBK60161331926819"])["sinks"] == [found]
+def test_an_account_has_two_marks_in_a_row_at_most() -> None:
+    for between, found in ((" ", True), ("- ", True), ("--", True), (" - ", False), ("----", False)):
+        task = TrustedText(f"Pay GB29{between}NWBK 6016 1331 9268 19")
+        assert task.names("GB29NWBK60161331926819") is found, between
 
 
 def test_a_phone_number_has_seven_digits_at_least() -> None:
@@ -139,9 +134,9 @@ def test_a_value_of_more_than_500_letters_is_compared_as_it_is_written() -> None
     assert text_forms("Ab" * 250 + "c") != text_forms("aB" * 250 + "c")
 
 
-@pytest.mark.parametrize(("value", "found"), [("qjxz", "untrusted"), ("qjx", "unknown")])
-def test_a_value_of_four_letters_is_found_inside_of_words(value: str, found: str) -> None:
-    assert seen(knowledge(untrusted=f"an{value}on"), to=[value])["sinks"] == [found]
+def test_a_value_of_four_letters_is_found_inside_of_words_and_a_shorter_one_is_not() -> None:
+    for value, found in (("qjxz", "untrusted"), ("qjx", "unknown")):
+        assert seen(knowledge(untrusted=f"an{value}on"), to=[value])["sinks"] == [found]
 
 
 def reached(value: str) -> set[str]:

@@ -253,6 +253,13 @@ def test_a_decision_has_a_tenth_of_a_second_of_conditions_and_advice_half_of_tha
     assert advice.spend(50_000) and not advice.spend(1)
 
 
+def test_a_condition_has_4096_characters_at_most() -> None:
+    beside = len("args.a == ''")
+    assert CelCondition(f"args.a == '{'x' * (4_096 - beside)}'")(seen({"a": "y"})) is ConditionResult.NO
+    with pytest.raises(ValueError, match="at most 4096 are allowed"):
+        CelCondition(f"args.a == '{'x' * (4_097 - beside)}'")
+
+
 def test_what_is_asked_again_of_the_same_values_costs_nothing() -> None:
     condition = compile_condition("args.l.all(x, x != 'q')")
     budget = ConditionBudget()

@@ -164,12 +164,6 @@ def test_a_limit_of_a_rule_has_a_limit(limit: str, most: str, more: str) -> None
     assert len(read(rule.format(more)).problems) == 1
 
 
-def test_a_condition_has_4096_characters_at_most() -> None:
-    for letters, problems in ((4_096, 0), (4_097, 1)):
-        condition = "args.a == '" + "x" * (letters - 12) + "'"
-        assert len(read(f'kind: Policy\nrules: [{{name: x, effect: allow, when: "{condition}"}}]').problems) == problems
-
-
 def test_no_rules_is_a_policy_that_denies_everything() -> None:
     assert read("kind: Policy\nrules: []") == ParsedPolicy()
 
