@@ -225,3 +225,37 @@ def test_no_answer_grants_more_than_the_network_has(value: Any) -> None:
         assert error.problem.code == "grant_not_proposed"
         return
     assert set(named(found)) <= {"mail.send", "orders.find", "orders.refund", "plan_read"}
+
+
+def test_a_question_takes_a_few_steps_and_minutes_whichever_network_it_is_about() -> None:
+    """A model that is told why its answer was no grant has two tries more, and nobody waits for it for long."""
+    task = question_task(GrantQuestion(network="desk", user_message="go"), SHOP)
+    assert (task.max_steps, GRANT_SNAPSHOT.max_steps) == (3, 3)
+    assert 2 * GRANT_SNAPSHOT.step_timeout_ms == GRANT_SNAPSHOT.timeout_ms == 120_000
+
+
+def test_a_model_is_shown_so_much_of_a_description_and_says_so_much_of_its_reason() -> None:
+    told = tool("orders.find", description="d" * 601)
+    network = snapshot(agent("all", "orders.find"), tools=(told,))
+    task = question_task(GrantQuestion(network="desk", user_message="go"), network)
+    (shown,) = json.loads(task.quoted_inputs["tools"])
+    assert len(shown["description"]) == 600
+    (entry,) = answered({"tool": "orders.find", "why": "w" * 301}, network=network).entries
+    assert len(entry.reason) == 300
+
+
+def test_a_schema_names_the_tools_as_long_as_their_names_are_short() -> None:
+    few = [tool("t" * 99 + str(number)) for number in range(10)] * 32
+    assert "enum" in answer_schema(few)["properties"]["tools"]["items"]["properties"]["tool"]
+    assert "enum" not in answer_schema([*few, tool("x")])["properties"]["tools"]["items"]["properties"]["tool"]
+
+
+def test_a_reason_names_four_agents_and_counts_the_others() -> None:
+    def reason(count: int) -> str:
+        equipped = [agent(f"a{number}", "mail.send") for number in range(count)]
+        first = agent("a", routes=tuple(one.key for one in equipped))
+        (entry,) = grant_of_network(snapshot(first, *equipped, tools=TOOLS), 1).entries
+        return entry.reason
+
+    assert "a0, a1, a2, a3 are equipped" in reason(4)
+    assert "a0, a1, a2, a3 and 1 more are equipped" in reason(5)

@@ -17,6 +17,7 @@ TOOLS = ("desk.send", "desk.mail", "orders.find", "orders.find_all")
         ("orders.fnd", "orders.find"),
         ("order.find_al", "orders.find_all"),
         ("desk.send", "desk.send"),
+        ("xyzzy.send_many", None),
         ("x", None),
         ("", None),
     ],

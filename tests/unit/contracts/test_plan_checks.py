@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.engine.plan_machine import ask, block, step
 
+from towpath_contracts.json_schema import schema_faults
+from towpath_contracts.networks.child_tools import PLAN_PARAMETER
 from towpath_contracts.networks.plan import Plan
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, MAX_REPORTED, PLAN_BYTES, check_plan
 
@@ -229,3 +231,37 @@ def test_e2_what_checking_costs_does_not_multiply(about: str, plan: dict[str, An
         sys.setprofile(before)
     assert found and len(found) <= MAX_REPORTED, about
     assert calls[0] < most, f"{about}: {calls[0]} calls"
+
+
+def test_a_plan_with_a_hundred_steps_is_looked_through_and_of_more_their_number_is_told() -> None:
+    many = [step("ann")] * 99 + [step("bob", colour="red"), step("bob", colour="red")]
+    assert faults({"steps": many[:100]})[1:] == ["steps[99].agent.colour is not a field here"]
+    assert faults({"steps": many})[1:] == ["steps[99].agent.colour is not a field here"]
+
+
+def test_a_plan_has_so_many_levels_as_every_other_value() -> None:
+    def nested(levels: int) -> Any:
+        value: Any = "x"
+        for _ in range(levels):
+            value = [value]
+        return value
+
+    around = 2  # the plan, and its bindings
+    accepted(step("ann"), bindings={"a": nested(48 - around)})
+    assert "48 levels of nesting" in faults({"steps": [step("ann")], "bindings": {"a": nested(49 - around)}})[0]
+
+
+def test_a_fault_names_sixteen_names_and_counts_the_others() -> None:
+    bindings = {f"b{number:02}": 1 for number in range(16)}
+    (told,) = faults({"steps": [step("ann", "{{ bindings.x }}")], "bindings": bindings})
+    assert told.endswith("b14, b15")
+    (told,) = faults({"steps": [step("ann", "{{ bindings.x }}")], "bindings": bindings | {"b16": 1}})
+    assert told.endswith("b15, and 1 more")
+
+
+@pytest.mark.parametrize("place", [("steps", "items"), ("steps", "items", "agent")])
+def test_a_model_is_told_to_give_no_fields_that_a_plan_has_not(place: tuple[str, ...]) -> None:
+    """Such a field is refused: a model that was not told would lose the whole plan by it."""
+    given = step("ann", colour="red") if place[-1] == "agent" else {**step("ann"), "colour": "red"}
+    assert schema_faults(PLAN_PARAMETER, {"steps": [step("ann")]}) == ()
+    assert faults({"steps": [given]}) and schema_faults(PLAN_PARAMETER, {"steps": [given]})

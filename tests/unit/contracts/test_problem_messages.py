@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.facts import fact_adapter
 from towpath_contracts.problems.input_faults import describe_validation_error
+from towpath_contracts.problems.registry import RETRYABLE_CODES, problem
 from towpath_contracts.tools.calls import ToolRequest
 
 
@@ -32,3 +33,10 @@ def test_what_is_no_json_or_of_no_known_kind_is_not_quoted() -> None:
         with pytest.raises(ValidationError) as caught:
             fact_adapter.validate_json(text)
         assert "sk-secret-1" not in describe_validation_error(caught.value)
+
+
+def test_a_problem_is_worth_another_try_only_where_its_code_says_so() -> None:
+    """Clients repeat these by themselves: whatever else was refused would be sent again and again."""
+    shares = {"key_share_full", "project_share_full", "keyless_share_full"}
+    assert {"unavailable", "overloaded", "timeout", *shares} == RETRYABLE_CODES
+    assert problem("unavailable", "x").retryable and not problem("request_invalid", "x").retryable

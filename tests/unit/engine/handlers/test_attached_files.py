@@ -7,7 +7,7 @@ from tests.support.engine.machine import agent, snapshot
 from tests.unit.engine.handlers.stop_checks.test_budgets import Spender
 from tests.unit.engine.handlers.test_earlier_summaries import behind
 
-from towpath_contracts.decisions.attachments import IMAGE_TOKENS, PDF, PDF_TOKENS, StoredAttachment
+from towpath_contracts.decisions.attachments import IMAGE_TOKENS, PDF, StoredAttachment
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.events import log as ev
 
@@ -34,7 +34,7 @@ def asked(*attachments: StoredAttachment, before: tuple[StoredAttachment, ...] =
     [
         ((stored("image/png"), stored("image/png")), 2 * IMAGE_TOKENS),
         ((stored("text/csv"), stored("application/json", 7)), 100_007),
-        ((stored(PDF), stored(PDF)), PDF_TOKENS),
+        ((stored(PDF), stored(PDF)), 1024 * 1024),
         ((stored("image/png", shown=False), stored("text/csv", shown=False), stored(PDF, shown=False)), 0),
     ],
     ids=["images", "texts", "pdfs", "not shown"],

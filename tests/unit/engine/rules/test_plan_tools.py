@@ -152,3 +152,11 @@ def test_a_prompt_shows_a_large_plan_without_its_older_words_and_says_so() -> No
     )
     bare = shown_plan(huge)
     assert bare["left_out"].startswith("notes and details, and ") and json_bytes(bare) < PLAN_SHOWN_BYTES + 200
+
+
+def test_a_step_keeps_its_last_32_notes() -> None:
+    kept = Kept("one")
+    for number in range(34):
+        kept("plan_mark_step", step_id="S001", status="in_progress", note=f"n{number}")
+        assert kept.plan is not None
+        assert kept.plan.steps[0].notes == tuple(f"n{place}" for place in range(max(0, number - 31), number + 1))

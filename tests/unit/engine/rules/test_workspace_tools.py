@@ -23,7 +23,7 @@ from towpath_contracts.tools.workspace import (
 )
 from towpath_engine.rules.tool_result import ContentMissingError, InternalToolError
 from towpath_engine.rules.workspace_tools import apply_workspace, checked_changes, texts_needed
-from towpath_engine.state.limits import json_bytes
+from towpath_engine.state.limits import json_bytes, shorten_answer
 from towpath_engine.state.workspace import WorkspaceFile
 
 
@@ -287,3 +287,26 @@ def test_a_folder_is_mounted_without_what_lies_outside_it(tmp_path: Path) -> Non
             files()
     with pytest.raises(RefusedError):
         HostMount(root / "nowhere", roots=[root]).to_json()
+
+
+def test_a_search_tells_a_hundred_places_and_counts_the_others() -> None:
+    desk = Desk(**{f"m{number:03d}": "here\n" for number in range(101)})
+    found, lines = desk("glob", pattern="in/*"), desk("grep", text="here")
+    assert (len(found["paths"]), found["count"]) == (len(lines["matches"]), lines["count"]) == (100, 101)
+
+
+def test_a_read_of_many_lines_has_at_most_192_000_bytes_as_json() -> None:
+    """A control character has six bytes there: of 48,000 of them a read shows two thirds."""
+    desk = Desk()
+    line = "\x01" * 100 + "\n"
+    desk("write", path="a", content=line * 400)
+    read = desk("read", path="a", max_chars=48_000)
+    assert read["to_line"] == 192_000 // (6 * 100 + len(r"\n")) and not read["complete"]
+
+
+@pytest.mark.parametrize(("size", "whole"), [(256 * 1024, True), (256 * 1024 + 1, False)])
+def test_an_answer_above_256_kib_is_told_by_its_size_and_how_it_begins(size: int, whole: bool) -> None:
+    answer = {"a": "x" * (size - len('{"a":""}'))}
+    shown = shorten_answer(answer)
+    assert (shown == answer) is whole
+    assert whole or (shown["shortened"], shown["bytes"]) == (True, size)

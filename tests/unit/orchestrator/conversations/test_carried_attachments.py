@@ -9,9 +9,6 @@ from tests.unit.orchestrator.tasks.test_task_attachments import PNG, attached
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.attachments import (
-    MAX_NAMED_ATTACHMENTS,
-    MAX_SHOWN_ATTACHMENTS,
-    MAX_SHOWN_BYTES,
     PDF,
     StoredAttachment,
 )
@@ -60,9 +57,9 @@ def test_what_a_model_of_the_run_can_not_take_is_named_and_comes_back_for_one_th
     assert shown(carried_attachments(before, (), None, mixed)) == []
 
 
-@pytest.mark.parametrize("own", [(), (stored("mine", MAX_SHOWN_BYTES // 2, PDF),)], ids=["nothing", "half"])
+@pytest.mark.parametrize("own", [(), (stored("mine", 512 * 1024, PDF),)], ids=["nothing", "half"])
 def test_the_newest_are_shown_as_far_as_they_fit(own: tuple[StoredAttachment, ...]) -> None:
-    half = MAX_SHOWN_BYTES // 2
+    half = 512 * 1024
     before = (turn(stored("tiny")), turn(stored("old", half), stored("new", half - 2)))
     kept = carried_attachments(before, own, None, GEMINI)
     assert shown(kept) == (["new"] if own else ["tiny", "old", "new"]), "once one does not fit, none before it is shown"
@@ -70,11 +67,11 @@ def test_the_newest_are_shown_as_far_as_they_fit(own: tuple[StoredAttachment, ..
 
 
 def test_so_many_are_shown_and_so_many_named() -> None:
-    names = [f"n{number}" for number in range(MAX_NAMED_ATTACHMENTS + 8)]
+    names = [f"n{number}" for number in range(40)]
     before = tuple(turn(*(stored(name) for name in names[place : place + 8])) for place in range(0, len(names), 8))
     kept = carried_attachments(before, (stored("mine"),), None, GEMINI)
-    assert shown(kept) == names[-MAX_SHOWN_ATTACHMENTS + 1 :]
-    assert named(kept) == names[-MAX_NAMED_ATTACHMENTS:] and len(kept) == len(before)
+    assert shown(kept) == names[-15:], "with its own file sixteen"
+    assert named(kept) == names[-32:] and len(kept) == len(before)
 
 
 def test_turns_that_are_left_out_are_summarized_without_their_files() -> None:

@@ -3,14 +3,17 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.support.engine.machine import Machine, respond, use
 from tests.support.engine.team_machine import INNER, NETWORK, TEAM, TeamLeadRun
 
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.child_tools import delegate_spec
-from towpath_contracts.networks.goal import GoalSettings
+from towpath_contracts.json_schema import schema_faults
+from towpath_contracts.networks.child_tools import DelegatedTask, delegate_spec
+from towpath_contracts.networks.goal import Criterion, GoalSettings
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_engine.handlers.children import new_child_run
+from towpath_engine.rules.plan_goals import delegate_faults
 
 FLOW = INNER.model_copy(update={"mode": "workflow", "delegates": ()})
 TEAM_WITH_FLOW = TEAM.model_copy(
@@ -166,3 +169,32 @@ def test_criteria_that_a_person_changed_are_those_of_the_goal() -> None:
     assert child.goal is not None and child.goal.acceptance_criteria[0].words() == ECHOED["when"]
     run.end(final={"message": "a"})
     assert [one["criterion"] for one in run.results[0].result["criteria"]] == [ECHOED["when"]]
+
+
+def test_the_expressions_of_a_member_s_criteria_have_2048_characters_together() -> None:
+    long = Criterion(when="claimed == '" + "x" * (1_024 - len("claimed == ''")) + "'")
+    assert delegate_faults("ann", (long, long), None, NETWORK) == []
+    more = Criterion(when="true")
+    assert "have 2052 characters" in delegate_faults("ann", (long, long, more), None, NETWORK)[0]
+
+
+@pytest.mark.parametrize(
+    ("taken", "refused"),
+    [
+        ({"task": "x" * 32_000}, {"task": "x" * 32_001}),
+        ({"acceptance_criteria": [{"when": "true"}] * 16}, {"acceptance_criteria": [{"when": "true"}] * 17}),
+        ({"max_steps": 1}, {"max_steps": 0}),
+        ({"max_steps": 1_000}, {"max_steps": 1_001}),
+        ({"timeout_ms": 1}, {"timeout_ms": 0}),
+        ({"timeout_ms": 24 * 3_600_000}, {"timeout_ms": 24 * 3_600_000 + 1}),
+        ({}, {"acceptance_criteria": [{"when": "true", "unless": "x"}]}),
+    ],
+)
+def test_a_model_is_told_the_bounds_that_its_task_for_a_member_has(
+    taken: dict[str, Any], refused: dict[str, Any]
+) -> None:
+    told = delegate_spec("ann").parameters
+    DelegatedTask.model_validate(taken)
+    with pytest.raises(ValidationError):
+        DelegatedTask.model_validate(refused)
+    assert schema_faults(told, {"task": "t", **taken}) == () != schema_faults(told, {"task": "t", **refused})
