@@ -77,4 +77,4 @@ def test_a_part_that_did_not_come_is_asked_for_again() -> None:
         machine.feed(facts.InternalToolPermittedFact(run_id=RUN, execution_id=machine.call_id(0)))
     assert machine.events(ev.ToolCallFinished)[-1].failure.code == "content_missing"
     assert 12 < (machine.now - began).total_seconds() < 15, "not too soon, as others may be before it"
-    assert machine.events(ev.EffectResent)[-1].attempt == 16
+    assert machine.events(ev.EffectResent)[-1].attempt == 17, "two each time that it asks"
