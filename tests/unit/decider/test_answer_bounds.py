@@ -107,3 +107,10 @@ async def test_a_text_that_comes_in_pieces_without_end_is_no_answer() -> None:
         with pytest.raises(ValueError, match="no end"):
             await assemble_message(pieces_of(event), heard.append, kind)
     assert sum(map(len, heard)) <= 2 * MAX_STREAMED_CHARS
+
+
+async def test_an_event_may_have_a_hundred_ends_of_lines() -> None:
+    event = b"data: 1\n" * 101 + b"\n"
+    assert await read(Sent(event, 3), **{"content-type": EVENTS}) == 3 * event
+    with pytest.raises(httpx2.ReadError, match="lines"):
+        await read(Sent(b"data: 1\n" + event, 1), **{"content-type": EVENTS})

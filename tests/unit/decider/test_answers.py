@@ -128,3 +128,15 @@ def test_of_a_text_of_braces_so_many_are_looked_at_and_no_more(text: str, monkey
     monkeypatch.setattr(answers, "_SIGN", SimpleNamespace(finditer=finditer))
     assert isinstance(find_object(text), RefusedAnswer)
     assert looked_at[0] <= answers.MAX_SIGNS
+
+
+def test_an_object_is_looked_for_behind_fifteen_other_braces_and_no_more() -> None:
+    assert isinstance(find_object("{x} " * 15 + '{"a": 1}'), AcceptedAnswer)
+    assert isinstance(find_object("{x} " * 16 + '{"a": 1}'), RefusedAnswer)
+
+
+def test_an_object_with_so_many_signs_is_found_in_prose_and_no_larger_one() -> None:
+    """It opens, closes, and each empty text in its list has two quotes."""
+    for texts, found in ((49_998, True), (49_999, False)):
+        said = 'Here: {"a":[' + ",".join(['""'] * texts) + "]}"
+        assert isinstance(find_object(said), AcceptedAnswer) is found

@@ -20,6 +20,7 @@ from towpath_decider.core.native_tool_calls import (
     is_switched_on,
     native_tools,
     read_written,
+    sent_name,
     tools_by_native_name,
 )
 from towpath_decider.core.prompt import render
@@ -121,3 +122,8 @@ def test_the_prompt_speaks_of_direct_calls_only_where_tools_are_offered_for_them
     assert words not in render(context(tools=()), native_tools=True).instructions
     assert words not in render(context(), {"type": "object"}, native_tools=True).instructions
     assert native_tools(request(context=context(run_kind="background"))) == {}
+
+
+def test_a_name_of_64_characters_is_taken_and_a_longer_one_is_cut() -> None:
+    assert list(tools_by_native_name([tool("a" * 64), tool("b" * 65)])) == ["a" * 64, "b" * 64]
+    assert sent_name("c" * 65, {}) == "c" * 64

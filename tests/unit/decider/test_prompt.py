@@ -1,5 +1,6 @@
 """The prompt of a model."""
 
+import re
 import uuid
 from typing import Literal
 
@@ -9,6 +10,7 @@ from tests.support.decider.decisions import context
 from towpath_contracts.decisions.earlier_turns import EarlierTurn
 from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, OlderOutput
 from towpath_decider.core.prompt import render
+from towpath_decider.core.run_prompt import _text, fenced
 from towpath_fabric.prompt_templates import (
     MAX_CASED_CHARS,
     MAX_RENDERED_CHARS,
@@ -221,3 +223,21 @@ def test_a_prompt_changes_the_case_of_so_many_letters_and_of_no_more() -> None:
     assert chain.render({"user_message": "x" * (MAX_CASED_CHARS // 12)}) == "aaaa"
     with pytest.raises(PromptInvalidError, match=f"the limit is {MAX_CASED_CHARS}"):
         chain.render({"user_message": "x" * (MAX_CASED_CHARS // 12 + 1)})
+
+
+def test_a_rendered_prompt_has_at_most_a_million_characters() -> None:
+    base = compile_base_prompt("{{ tool_history }}")
+    assert len(base.render({"tool_history": "x" * 1_000_000})) == 1_000_000
+    with pytest.raises(PromptInvalidError, match="would have 1000001 characters"):
+        base.render({"tool_history": "x" * 1_000_001})
+
+
+def test_a_fence_can_not_be_guessed_by_trying() -> None:
+    opens, _, closes = fenced("message", "plain").split("\n")
+    assert re.fullmatch(r"<<<message [0-9a-f]{16}>>>", opens), "64 bits of a digest"
+    assert closes == opens.replace("message", "end")
+
+
+def test_a_section_of_a_run_is_cut_after_60_000_characters() -> None:
+    assert _text("x" * 60_000) == "x" * 60_000
+    assert _text("x" * 60_007) == "x" * 60_000 + "… (7 more characters)"

@@ -223,3 +223,14 @@ async def test_a_request_that_was_paid_is_not_reported_as_unasked(
     assert isinstance(first, DecisionFailedFact)
     assert isinstance(second, DecisionFailedFact)
     assert (first.code, second.code) == (code, CALL_UNASKED)
+
+
+def test_the_tokens_of_a_call_are_estimated_by_its_characters_and_the_last_answers() -> None:
+    limit = limit_of(MemoryRegisters(), tokens_per_minute=10_000)
+    turn = ConversationTurn(role="user", text="x" * 4_000)
+    question = ModelQuestion(instructions="", turns=(turn,))
+    prompt = len(question.text) // 4
+    assert limit.tokens_of(question, 10_000) == prompt + 512, "before anything is known of the model"
+    assert limit.tokens_of(question, 100) == prompt + 100
+    limit.record_output_tokens(80)
+    assert limit.tokens_of(question, 10_000) == prompt + 80

@@ -1,11 +1,13 @@
 """Scripts: whose entry is next, and what it says."""
 
 import json
+from typing import Any
 
 import pytest
 from tests.support.decider.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, context
 
 from towpath_contracts.decisions.request import OfferedTool, PlayedScriptEntry
+from towpath_contracts.json_schema import schema_faults
 from towpath_decider.core.answer_schema import ANY_OBJECT, answer_schema, simplified
 from towpath_decider.core.script import Script
 
@@ -118,3 +120,37 @@ def test_with_many_tools_their_parameters_are_left_to_the_prompt() -> None:
     call = answer_schema(context(tools=tools))["properties"]["action_details"]["anyOf"][0]
     assert len(call["properties"]["tool_name"]["enum"]) == 40
     assert call["properties"]["tool_params"] == ANY_OBJECT
+
+
+@pytest.mark.parametrize(("count", "in_detail"), [(24, True), (25, False)])
+def test_the_parameters_of_24_tools_are_written_out(count: int, in_detail: bool) -> None:
+    tools = tuple(OfferedTool(name=f"t{n}", parameters=LOOKUP.parameters) for n in range(count))
+    call = answer_schema(context(tools=tools))["properties"]["action_details"]["anyOf"][0]
+    assert ("anyOf" in call) is in_detail
+
+
+def test_any_object_may_have_any_fields() -> None:
+    """Gemini writes an object without fields where the schema takes no others than it names."""
+    assert schema_faults(ANY_OBJECT, {"customer": "ada"}) == ()
+
+
+def test_a_schema_is_written_out_twelve_levels_down() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(12):
+        schema = {"type": "object", "properties": {"a": schema}}
+    simple = simplified(schema)
+    for _ in range(11):
+        simple = simple["properties"]["a"]
+    assert simple["properties"] == {"a": ANY_OBJECT}, "the thirteenth may be anything"
+
+
+@pytest.mark.parametrize(("fields", "whole"), [(510, True), (511, False)])
+def test_a_schema_with_more_than_511_parts_is_any_object(fields: int, whole: bool) -> None:
+    schema = {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(fields)}}
+    assert (simplified(schema) != ANY_OBJECT) is whole
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(3_600_000, 3_600_000), (3_600_001, 3_600_000)])
+def test_a_script_waits_for_an_hour_at_most(asked: int, waits: int) -> None:
+    answer = Script([{**RESPOND, "delay_ms": asked}]).next_answer("triage", {})
+    assert answer is not None and answer.delay_ms == waits

@@ -347,6 +347,8 @@ async def test_an_unknown_price_is_unknown_and_nothing_is_earned() -> None:
     for wrong in ({"input_tokens": -1}, {"usd": -0.1}, {"usd": float("nan")}, {"usd": float("inf")}):
         with pytest.raises(ValueError, match="never below 0"):
             call.used(**wrong)
+    call.used(usd=0.1)
+    assert usage_counter.usage().total_tokens == 7, "what was not counted is not there"
 
 
 @pytest.mark.parametrize(

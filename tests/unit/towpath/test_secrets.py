@@ -71,3 +71,13 @@ def test_a_secret_that_is_no_text_is_refused() -> None:
         @tool
         def pay(key: Annotated[int, Secret("env:PAY_WORD")]) -> None:
             """Pay."""
+
+
+def test_a_secret_has_at_most_64_kib(tmp_path: Path) -> None:
+    """A file that was meant to be another one is not read into the memory of a worker."""
+    file = tmp_path / "key"
+    file.write_bytes(b"s" * 65_536)
+    assert Secret(f"file:{file}").read() == "s" * 65_536
+    file.write_bytes(b"s" * 65_537)
+    with pytest.raises(SecretMissingError, match="larger than 65536 bytes"):
+        Secret(f"file:{file}").read()
