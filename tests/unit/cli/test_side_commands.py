@@ -48,7 +48,7 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
         async def events(
             self, run_id: UUID | str, after: int = 0, *, children: bool = False
         ) -> AsyncIterator[LogEntry]:
-            assert not children
+            assert (after, children) == (0, False), "all events of the run, and those of no other"
             asked = {"request_id": RUN, "step": 1, "epoch": 1, "agent_key": "a"}
             yield LogEntry(seq=1, at=AT, event=DecisionRequested(**asked, model="agent:early"))
             yield LogEntry(seq=2, at=AT, event=DecisionRequested(**asked, model="agent:sayer"))

@@ -79,6 +79,7 @@ def test_yaml_of_something_hostile_is_safe() -> None:
 
 def test_arguments_are_shown_briefly() -> None:
     assert shorten({"order_id": "8812", "amount": 129.0, "tags": ["a"]}) == 'order_id=8812 amount=129.0 tags=["a"]'
+    assert len(shorten({"text": "x" * 200})) == 80
 
 
 def test_a_table_shows_markup_and_emoji_codes_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

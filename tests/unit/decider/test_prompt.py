@@ -226,10 +226,11 @@ def test_a_prompt_changes_the_case_of_so_many_letters_and_of_no_more() -> None:
 
 
 def test_a_rendered_prompt_has_at_most_a_million_characters() -> None:
-    base = compile_base_prompt("{{ tool_history }}")
-    assert len(base.render({"tool_history": "x" * 1_000_000})) == 1_000_000
+    template = "{{ tool_history }}"
+    base, room = compile_base_prompt(template), 1_000_000 - len(template)
+    assert base.render({"tool_history": "x" * room}) == "x" * room
     with pytest.raises(PromptInvalidError, match="would have 1000001 characters"):
-        base.render({"tool_history": "x" * 1_000_001})
+        base.render({"tool_history": "x" * (room + 1)})
 
 
 def test_a_fence_can_not_be_guessed_by_trying() -> None:

@@ -125,3 +125,11 @@ def test_a_tool_that_declares_what_is_suggested_lacks_nothing() -> None:
     for bare in (spec("sendMail", MAIL), spec("web.fetch", {"url": TEXT}), spec("cancel", {"order_id": TEXT})):
         declared = ToolSpec.model_validate({**bare.model_dump(), **advised(bare)})
         assert codes(declared) == set()
+
+
+@pytest.mark.parametrize(("levels", "sinks"), [(6, ("part.part.part.part.part.account",)), (7, ())])
+def test_sinks_are_looked_for_six_levels_down(levels: int, sinks: tuple[str, ...]) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"account": TEXT}}
+    for _ in range(levels - 1):
+        schema = {"type": "object", "properties": {"part": schema}}
+    assert advised(spec("pay", parameters=schema)).get("sinks", ()) == sinks

@@ -1,8 +1,12 @@
 """Which addresses and hosts a tool may fetch from."""
 
+import asyncio
+import contextlib
 import ipaddress
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -222,3 +226,31 @@ def test_the_lists_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch
     egress = HttpEgressSettings().rules()
     assert egress.allowed == ("api.test", "*.example.test", "other.test")
     assert egress.allowed_private == ("api.test",)
+
+
+@pytest.fixture
+async def countdown() -> AsyncIterator[str]:
+    """A server that redirects from /N to /N-1, and answers at /0 with 2 MiB."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left = int((await reader.readline()).split()[1][1:])
+        head = (
+            f"302 Found\r\nLocation: /{left - 1}\r\nContent-Length: 0" if left else f"200 OK\r\nContent-Length: {2**21}"
+        )
+        writer.write(f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n".encode() + b"x" * (0 if left else 2**21))
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_five_redirects_are_followed_and_a_mebibyte_of_an_answer_is_read(countdown: str) -> None:
+    egress = EgressClient(EgressRules(allowed=("*",), allowed_private=("127.0.0.1",)))
+    asked: dict[str, Any] = {"headers": {}, "body": None, "timeout_s": 30}
+    fetched = await egress.fetch("GET", f"{countdown}/5", **asked)
+    assert (fetched.status, len(fetched.data), fetched.truncated) == (200, 1024 * 1024, True)
+    with pytest.raises(ToolError) as caught:
+        await egress.fetch("GET", f"{countdown}/6", **asked)
+    assert caught.value.code == "http_too_many_redirects"

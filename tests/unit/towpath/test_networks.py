@@ -96,9 +96,11 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * 2_000_001)
-    for file in (tmp_path / "missing.yaml", binary, large):
+    for file in (tmp_path / "missing.yaml", binary):
         with pytest.raises(RefusedError, match="network_invalid"):
             load_network(file)
+    with pytest.raises(RefusedError, match="larger than 2000000 bytes"):
+        load_network(large)
 
 
 def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:

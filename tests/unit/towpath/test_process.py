@@ -75,6 +75,8 @@ async def test_what_a_program_prints_has_a_limit_and_does_not_stop_it() -> None:
     code = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('done')"
     result = await run_process(sys.executable, "-c", code, max_output_bytes=1_000)
     assert (result.returncode, len(result.stdout), result.stderr, result.truncated) == (0, 1_000, b"done", True)
+    usual = await run_process(sys.executable, "-c", code)
+    assert (len(usual.stdout), usual.truncated) == (1024 * 1024, True)
 
 
 @pytest.mark.parametrize("manner", ["polite", "deaf"])
