@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from towpath_embedded.processes import log_files
-from towpath_embedded.processes.log_files import LOG_LIMIT_BYTES, opened_log, trim_regularly
+from towpath_embedded.processes.log_files import opened_log, trim_regularly
+
+LOG_LIMIT_BYTES = 16 * 1024 * 1024
+"""A process costs at most twice this on disk."""
 
 
 def trim(log: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from towpath_fabric.clock import use_simulated_clock
-from towpath_fabric.redelivery.answered_messages import SETTLED_WAITS, AnsweredMessages
+from towpath_fabric.redelivery.answered_messages import AnsweredMessages
 
 ACK_WAIT_S = 5.0
 
@@ -59,7 +59,9 @@ def test_a_settled_message_is_known_for_a_while_and_one_given_back_is_not_settle
         answered.note(delivery(2), settled=True)
         answered.note(delivery(2, message=2), settled=False)
         assert (answered.is_settled(delivery(3)), answered.is_settled(delivery(3, message=2))) == (True, False)
-        clock.now = SETTLED_WAITS * ACK_WAIT_S
+        clock.now = 3.9 * ACK_WAIT_S
+        assert answered.is_settled(delivery(3)), "copies of it that wait in this process are taken by then"
+        clock.now = 4 * ACK_WAIT_S
         assert not answered.is_settled(delivery(3))
 
 
@@ -68,3 +70,9 @@ def test_the_oldest_answers_are_forgotten_first() -> None:
     for message in (1, 2, 1, 3):
         answered.note(delivery(5, message), settled=False)
     assert [answered.unanswered(delivery(6, message)) for message in (1, 2, 3)] == [0, 5, 0]
+
+
+def test_a_message_is_suspected_after_two_deliveries_without_an_answer() -> None:
+    """After one it would be a guess: everything comes again that shared its batch."""
+    answered = AnsweredMessages(most=10, ack_wait_s=ACK_WAIT_S)
+    assert [answered.is_suspect(delivery(number)) for number in (1, 2, 3, 4)] == [False, False, True, True]

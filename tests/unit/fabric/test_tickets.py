@@ -105,3 +105,10 @@ def test_a_verifier_learns_a_rotated_key() -> None:
     verifier.learn(fresh.public_keys())
     assert verifier.open(fresh.sign(claims(key_id=fresh.key_id))).key_id == fresh.key_id
     assert verifier.open(SIGNER.sign(claims())).key_id == SIGNER.key_id
+
+
+@pytest.mark.parametrize(("chars", "decoded"), [(8_192, True), (8_193, False)])
+def test_a_text_far_longer_than_a_ticket_is_not_decoded(chars: int, decoded: bool) -> None:
+    with pytest.raises(TicketRefusedError) as caught:
+        VERIFIER.open("a" * chars)
+    assert ("far too long" not in str(caught.value)) is decoded

@@ -10,8 +10,9 @@ import pytest
 from towpath_contracts.runs.idle_runs import IdleRun
 from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
 from towpath_contracts.runs.views import RunSeq
-from towpath_watchdog.core.findings import STALLED_STEPS, UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
+from towpath_watchdog.core.findings import STALLED_STEPS, idle_finding, lease_of, lease_s
 from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, WatchedRuns
+from towpath_watchdog.core.similarity import leaves
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 STILL: dict[str, Any] = {"type": "progress_measured", "step": 1, "source": "tests", "score": 0.2}
@@ -147,5 +148,15 @@ def test_a_run_that_stands_still_is_lost_or_silent(run: IdleRun, name: str | Non
 
 def test_the_lease_is_what_the_first_event_says() -> None:
     assert lease_of(log({"type": "run_created", "step_timeout_ms": 90_000})) == 90_000
-    assert lease_of(log(NOTHING)) == UNKNOWN_LEASE_MS
-    assert lease_s(None, 60) == UNKNOWN_LEASE_MS / 1000 + 60
+    assert lease_s(lease_of(log(NOTHING)), 60) == lease_s(None, 60)
+
+
+@pytest.mark.parametrize(("for_s", "name"), [(659, None), (661, "silent")])
+def test_a_run_whose_first_event_cant_be_had_has_ten_minutes_for_a_step(for_s: float, name: str | None) -> None:
+    found = idle_finding(idle("quiet", for_s), lease_s(None, 60))
+    assert (found.name if found else None) == name
+
+
+@pytest.mark.parametrize("values", [list(range(60)), {f"f{number}": number for number in range(60)}])
+def test_of_a_call_forty_values_are_compared(values: Any) -> None:
+    assert len(leaves(values)) == 40

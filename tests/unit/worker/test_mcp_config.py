@@ -1,12 +1,17 @@
 """The file of MCP servers: every problem at once with its line, secrets only where nobody else sees them."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import mcp_types
 import pytest
 
 from towpath.errors import RefusedError
 from towpath_contracts.tools.readers import OutputReaders
+from towpath_fabric.redaction import REDACTED
 from towpath_worker.adapters.mcp.config import load_servers
+from towpath_worker.adapters.mcp.connection import ListingRefusedError, ServerConnection
 from towpath_worker.adapters.mcp.secrets import SecretResolver, ServerSecretMissingError
 
 GOOD = """
@@ -110,3 +115,32 @@ def test_references_are_resolved_late_and_their_values_hidden_everywhere(
     for missing in ("${env:NOT_THERE}", "${file:not-there}"):
         with pytest.raises(ServerSecretMissingError, match=r"NOT_THERE|not-there"):
             secrets.resolve({"A": missing})
+
+
+def test_a_secret_of_a_server_has_at_most_64_kib_and_is_hidden_from_six_characters_on(tmp_path: Path) -> None:
+    """Shorter values would be found everywhere, and hiding them would only destroy output."""
+    key, secrets = tmp_path / "key", SecretResolver(tmp_path)
+    for value, shown in (("abcde", "abcde"), ("q1w2e3", REDACTED)):
+        key.write_text(value)
+        secrets.resolve({"A": "${file:key}"})
+        assert secrets.hide(f"<{value}>") == f"<{shown}>"
+    key.write_bytes(b"s" * 65_536)
+    assert len(secrets.resolve({"A": "${file:key}"})["A"]) == 65_536
+    key.write_bytes(b"s" * 65_537)
+    with pytest.raises(ServerSecretMissingError, match="larger than 65536 bytes"):
+        secrets.resolve({"A": "${file:key}"})
+
+
+@pytest.mark.parametrize(("pages", "ends"), [(16, True), (17, False)])
+async def test_a_list_of_tools_has_at_most_sixteen_pages(pages: int, ends: bool) -> None:
+    left = iter(range(pages - 1, -1, -1))
+
+    async def list_tools(**_: Any) -> Any:
+        return mcp_types.ListToolsResult(tools=[], next_cursor=f"{number}" if (number := next(left)) else None)
+
+    server = SimpleNamespace(client=SimpleNamespace(session=SimpleNamespace(list_tools=list_tools)))
+    if ends:
+        assert await ServerConnection.list_tools(cast("ServerConnection", server)) == []
+        return
+    with pytest.raises(ListingRefusedError, match="does not end"):
+        await ServerConnection.list_tools(cast("ServerConnection", server))

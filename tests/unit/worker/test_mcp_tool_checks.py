@@ -192,3 +192,8 @@ def test_a_text_without_end_is_cleaned_in_short_time() -> None:
     hidden = clean_text("\u200b" * 10_000 + "late", 300)
     assert (hidden.text, hidden.warnings) == ("…", ("hidden characters were removed", "cut to 300 characters"))
     assert time.thread_time() - began < 1  # to sort the marks of one letter takes an hour
+
+
+def test_a_text_is_looked_for_behind_so_many_hidden_characters() -> None:
+    assert clean_text("\u200b" * 79 + "x", limit=10).text == "x"
+    assert clean_text("\u200b" * 80 + "x", limit=10).text == "…"

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from towpath import ToolError
 from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
-from towpath_worker.core.results import MAX_MESSAGE_CHARS, ResultRefusedError, encode_result, failure_of
+from towpath_worker.core.results import ResultRefusedError, encode_result, failure_of
 
 
 class Model(BaseModel):
@@ -84,7 +84,7 @@ def test_a_failure_has_no_traceback_and_no_more_text_than_a_model_can_bear() -> 
     failure = failure_of(ValueError("x" * 10_000))
     assert failure.code == "tool_exception"
     assert failure.message.startswith("ValueError: xxx")
-    assert len(failure.message) == MAX_MESSAGE_CHARS
+    assert len(failure.message) == 2_000
 
 
 def test_a_failure_can_be_sent_whatever_its_text() -> None:
