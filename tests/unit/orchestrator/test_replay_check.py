@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.support.engine.golden_logs import SCENES
@@ -12,6 +14,7 @@ from towpath_contracts.runs.records import ReplayResult
 from towpath_engine.advance import advance
 from towpath_engine.handlers.quarantine import quarantine_on_error
 from towpath_engine.replay_diff import RecordedEvent
+from towpath_orchestrator.app.api.run_export import FileRecord, RecordFileError
 from towpath_orchestrator.core import replay_check
 from towpath_orchestrator.core.replay_check import RecordedFact, RecordHeader, ReplayCheck
 
@@ -133,3 +136,14 @@ async def test_what_can_not_be_compared_is_reported(record: MemoryRecord) -> Non
     assert (await found(record)).verdict == "diverged"
     record.log[0] = RecordedEvent(seq=1, at=record.log[0].at, text='{"type": "of_no_version"}')
     assert (await found(record)).verdict == "unreadable"
+
+
+def test_a_file_that_this_version_wrote_is_read_and_one_of_another_form_is_named(tmp_path: Path) -> None:
+    """Whoever keeps records in files reads them again with later versions."""
+    file = tmp_path / "run.jsonl"
+    about = f'"run_id":"{UUID(int=7)}","network":"desk","version":3,"status":"completed","reason":"","snapshot":null'
+    file.write_text('{"towpath_record":1,' + about + "}\n")
+    assert (FileRecord(file).header.network, FileRecord(file).header.version) == ("desk", 3)
+    file.write_text('{"towpath_record":2,' + about + "}\n")
+    with pytest.raises(RecordFileError, match="format 2; this version reads format 1"):
+        FileRecord(file)
