@@ -6,8 +6,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from tests.support.documented_limits import promise
 
 from towpath.cli.access import policy_cases
+from towpath.cli.definitions.mcp_commands import DRIFTED
 from towpath.cli.runs.run_command import FOREVER_S
 from towpath.cli.shared.input_files import read_text
 from towpath.cli.shared.short_ids import RECENT_ERASURES, resolve_run_id
@@ -72,3 +74,7 @@ async def test_nobody_waits_longer_between_tries_than_was_asked_for(monkeypatch:
     await RetryBackoff(0.5).wait(away)
     with pytest.raises(TowpathError):
         await RetryBackoff(0.5).wait(away, 0.6)
+
+
+def test_a_server_that_offers_something_else_than_was_accepted_ends_with_the_code_of_its_page() -> None:
+    assert promise("mcp.md", "exit code {} on drift", DRIFTED).holds
