@@ -138,9 +138,11 @@ async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> 
             found.runs.append((run_id, before, False))
             found.whole = False
             return found
-        # The task of a plan's step has the answers that it was given; the others in the log it does not know.
-        found.runs.append((run_id, before, not above.composed))
-        if above.composed and task.born and before > FIRST_STEP + 1:
+        # The task of a plan's step has the answers that it was given; the others in the log it does not know, and of
+        # its own step nothing. A fork of the plan has its parent's steps before its own first one.
+        of_step = above.composed and task.born
+        found.runs.append((run_id, before - 1 if of_step else before, not above.composed))
+        if of_step and before > FIRST_STEP + 1:
             for text in task.texts:
                 run.told.append(ToldAnswer(ValueSource(EARLIER_AGENTS, before - 1), text))
         if above.born:

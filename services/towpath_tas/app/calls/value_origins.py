@@ -276,7 +276,7 @@ class RunProvenanceCache:
             log = run.log_of(one.run_id)
             if one.seq <= log.seq:
                 continue
-            if monotonic() > until or await self._read_below(source, run, one, before and before - 1, until):
+            if monotonic() > until or await self._read_below(source, run, one, before, until):
                 return True
             log.taken(one.seq)
         return False

@@ -113,6 +113,10 @@ async def test_a_step_of_a_plan_knows_who_may_know_what_earlier_steps_have_answe
     assert await sends(tas, send, OWN, EVE) == [True]
     beside = await begun(tas, TASK, **below(whole, 1))
     assert await sends(tas, beside, SECRET, EVE) == [True], "what it was not given, it made up"
+    fork = await begun(tas, TASK, kind="plan", forked_from={"run_id": str(whole), "step": 2})
+    again = await begun(tas, f"{TASK}. {SECRET}. {OWN}.", **below(fork, 2))
+    assert await sends(tas, again, SECRET, EVE, ANN) == [False, True], "its plan begins with what the step has answered"
+    assert await sends(tas, again, OWN, EVE) == [True]
 
 
 async def test_what_a_child_answered_that_was_not_read_may_be_known_to_nobody(
