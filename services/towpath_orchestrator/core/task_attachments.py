@@ -94,9 +94,12 @@ def attachment_problems(task: SubmitTask, snapshot: NetworkSnapshot) -> Iterator
     """Return what is wrong with the attachments of *task*, and which models of *snapshot* can't be shown them."""
     given = [("/attachments", task.attachments)]
     given += [(f"/messages/{place}/attachments", turn.attachments) for place, turn in enumerate(task.messages)]
-    if not any(attached for _, attached in given):
+    many = sum(len(attached) for _, attached in given)
+    if not many:
         return
     yield from read_attachments(task).problems
+    if many > MAX_ATTACHMENTS:
+        return  # messages have room for 1,600: to hold each against every model of a network would take seconds
     models = _models(task.model, snapshot, scripted=task.script is not None)
     for pointer, attached in given:
         for place, one in enumerate(attached):

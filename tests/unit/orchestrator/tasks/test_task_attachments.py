@@ -101,6 +101,8 @@ def test_what_earlier_turns_have_counts_with_the_task() -> None:
     assert problems(task(messages=wrong))[0][0] == "/messages/0/attachments/0"
     own = [attached(name=f"p{n}") for n in range(MAX_ATTACHMENTS - 2)]
     assert "task and messages have 9 attachments; the limit is 8" in problems(task(*own, messages=messages))[0][1]
+    refused = problems(task(*own, messages=messages, model="scripted:task"))
+    assert len(refused) == 1, "of too many it is not said which models take none of them"
     half = [{**turn, "attachments": [attached(HALF)]}]
     assert f"the limit is {MAX_ATTACHED_BYTES}" in problems(task(attached(HALF), messages=half))[0][1]
     with pytest.raises(ValidationError, match="only a turn of the user has attachments"):
