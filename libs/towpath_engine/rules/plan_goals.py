@@ -19,6 +19,9 @@ from towpath_engine.state.run import RunState
 GOAL_CHARS = 16_384
 """Of what an agent is asked, so much is its goal; all of it is its message."""
 
+UNSAID = "Meet the acceptance criteria."
+"""The goal of an agent that is asked nothing, where what its prompt refers to is empty."""
+
 EXPRESSION_CHARS = 8_192
 """Characters of all expressions of a goal, or of a plan: compiling them takes a quarter of a second at most."""
 
@@ -44,7 +47,7 @@ def goal_of(state: RunState, criteria: tuple[Criterion, ...], asked: str) -> Goa
         settings = goal_settings_of(state.created.goal_settings).model_copy(update={"max_steps": settings.max_steps})
     elif state.created.script_digest is not None:
         settings = settings.model_copy(update={"judge_model": None})
-    return GoalTask(goal=asked[:GOAL_CHARS], acceptance_criteria=criteria, settings=settings)
+    return GoalTask(goal=asked[:GOAL_CHARS] or UNSAID, acceptance_criteria=criteria, settings=settings)
 
 
 def goal_settings_of(*given: GoalSettings | None) -> GoalSettings:

@@ -342,6 +342,14 @@ def test_an_agent_with_criteria_works_in_a_goal_run() -> None:
     assert wrong.finished.reason == "plan_invalid" and "acceptance_criteria/0/when" in wrong.finished.final["message"]
 
 
+def test_an_agent_that_is_asked_nothing_has_its_criteria_for_a_goal() -> None:
+    criteria = [{"text": "It is done."}]
+    run = PlanRun(step("ann", result_key="a"), step("bob", "{{ result.a }}", acceptance_criteria=criteria))
+    run.end(final={"message": ""})
+    child = new_child_run(run.state, run.children[1]).task
+    assert child.goal is not None and (child.goal.goal, child.user_message) == ("Meet the acceptance criteria.", "")
+
+
 def test_the_goal_of_an_agent_has_the_settings_of_its_network_and_the_judge_that_a_script_leaves_it() -> None:
     criteria = [{"text": "It is done."}]
     network = NETWORK.model_copy(
