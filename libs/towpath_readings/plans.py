@@ -155,6 +155,7 @@ class _PlanProjection:
                 agent = self._steps[event.step - 1]["agents"][event.index]
                 agent |= {"run_id": event.child_id, "status": "running", "started_at": at}
                 self._agents[event.child_id] = agent
+                self._wait_for_people()
             case ev.ChildGateWaitChanged() if self._is_open(event.child_id):
                 self._agents[event.child_id]["status"] = "waiting" if event.waits else "running"
                 self._wait_for_people()

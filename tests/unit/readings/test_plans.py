@@ -7,6 +7,7 @@ from tests.support.engine.golden_logs import SCENES
 from tests.support.engine.machine import RUN
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
+from towpath_contracts import facts
 from towpath_readings.plans import PlanView, project_plan
 from towpath_readings.run_spans import run_spans
 
@@ -44,6 +45,28 @@ def test_a_plan_under_way_shows_which_child_does_what() -> None:
     first, (bob, cid) = found.steps[0], found.steps[1].agents
     assert first.duration_ms is not None and first.duration_ms >= 2_000
     assert (cid.outputs, cid.result_key, bob.ended_at, found.success) == ({"n": 1}, "said", None, None)
+
+
+def waits(run: PlanRun, place: int) -> None:
+    """Let the child at *place* of the step say that it waits for people."""
+    child = run.state.children[place].child_id
+    run.feed(facts.ChildReportedFact(run_id=RUN, child_id=child, child_seq=2, status="waiting", news=True))
+
+
+def test_a_step_waits_while_all_its_agents_that_go_on_do_and_no_longer() -> None:
+    fan = block(ask("bob"), ask("cid"), ask("dan"), max_concurrency=2, merge_strategy="collect", id="fan")
+    run = PlanRun(fan, step("eve", id="last"))
+    waits(run, 0)
+    assert (view(run).status, standing(view(run))["fan"]) == ("running", "running")
+    waits(run, 1)
+    assert (view(run).status, standing(view(run))["fan"]) == ("waiting", "waiting")
+    run.end(1)
+    agents = {"fan[0]": "waiting", "fan[1]": "success", "fan[2]": "running"}
+    assert (view(run).status, standing(view(run))) == ("running", {"fan": "running", **agents, "last": "pending"})
+    run.end(2)
+    assert (view(run).status, standing(view(run))["fan"]) == ("waiting", "waiting")
+    run.end(0)
+    assert (view(run).status, standing(view(run))["last"]) == ("running", "running"), "it ended without going on first"
 
 
 def test_every_step_has_its_end_once_the_run_has() -> None:
