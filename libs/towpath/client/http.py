@@ -103,11 +103,18 @@ class HttpTransport:
         return RunSteered.model_validate(await self.request("POST", f"/v1/runs/{run_id}/{act}", body=body))
 
     async def request(
-        self, method: str, path: str, *, body: "JsonObject | None" = None, query: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: "JsonObject | None" = None,
+        query: dict[str, Any] | None = None,
+        wait_s: float = 0.0,
     ) -> Any:
         """Do one operation; a read is repeated while the gateway can't be reached, anything else is not."""
         retry_for_s = READ_RETRY_S if method == "GET" else 0.0
-        _, answer = await self._retry(method, path, retry_for_s, body, query=query)
+        headers = {"Prefer": f"wait={int(min(wait_s, MAX_WAIT_S))}"} if wait_s >= 1 else None
+        _, answer = await self._retry(method, path, retry_for_s, body, query=query, headers=headers)
         return answer
 
     async def close(self) -> None:

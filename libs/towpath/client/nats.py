@@ -125,7 +125,13 @@ class NatsTransport:
             yield entry
 
     async def request(
-        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        query: dict[str, Any] | None = None,
+        wait_s: float = 0.0,
     ) -> Any:
         """Refuse: only what concerns one task travels over NATS."""
         detail = f"{method} {path} works over HTTP only: Client('http://…')"

@@ -21,6 +21,10 @@ from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
 from towpath_contracts.tools.workspace import WorkspaceView
 
+INVOKED_S = 30.0
+"""How long a decision is waited for. The gateway alone would wait for longer than clients do: who hears nothing knows
+no run, and has the call a second time."""
+
 Written = Agent | Network | NetworkSpec | JsonObject | str | Path
 """A network as a person has it: built, parsed, plain JSON, or the path of a YAML file; an agent is one alone."""
 
@@ -81,9 +85,13 @@ class NetworkResource:
     async def invoke(
         self, name: str, decision: JsonObject, *, agent_key: str, message: str = "", version: int | None = None
     ) -> RunView:
-        """Carry out one decision of an agent, as a model writes it, in a run of its own; no model is asked."""
+        """Carry out one decision of an agent, as a model writes it, in a run of its own; no model is asked.
+
+        Raises RunTimeoutError, which names the run, where it has not ended after INVOKED_S: it goes on.
+        """
         body = {"agent_key": agent_key, "decision": decision, "user_message": message, "version": version}
-        done = await self._transport.request("POST", f"/v1/networks/{name}/invoke", body=body)
+        path = f"/v1/networks/{name}/invoke"
+        done = await self._transport.request("POST", path, body=body, wait_s=INVOKED_S)
         return RunView.model_validate(await self._transport.request("GET", f"/v1/runs/{done['run_id']}"))
 
 

@@ -47,9 +47,15 @@ class Transport(Protocol):
         """Steer a run; *text* is the note, or why. The one act that is sent once: after silence nobody knows."""
 
     async def request(
-        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        query: dict[str, Any] | None = None,
+        wait_s: float = 0.0,
     ) -> Any:
-        """Do any HTTP operation; a transport without HTTP refuses."""
+        """Do any HTTP operation, which may wait for a run for *wait_s*; a transport without HTTP refuses."""
 
     async def close(self) -> None:
         """Close the connection; safe to call twice."""

@@ -1,0 +1,20 @@
+"""What a client asks of networks, where the answer comes late."""
+
+import pytest
+from tests.support.gateway.web import response, web
+
+from towpath import Client, RunTimeoutError
+from towpath_contracts.problems.registry import problem
+
+RUN = "0199a0de-0000-7000-8000-000000000001"
+
+
+async def test_a_decision_that_takes_long_is_answered_with_its_run_before_the_client_gives_up() -> None:
+    late = problem("timeout", "the run is waiting after 30 s", run_id=RUN).model_dump_json().encode()
+    answer = response(408, late, content_type="application/problem+json")
+    async with web(lambda _: answer) as site, Client(site.url(host="127.0.0.1").rstrip("/")) as client:
+        with pytest.raises(RunTimeoutError) as error:
+            await client.networks.invoke("desk", {"action": "RESPOND"}, agent_key="a")
+    assert error.value.problem.run_id == RUN
+    (asked,) = site.asked
+    assert (asked.path, asked.headers["prefer"]) == ("/v1/networks/desk/invoke", "wait=30")
