@@ -145,16 +145,17 @@ def models_of(task: RunCreated, snapshot: NetworkSnapshot) -> set[str]:
 def _judge_below(task: RunCreated, snapshot: NetworkSnapshot) -> str | None:
     """Return the network's judge where goals may be pursued below the run: by a plan's agents, or members of a team.
 
-    A script brings its judgements along.
+    A script brings its judgements along. Members that the lead of a goal asks are judged as it is.
     """
     if snapshot.goal is None or task.script_digest is not None or task.single_instruction:
         return None
-    given = None if task.plan is None else task.plan.plan
-    return snapshot.goal.judge_model if criteria_in(given) or _has_team(snapshot.swarm) else None
+    given, swarm = None if task.plan is None else task.plan.plan, snapshot.swarm
+    led: Iterable[CompiledSwarm] = () if swarm is None else (swarm,) if task.goal is None else swarm.swarms.values()
+    return snapshot.goal.judge_model if criteria_in(given) or any(map(_has_team, led)) else None
 
 
-def _has_team(swarm: CompiledSwarm | None) -> bool:
-    return swarm is not None and (swarm.mode == "team" or any(map(_has_team, swarm.swarms.values())))
+def _has_team(swarm: CompiledSwarm) -> bool:
+    return swarm.mode == "team" or any(map(_has_team, swarm.swarms.values()))
 
 
 def _name_of(kind: str, task: RunCreated) -> str:

@@ -192,13 +192,16 @@ def created_event(
 def replayed_by_script(task: RunCreated, script_digest: str) -> RunCreated:
     """Return the task of a fork whose script decides in the place of the models that its parent asked.
 
-    It brings its judgements and plans along, as the script of any task. A judge that was asked beside a script was
-    named by the task, and still judges.
+    It brings its judgements, plans and summaries along. A judge, or who writes summaries, that was asked beside a
+    script goes on.
     """
     scripted: dict[str, Any] = {"script_digest": script_digest, "model": "scripted:task", "planner_model": None}
     if task.goal is not None and task.script_digest is None:
         settings = task.goal_settings.model_copy(update={"judge_model": None})
         scripted["goal"] = task.goal.model_copy(update={"settings": settings})
+    if task.background is not None and task.script_digest is None:
+        written = task.background_settings.model_copy(update={"summarize_model": None})
+        scripted["background"] = task.background.model_copy(update={"settings": written})
     return task.model_copy(update=scripted)
 
 

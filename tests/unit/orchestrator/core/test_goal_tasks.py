@@ -33,6 +33,12 @@ def begun(on: NetworkSnapshot, /, settings: dict[str, Any] | None = None, **more
     return created_event(task, VERSION, on, "me", "sha256:1" if task.script is not None else None)
 
 
+def objective(settings: dict[str, Any], **more: Any) -> RunCreated:
+    given = {"network": "desk", "background": {"objective": "o", "settings": settings}, **more}
+    task = SubmitTask.model_validate(given)
+    return created_event(task, VERSION, network(), "me", "sha256:1" if task.script is not None else None)
+
+
 @pytest.mark.parametrize(
     ("settings", "needed"),
     [
@@ -63,6 +69,7 @@ MET = [{"text": "It is done."}]
 ASKED = {"agent_key": "a", "prompt": "Go.", "acceptance_criteria": MET}
 PLAIN = {"agent_key": "a", "prompt": "Go."}
 TEAM = CompiledSwarm(mode="team", members=("a", "b"), stages=(("a",),), delegates=("b",))
+OUTER = CompiledSwarm(mode="team", members=("a", "team"), stages=(("a",),), delegates=("team",), swarms={"team": TEAM})
 AROUND = CompiledSwarm(mode="workflow", members=("team",), stages=(("team",),), swarms={"team": TEAM})
 ROUND = CompiledSwarm(mode="workflow", members=("a",), stages=(("a",),))
 
@@ -80,6 +87,8 @@ ROUND = CompiledSwarm(mode="workflow", members=("a",), stages=(("a",),))
         (ROUND, {"user_message": "Go."}, False),
         (TEAM, {"user_message": "Go.", "single_instruction": True}, False),
         (TEAM, {"user_message": "Go.", "script": []}, False),
+        (TEAM, {"goal": {"goal": "g", "settings": {"judge_model": "openai:own"}}}, False),
+        (OUTER, {"goal": {"goal": "g", "settings": {"judge_model": "openai:own"}}}, True),
     ],
 )
 def test_the_judge_of_goals_below_a_run_is_priced_with_it(
@@ -107,6 +116,11 @@ def test_the_script_of_a_fork_decides_and_judges_in_the_place_of_the_models_of_i
         assert (fork.script_digest, fork.goal_settings.max_steps) == ("sha256:2", parent.goal_settings.max_steps)
     scripted = begun(on, {"judge_model": "agent:mine"}, script=script)
     assert replayed_by_script(scripted, "sha256:2").goal_settings.judge_model == "agent:mine", "its task wants it"
+    settings = {"summarize_model": "openai:sums", "max_steps": 4}
+    for parent in (objective(settings), objective(settings, script=script)):
+        fork = replayed_by_script(parent, "sha256:2")
+        kept = None if parent.script_digest is None else "openai:sums"
+        assert (fork.background_settings.summarize_model, fork.background_settings.max_steps) == (kept, 4)
     plain = SubmitTask(network="desk", user_message="Go.")
     assert replayed_by_script(created_event(plain, VERSION, on, "me", None), "sha256:2").goal is None
 
