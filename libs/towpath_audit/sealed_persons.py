@@ -42,6 +42,21 @@ ASKED = ("decision", "require_approval")
 VOTES = frozenset({"approval.vote", "approval.approved", "approval.denied", "approval.edited"})
 
 
+WORDS = frozenset({"settled", "outcome", "gate.resolved"})
+"""Entries of a person's word at a gate that is no approval; outcomes have a key only where a person has stated them."""
+
+SPEAKERS = frozenset({"operator", "approver"})
+"""One of these roles speaks there, or who has every scope of a project."""
+
+EVERY_SCOPE = frozenset(
+    {
+        *("runs:read", "runs:write", "runs:operate", "networks:read", "networks:write", "gates:read", "gates:resolve"),
+        *("audit:read", "policy:read", "policy:write", "keys:admin"),
+    }
+)
+"""The scopes of the first release; whoever had every scope later had these too."""
+
+
 class EntryPlace(NamedTuple):
     """An entry, and where it stands."""
 
@@ -59,7 +74,7 @@ class PersonFault(NamedTuple):
 
 
 SCOPE_OF = (
-    dict.fromkeys((*VOTES, "settled", "gate.resolved"), "gates:resolve")
+    dict.fromkeys((*VOTES, *WORDS), "gates:resolve")
     | dict.fromkeys((KEY_CREATED, KEY_REVOKED), "keys:admin")
     | dict.fromkeys(("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase")
     | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")
@@ -203,6 +218,8 @@ class SealedPersons:
         role = self.asked_roles.get(str(vote.approval)) if phase in VOTES else ROLE_OF.get(phase)
         if role is not None and made.roles is not None and role not in made.roles:
             return f"role {role}"
+        if phase in WORDS and not (made.roles is None or made.scopes is None or _speaks(made.roles, made.scopes)):
+            return "role operator"
         return None if vote.made is None else _lacks_of(vote.made, made)
 
     def _votes_unsaid(self) -> Iterator[PersonFault]:
@@ -255,6 +272,11 @@ class SealedPersons:
         if not isinstance(at, str):
             return False
         return later(self.exported_at, -SEALED_WITHIN) <= at <= later(self.exported_at, LONGEST_EXPORT)
+
+
+def _speaks(roles: frozenset[str], scopes: frozenset[str]) -> bool:
+    """Return whether a key with these rights counts at gates that are no approvals."""
+    return not roles.isdisjoint(SPEAKERS) or scopes.issuperset(EVERY_SCOPE)
 
 
 def _lacks_of(given: _MadeKey, made: _MadeKey) -> str | None:

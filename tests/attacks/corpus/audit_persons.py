@@ -218,6 +218,27 @@ async def approve_with_a_role_for_a_moment(target: Target) -> str:
 
 
 @attack(Position.DATABASE_ADMIN)
+async def open_a_gate_with_a_role_for_a_moment(target: Target) -> str:
+    """Give a key that speaks at no gate the role of an operator, open the gate of a run, and take the role away."""
+    give = "UPDATE gateway.api_key SET roles = $1 WHERE caller = 'aud-57'"
+    async with (
+        target.client("aud-56") as client,
+        target.client("aud-57", scopes=["runs:read", "gates:read", "gates:resolve"]) as nobody,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "113", "amount": 9999})], "Refund order 113.")
+        put = (await client.post(f"/v1/runs/{run['run_id']}/gate", json={"reason": "look"})).raise_for_status().json()
+        await database.execute(give, ["operator"])
+        try:
+            refused = await _approve_soon(nobody, put["gate_id"])
+        finally:
+            await database.execute(give, [])
+        (await client.post(f"/v1/runs/{run['run_id']}/cancel")).raise_for_status()
+        return refused or located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
 async def approve_with_the_key_of_another_person(target: Target) -> str:
     """Put the own secret into the key of an approver, approve with it, and put theirs back."""
     async with (

@@ -8,6 +8,7 @@ import pytest
 from towpath_audit import sealed_persons
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.sealed_persons import EntryPlace, SealedPersons
+from towpath_gateway.core.api_keys import SCOPES
 
 EXPORTED = "2026-11-22T12:00:00.000000Z"
 HOUR_BEFORE = "2026-11-22T11:00:00.000000Z"
@@ -233,6 +234,33 @@ def test_whoever_revokes_a_key_or_settles_a_call_has_a_key_that_was_made_for_it(
         add(persons, "key.created", **{**MADE_KEY, "scopes": scopes})
         add(persons, phase, key="other", by_key="k")
         assert [fault.code for fault in persons.finish()] == faults
+
+
+@pytest.mark.parametrize("phase", ["settled", "outcome", "gate.resolved"])
+@pytest.mark.parametrize(
+    ("made", "faults"),
+    [
+        ({"roles": ["operator"]}, []),
+        ({"roles": ["approver"]}, []),
+        ({"roles": []}, ["key_without_right"]),
+        ({"roles": ["policy_admin"]}, ["key_without_right"]),
+        ({"roles": ["operator"], "scopes": ["runs:write"]}, ["key_without_right"]),
+        ({"roles": [], "scopes": [*SCOPES]}, []),
+        ({"roles": [], "scopes": [*SCOPES[:-1]]}, ["key_without_right"]),
+        ({"roles": None, "scopes": None}, []),
+    ],
+)
+def test_whoever_speaks_at_a_gate_has_a_key_that_was_made_with_a_role_for_it(
+    phase: str, made: Any, faults: list[str]
+) -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "key.created", **{**MADE_KEY, **made})
+    add(persons, phase, by_key="k")
+    assert [fault.code for fault in persons.finish()] == faults
+
+
+def test_whoever_has_every_scope_had_those_that_the_verifier_asks_for() -> None:
+    assert frozenset(SCOPES) >= sealed_persons.EVERY_SCOPE
 
 
 PAUSE = {"kind": "tool", "name": "x"}
