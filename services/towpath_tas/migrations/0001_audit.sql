@@ -387,7 +387,7 @@ BEGIN
   DELETE FROM tas.audit_record r USING tas.audit_leaf l WHERE l.leaf_index < cut AND r.entry_id = l.entry_id;
   DELETE FROM tas.audit_leaf l WHERE l.leaf_index < cut;
   GET DIAGNOSTICS dropped = ROW_COUNT;
-  DELETE FROM tas.audit_seal s WHERE s.seal_id < seal.seal_id;
+  DELETE FROM tas.audit_seal s WHERE s.seal_id < seal.seal_id AND s.size <= cut;
   IF dropped > 0 THEN
     PERFORM tas.write_audit('{}', ARRAY[tas.audit_own_note('', 'audit.dropped', by_actor, json_build_object(
       'from', began, 'to', cut, 'root', encode(seal.root, 'hex'),

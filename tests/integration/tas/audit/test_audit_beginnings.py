@@ -110,6 +110,19 @@ async def test_the_service_drops_nothing_that_is_younger_than_a_day_whatever_a_s
     assert codes(log, await log.export()) == []
 
 
+async def test_the_service_takes_no_checkpoint_away_but_those_of_what_it_drops(log: AuditLog) -> None:
+    """Whoever has its login may add a seal that is later than all, and says that it is old and of nothing."""
+    kept = "SELECT seal_id, note FROM tas.audit_seal WHERE seal_id < 1000000 ORDER BY seal_id"
+    before = await log.owner(kept)
+    await log.pool.execute(
+        "INSERT INTO tas.audit_seal (seal_id, size, root, edge, at, note)"
+        " VALUES (1000000, 0, '', '', now() - interval '2 days', 'x')"
+    )
+    await log.pool.execute("SELECT tas.drop_segments(0, 'eve')")
+    assert await log.owner(kept) == before != []
+    await log.owner("DELETE FROM tas.audit_seal WHERE seal_id = 1000000")
+
+
 async def cut_beginning(log: AuditLog) -> StoredCheckpoint:
     """Delete the beginning of the log, up to a checkpoint, as the owner of the database; what is kept covers it."""
     cut = await log.sealer.current()
