@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.networks.spec import NetworkSnapshot
@@ -75,12 +76,18 @@ class RunStore:
         self._snapshots: dict[str, NetworkSnapshot] = {}
 
     async def snapshot(self, digest: str) -> NetworkSnapshot:
-        """Return a network snapshot; raises LookupError for an unknown digest."""
+        """Return a network snapshot; raises LookupError for an unknown digest, and where the text is another's.
+
+        Approvals are bound to the digest, and what an agent is equipped with stands in the text.
+        """
         found = self._snapshots.get(digest)
         if found is None:
             text = await self._pool.fetchval(QUERIES.snapshot, digest)
             if text is None:
                 raise LookupError(digest)
+            if digest_text(text) != digest:
+                msg = f"the stored network {digest} is not the one that was published"
+                raise LookupError(msg)
             found = NetworkSnapshot.model_validate_json(text)
             if len(self._snapshots) > 512:  # networks are few; this only bounds a publisher gone wild
                 self._snapshots.clear()

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 from tests.support.engine.machine import START, snapshot, task
 
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.facts import CancelRequestedFact, RunAdmittedFact
 from towpath_engine.advance import advance
@@ -26,8 +27,8 @@ from towpath_orchestrator.settings import OrchestratorSettings
 
 RUN = (
     "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, wake_at,"
-    " created_at, updated_at) VALUES ($1, 'default', 'network', 'desk', 1, 'sha256:00', 'running', $2, 'me', now(),"
-    " now(), now())"
+    " created_at, updated_at) VALUES ($1, 'default', 'network', 'desk', 1, (SELECT digest FROM runs.snapshot), "
+    " 'running', $2, 'me', now(), now(), now())"
 )
 EVENT = "INSERT INTO runs.run_event (run_id, seq, at, type, event) VALUES ($1, $2, $3, $4, $5)"
 
@@ -59,7 +60,8 @@ async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_
     )
     holding = WaitingRequestMonitor(pool, tables, cache, windows, structlog.get_logger())
     try:
-        await owner.execute("INSERT INTO runs.snapshot VALUES ('sha256:00', $1)", snapshot().model_dump_json())
+        text = snapshot().model_dump_json()
+        await owner.execute("INSERT INTO runs.snapshot VALUES ($1, $2)", digest_text(text), text)
         for run in (1, 2, 3):
             state, entries, effect = begun(run)
             await owner.execute(RUN, state.run_id, state.seq)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 from tests.support.engine.machine import Machine, snapshot, use
 
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.events.log import LogEntry
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
@@ -27,7 +28,8 @@ from towpath_orchestrator.metrics import OrchestratorMetrics
 
 ROW = (
     "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, created_at,"
-    " updated_at) VALUES ($1, 'default', 'network', 'desk', 1, 'sha256:00', 'running', $2, 'me', now(), now())"
+    " updated_at) VALUES ($1, 'default', 'network', 'desk', 1, (SELECT digest FROM runs.snapshot), 'running', $2, 'me',"
+    " now(), now())"
 )
 EVENT = "INSERT INTO runs.run_event (run_id, seq, at, type, event) VALUES ($1, $2, $3, $4, $5)"
 
@@ -74,7 +76,8 @@ class Replica:
 @pytest.fixture
 async def replica(database: DatabaseUrl) -> AsyncIterator[Replica]:
     owner, pool = await asyncpg.connect(database()), await open_pool(database("orchestrator"), 2, "test")
-    await owner.execute("INSERT INTO runs.snapshot VALUES ('sha256:00', $1)", snapshot().model_dump_json())
+    text = snapshot().model_dump_json()
+    await owner.execute("INSERT INTO runs.snapshot VALUES ($1, $2)", digest_text(text), text)
     yield Replica(owner, pool)
     await owner.close()
     pool.terminate()
@@ -132,3 +135,12 @@ async def test_a_run_whose_log_cannot_be_folded_is_parked_and_the_others_are_cau
     assert "can't be read" in replica.reader.why_missing(broken)
     rows = await replica.owner.fetch("SELECT run_id FROM runs.run WHERE status = 'quarantined'")
     assert [row["run_id"] for row in rows] == [broken]
+
+
+async def test_a_network_that_is_not_the_one_that_was_published_is_none(replica: Replica) -> None:
+    digest = await replica.owner.fetchval("SELECT digest FROM runs.snapshot")
+    await replica.owner.execute("UPDATE runs.snapshot SET snapshot = replace(snapshot::text, 'echo', 'other')::json")
+    with pytest.raises(LookupError, match="not the one that was published"):
+        await replica.store.snapshot(digest)
+    await replica.owner.execute("UPDATE runs.snapshot SET snapshot = $1", snapshot().model_dump_json())
+    assert await replica.store.snapshot(digest) == snapshot()

@@ -117,7 +117,7 @@ class TaskChecker:
                     earlier = await self._earlier_runs.read(task, task.continues, project, caller)
                     task = completed_task(task, earlier)
                 version: NetworkVersion = await self._find_version(project, task.network, task.version)
-                snapshot = await self._store.snapshot(version.digest)
+                snapshot = await self._snapshot_of(version)
                 await self._schemas.prepare(project, task.response_schema)
                 await self._schemas.prepare(
                     project, None if task.background is None else task.background.deliverable_schema
@@ -148,6 +148,14 @@ class TaskChecker:
             request_digest=digest(asked.model_dump(mode="json", exclude={"idempotency_key", "traceparent"})),
             answer=asyncio.get_running_loop().create_future(),
         )
+
+    async def _snapshot_of(self, version: NetworkVersion) -> NetworkSnapshot:
+        """Return what a version was compiled to; raises ProblemError where that is gone, or another than published."""
+        try:
+            return await self._store.snapshot(version.digest)
+        except LookupError as error:
+            detail = f"the snapshot of {version.name}@v{version.version} is gone, or another than was published"
+            raise ProblemError(problem("version_not_found", detail)) from error
 
     async def _unusable(self, task: SubmitTask, project: str) -> tuple[ProblemDetail, ...]:
         """Ask the tool-access service, which alone knows conditions, what is wrong with those of the task's grant."""
