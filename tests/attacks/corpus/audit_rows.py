@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.corpus.audit import located, watched
-from tests.attacks.target import Target, pending_gates
+from tests.attacks.target import NETWORK, Target, decision, pending_gates
 
 from towpath_contracts.canonical import canonical_json, digest_text
 
@@ -99,6 +99,30 @@ async def rewrite_the_arguments_of_a_denied_call(target: Target) -> str:
         edited = (AS_EDITED, [_id(run), harmless, digest_text(harmless)])
         async with _changed(database, edited, (AS_ASKED, [_id(run)])):
             return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def equip_an_agent_with_a_tool_for_a_moment(target: Target) -> str:
+    """Let the stored snapshot of a network say that its agent is equipped with more than was published."""
+    put = "UPDATE runs.snapshot SET snapshot = $2 WHERE digest = $1"
+    read = "SELECT snapshot FROM runs.snapshot WHERE digest = $1"
+    (clerk,) = NETWORK["agents"]
+    small = {**NETWORK, "name": "small", "agents": [{**clerk, "equipped_tools": ["desk.mail"]}]}
+    asked = [
+        decision("USE_TOOL", tool_name="desk.label", tool_params={"ids": ["114"]}),
+        decision("RESPOND", payload="done"),
+    ]
+    async with target.client("aud-58") as client, target.database() as database:
+        published = (await client.post("/v1/networks", json={"spec": small})).raise_for_status().json()
+        whole = (await client.get(f"/v1/networks/{NETWORK['name']}")).raise_for_status().json()
+        text, other = [await database.fetchval(read, one["digest"]) for one in (published, whole)]
+        async with _changed(database, (put, [published["digest"], other]), (put, [published["digest"], text])):
+            task = {"network": "small", "user_message": "Label order 114.", "script": asked}
+            answer = await client.post("/v1/runs", json=task)
+            if answer.is_success:
+                run = await target.settled(client, answer.json()["run_id"])
+                raise AttackWorkedError(f"the run is {run['status']}, and may call what nobody equipped it with")
+        return f"the task is refused: {answer.json()['code']}"
 
 
 @attack(Position.DATABASE_ADMIN)
