@@ -11,5 +11,5 @@ function per fact, by topic); `requests` (messages to the outside); `rules` (que
 `reducers` (one function per event); `state`; `expressions`.
 """
 
-ENGINE_VERSION = "10"
+ENGINE_VERSION = "11"
 """Stored with every fact; raised whenever the same facts could give other events."""
