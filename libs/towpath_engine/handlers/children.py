@@ -16,7 +16,7 @@ from towpath_contracts.decisions.earlier_turns import ContinuedRun
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import ChildTask, ParentRun
-from towpath_contracts.tools.grants import narrow
+from towpath_contracts.tools.grants import grant_chain
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.reducers.background import active_ms
 from towpath_engine.reducers.budget import total_cost
@@ -123,7 +123,10 @@ def kind_of(task: ChildTask) -> str:
 
 
 def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
-    """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
+    """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent.
+
+    How long that chain may be was looked at when the task was taken: what was taken once goes on.
+    """
     own, task = state.created, event.task
     above = ParentRun(
         run_id=state.run_id,
@@ -145,7 +148,7 @@ def new_child_run(state: RunState, event: ev.ChildStarted) -> NewChildRun:
             "user_message": task.user_message,
             "max_steps": task.max_steps or own.max_steps,
             "timeout_ms": task.timeout_ms or own.timeout_ms,
-            "grants": narrow(own.grants, own.grant),
+            "grants": grant_chain(own.grants, own.grant),
             "grant": None,
             "single_instruction": False,
             "response_schema": task.response_schema,

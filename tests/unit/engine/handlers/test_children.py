@@ -101,6 +101,14 @@ def test_a_child_acts_by_its_own_agent_under_every_grant_of_its_parent() -> None
     assert (task.parent.run_id, task.parent.root_id, task.parent.depth) == (RUN, RUN, 1)
 
 
+def test_a_run_with_more_grants_than_are_taken_by_now_still_has_children() -> None:
+    """It was taken when more were: a chain that is refused here would park it, whatever it asks a child for."""
+    above = tuple(tuple({"tool": f"{place}-{number}"} for number in range(256)) for place in range(3))
+    machine = Machine(grants=above)
+    (started,) = asked(machine, "expert")
+    assert born(machine.state, started, machine).created.grants == above
+
+
 def test_a_child_has_no_more_time_than_its_parent_has_left() -> None:
     machine = Machine(timeout_ms=10_000)
     machine.now += timedelta(seconds=4)
