@@ -13,14 +13,8 @@ NORMALIZED_AT_ONCE = 32
 """Characters: the library sorts the marks behind a letter in a time that grows with the square of their number, and all
 else of the process waits. No letter of a language has as many."""
 
-MAX_JOINING = 16
-"""Characters that join one before them, in the letters of languages, and some more."""
-
 _JOINING = ("\u1160", "\u11ff")
 """The first and the last of the Korean vowels and ends of syllables, which join what stands before them."""
-
-_HALF_WIDTH = "\uff9e\uff9f"
-"""Marks of Japanese that are letters to Unicode."""
 
 
 def truncate(text: str, most: int) -> str:
@@ -60,16 +54,17 @@ def normalized(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Cut *text* before characters that join nothing, where one is near."""
+    """Cut *text* before the last of the next characters that joins nothing, or in the middle where all of them do."""
     begin, size = 0, len(text)
     while size - begin > NORMALIZED_AT_ONCE:
         most = begin + NORMALIZED_AT_ONCE
-        end = next((place for place in range(most, most - MAX_JOINING, -1) if not _joins(text[place])), most)
+        end = next((place for place in range(most, begin, -1) if not _joins(text[place])), most)
         yield text[begin:end]
         begin = end
     yield text[begin:]
 
 
 def _joins(character: str) -> bool:
-    first, last = _JOINING
-    return unicodedata.category(character)[0] == "M" or first <= character <= last or character in _HALF_WIDTH
+    """Return whether *character* may join what stands before it, also as what NFKC makes of it: ㅏ, ﾞ."""
+    (first, last), meant = _JOINING, unicodedata.normalize("NFKD", character)[0]
+    return unicodedata.category(meant)[0] == "M" or first <= meant <= last

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_contracts.networks.background import ascii_text
-from towpath_contracts.text import normalized
+from towpath_contracts.text import NORMALIZED_AT_ONCE, normalized
 
 FORMS: tuple[Literal["NFC", "NFKC", "NFKD"], ...] = ("NFC", "NFKC", "NFKD")
-LETTERS = "ab é漢かｶहकﬁ①가각\u1100"
-JOINING = "\u0301\u0315\u0316\u0323\u1161\u11a8\u3099\uff9e\u093f\u094d\u0f73\u0f71\u09c7\u09be"
+LETTERS = "ab é漢かｶहकﬁ①가각\u1100ㄱ\uffa1"
+JOINING = "\u0301\u0315\u0316\u0323\u1161\u11a8\u3099\uff9e\u093f\u094d\u0f73\u0f71\u09c7\u09beㅏㄳ\uffc2"
 
-WORDS = st.lists(st.tuples(st.sampled_from(LETTERS), st.text(st.sampled_from(JOINING), max_size=5)), max_size=80)
+MOST = NORMALIZED_AT_ONCE - 1
+MARKS = st.text(st.sampled_from(JOINING), max_size=5) | st.text(st.sampled_from("\u0301\u0315\u0316"), max_size=MOST)
+WORDS = st.lists(st.tuples(st.sampled_from(LETTERS), MARKS), max_size=80)
 
 
 @given(WORDS)
@@ -25,10 +27,18 @@ def test_a_text_of_letters_has_the_form_that_the_library_gives_it(words: list[tu
         assert normalized(form, text) == unicodedata.normalize(form, text)
 
 
-@given(st.text(st.sampled_from("a\u0315\u0316"), max_size=200), st.text(st.sampled_from("a\u0315\u0316"), max_size=200))
-def test_texts_that_mean_different_things_stay_different(one: str, other: str) -> None:
-    if normalized("NFC", one) == normalized("NFC", other):
-        assert unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", other)
+@pytest.mark.parametrize("before", range(NORMALIZED_AT_ONCE + 1))
+def test_as_many_marks_as_are_put_in_order_at_once_are_in_order_wherever_they_stand(before: int) -> None:
+    marks = "\u0315\u0316" * MOST
+    for form in FORMS:
+        for text in ("a" * before + "e" + marks[: MOST - 1] + "\u0301", "a" * before + "\u3131\u314f" * MOST):
+            assert normalized(form, text) == unicodedata.normalize(form, text)
+
+
+@given(st.text(st.sampled_from(f"{LETTERS}{JOINING}"), max_size=200))
+def test_a_text_means_what_it_meant_so_texts_that_mean_different_things_stay_different(text: str) -> None:
+    assert unicodedata.normalize("NFC", normalized("NFC", text)) == unicodedata.normalize("NFC", text)
+    assert unicodedata.normalize("NFKD", normalized("NFKC", text)) == unicodedata.normalize("NFKD", text)
 
 
 @pytest.mark.parametrize("marks", ["\u0315\u0316", "\u0f73", "\u0345\u0334"])
