@@ -35,9 +35,6 @@ _NAMES = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop"
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
 """Tokens that a model may think, for each word of an effort; part of its limit for output."""
 
-MAX_PARTS = 10_000
-"""Of an answer in pieces: those of one text are joined one by one."""
-
 _OPTIONS = (
     STREAMING,
     *SETTINGS,
@@ -161,9 +158,9 @@ class GeminiProvider:
                 reply["finish_reason"] = candidate.finish_reason or reply["finish_reason"]
                 new = (candidate.content.parts if candidate.content is not None else None) or []
                 parts += new
-                if len(parts) > MAX_PARTS:
-                    raise ValueError(f"more than {MAX_PARTS} parts came, and no end")
-                length.add(*(part.text or "" for part in new), *texts_in_pieces(new))
+                pieces = texts_in_pieces(new)
+                length.add_parts(len(new) + len(pieces))
+                length.add(*(part.text or "" for part in new), *pieces)
                 on_text("".join(part.text for part in new if part.text and not part.thought))
         content = self._types.Content(role="model", parts=parts) if parts else None
         candidate = self._types.Candidate(content=content, finish_reason=reply.pop("finish_reason"))

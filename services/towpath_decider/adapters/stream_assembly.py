@@ -21,6 +21,10 @@ CUT_SHORT = "its stream ended in the middle of the message"
 MAX_STREAMED_CHARS = 1024 * 1024
 """Of what a model writes in pieces: each is passed on to who watches, and no answer is taken that is half as long."""
 
+MAX_PARTS = 10_000
+"""Of one answer: its texts and calls become objects of the SDK all at once, some 50 microseconds each, and pieces of
+one of Gemini's are joined one by one."""
+
 ERRORS = 400
 """Statuses from here on are errors; below, an error arrived within a stream that had begun well."""
 
@@ -102,6 +106,7 @@ async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: An
             case "message_start":
                 message = event.message.to_dict()
             case "content_block_start":
+                length.add_parts()
                 blocks[event.index] = event.content_block.to_dict()
             case "content_block_delta" if event.delta.type == "text_delta":
                 pieces.setdefault((event.index, "text"), []).append(event.delta.text)
@@ -130,11 +135,18 @@ class StreamedLength:
 
     def __init__(self) -> None:
         self._chars = 0
+        self._parts = 0
 
     def add(self, *texts: str) -> None:
         self._chars += sum(map(len, texts))
         if self._chars > MAX_STREAMED_CHARS:
             raise ValueError(f"more than {MAX_STREAMED_CHARS} characters came, and no end")
+
+    def add_parts(self, count: int = 1) -> None:
+        """Count so many more parts."""
+        self._parts += count
+        if self._parts > MAX_PARTS:
+            raise ValueError(f"more than {MAX_PARTS} parts came, and no end")
 
 
 class _CallPieces:
@@ -152,7 +164,10 @@ class _CallPieces:
 def _assemble(calls: dict[int, _CallPieces], deltas: Any, length: StreamedLength) -> None:
     """Add pieces of native calls to those that they belong to."""
     for place, delta in enumerate(deltas):
-        call = calls.setdefault(delta.index if delta.index is not None else place, _CallPieces())
+        index = delta.index if delta.index is not None else place
+        if index not in calls:
+            length.add_parts()
+        call = calls.setdefault(index, _CallPieces())
         if delta.function is not None:
             length.add(delta.function.name or "", delta.function.arguments or "")
             call.name.append(delta.function.name or "")

@@ -1,8 +1,9 @@
 """What a provider's server sends is read up to a bound, packed or not, whole or in pieces."""
 
 import gzip
+import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ import httpx2
 import pytest
 
 from towpath_decider.adapters.answer_bounds import MAX_BODY_BYTES, MAX_STREAM_BYTES, client_options
-from towpath_decider.adapters.stream_assembly import MAX_STREAMED_CHARS, assemble_message, assemble_stream
+from towpath_decider.adapters.gemini import GeminiProvider
+from towpath_decider.adapters.stream_assembly import MAX_PARTS, MAX_STREAMED_CHARS, assemble_message, assemble_stream
 
 EVENTS = "text/event-stream"
 
@@ -114,3 +116,40 @@ async def test_an_event_may_have_a_hundred_ends_of_lines() -> None:
     assert await read(Sent(event, 3), **{"content-type": EVENTS}) == 3 * event
     with pytest.raises(httpx2.ReadError, match="lines"):
         await read(Sent(b"data: 1\n" + event, 1), **{"content-type": EVENTS})
+
+
+async def numbered(make: Callable[[int], Any]) -> AsyncIterator[Any]:
+    for number in itertools.count():
+        yield make(number)
+
+
+def one_more_call(number: int) -> Any:
+    """Return a chunk of a chat completion that begins another call, which says nothing."""
+    call = SimpleNamespace(index=number, function=None)
+    delta = SimpleNamespace(content=None, refusal=None, tool_calls=[call])
+    return SimpleNamespace(usage=None, choices=[SimpleNamespace(index=0, finish_reason=None, delta=delta)])
+
+
+def one_more_block(number: int) -> Any:
+    begun = SimpleNamespace(to_dict=lambda: {"type": "text", "text": ""})
+    return SimpleNamespace(type="content_block_start", index=number, content_block=begun)
+
+
+def hundred_more_pieces(_: int) -> Any:
+    """Return a chunk of Gemini's with one part, which has a hundred pieces of one argument."""
+    call = SimpleNamespace(partial_args=[SimpleNamespace(string_value="x", json_path="$.a")] * 100)
+    part = SimpleNamespace(function_call=call, text=None, thought=None)
+    candidate = SimpleNamespace(finish_reason=None, content=SimpleNamespace(parts=[part]))
+    return SimpleNamespace(usage_metadata=None, prompt_feedback=None, candidates=[candidate])
+
+
+async def test_parts_without_end_are_no_answer_though_they_have_few_characters() -> None:
+    """Each of them is made an object of the SDK at the end, while nothing else is decided."""
+    kind = SimpleNamespace(construct=lambda **fields: fields)
+    told = f"more than {MAX_PARTS} parts"
+    with pytest.raises(ValueError, match=told):
+        await assemble_stream(numbered(one_more_call), lambda _: None, kind)
+    with pytest.raises(ValueError, match=told):
+        await assemble_message(numbered(one_more_block), lambda _: None, kind)
+    with pytest.raises(ValueError, match=told):
+        await GeminiProvider(api_key=None)._assemble_stream(numbered(hundred_more_pieces), lambda _: None)
