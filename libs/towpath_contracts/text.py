@@ -27,6 +27,11 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
 
 
+def sendable(text: str) -> str:
+    """Return *text* as it can be sent: models, and their servers, may write half of a surrogate pair, shown as `?`."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def stored_text(data: bytes) -> tuple[str, bool]:
     """Return the text of a result in the blob store, and whether it was a string: else it is the JSON as it is stored.
 

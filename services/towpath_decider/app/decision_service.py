@@ -25,6 +25,7 @@ from towpath_contracts.decisions.request import (
 )
 from towpath_contracts.facts import LONGEST_WAIT_S, DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.text import sendable
 from towpath_decider.adapters.attachment_source import LoadAttachments
 from towpath_decider.adapters.provider import Provider, TextListener
 from towpath_decider.app.compile_caches import AnswerCheckCompiler, PromptTemplateCache
@@ -326,7 +327,7 @@ def _fact(progress: DecisionInProgress, result: Answered | GaveUp) -> DecisionMa
         return DecisionMadeFact(decision=result.value, **common)
     if result.retry_after_s is not None:
         common["retry_after_s"] = min(result.retry_after_s, LONGEST_WAIT_S)
-    return DecisionFailedFact(code=result.code, message=redact(result.message)[:MESSAGE_CHARS], **common)
+    return DecisionFailedFact(code=result.code, message=sendable(redact(result.message)[:MESSAGE_CHARS]), **common)
 
 
 def _usage_with_uncounted(progress: DecisionInProgress) -> JsonObject:
@@ -390,11 +391,10 @@ def _log_call(request: DecisionRequest, number: int, call: FinishedModelCall) ->
         raw_digest=digest_text(text) if text is not None else None,
         prompt=_body(prompt) if request.debug else None,
         raw_text=_body(text) if request.debug and text is not None else None,
-        error=f"{reply.code}: {reply.message}" if isinstance(reply, ModelCallFailure) else None,
+        error=sendable(f"{reply.code}: {reply.message}") if isinstance(reply, ModelCallFailure) else None,
     )
 
 
 def _body(text: str) -> str:
-    # Lone surrogates can't be sent as JSON; a model that writes them is shown with replacements.
-    clean = text.encode("utf-8", "replace").decode()
+    clean = sendable(text)
     return clean if len(clean) <= BODY_CHARS else clean[:BODY_CHARS] + f"… ({len(clean) - BODY_CHARS} more characters)"

@@ -102,3 +102,13 @@ async def test_the_operators_price_of_a_model_stands_in_each_call_and_in_the_ans
     )
     assert outcome.fact.cost.usd == pytest.approx(2 * one)
     assert (outcome.fact.cost.price_known, outcome.fact.cost.price_source) == (True, SOURCE)
+
+
+async def test_an_error_with_half_of_a_surrogate_pair_is_told_as_any_other() -> None:
+    """A server writes what it likes; the run would have ended as by a fault of the decider."""
+    refused = ModelCallFailure(code="model_refused_request", message="no: \ud800", usage=Usage(model_calls=1))
+    service = DecisionMaker({"scripted": FixedReplies(refused)})
+    outcome = await service.answer(request(model="scripted:task", timeout_ms=200))
+    assert isinstance(outcome.fact, DecisionFailedFact)
+    assert (outcome.fact.code, outcome.fact.message) == ("model_refused_request", "no: ?")
+    assert [call.error for call in log_calls(outcome)] == ["model_refused_request: no: ?"]
