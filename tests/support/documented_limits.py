@@ -4,6 +4,7 @@ A sentence has `{}` where its numbers stand; they are written as the pages write
 """
 
 import functools
+import re
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -28,8 +29,8 @@ class Promise(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Return whether it stands there."""
-        return self.told in _text(self.page)
+        """Return whether it stands there, and no number in it is the end or the beginning of another one."""
+        return re.search(rf"(?<![0-9][,.])(?<![0-9]){re.escape(self.told)}(?![,.]?[0-9])", _text(self.page)) is not None
 
 
 def promise(page: str, sentence: str, *values: Number) -> Promise:

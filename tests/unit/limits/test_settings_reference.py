@@ -71,8 +71,11 @@ def variable(name: str, field: FieldInfo, prefix: str) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    value = field.default
-    if value is None or value == "" or field.default_factory is not None:
+    return "" if field.default_factory is not None else told(field.default)
+
+
+def told(value: object) -> str:
+    if value is None or value == "":
         return ""
     return str(value).lower().removesuffix(".0") if isinstance(value, bool | int | float) else str(value)
 
@@ -106,7 +109,12 @@ def test_a_process_without_variables_has_the_defaults_of_the_page(
 ) -> None:
     for name, _ in own_fields(section):
         monkeypatch.delenv(name, raising=False)
-    SECTIONS[section](_env_file=None)  # type: ignore[call-arg]
+    settings = SECTIONS[section](_env_file=None)  # type: ignore[call-arg]
+    prefix = str(settings.model_config["env_prefix"])
+    names = {variable(name, field, prefix): name for name, field in SECTIONS[section].model_fields.items()}
+    for name, field in own_fields(section):
+        if field.default_factory is None:
+            assert told(getattr(settings, names[name])) == rows(section)[name][0]
 
 
 @pytest.mark.parametrize("section", SECTIONS)
