@@ -250,6 +250,12 @@ def test_a_tool_promises_no_more_than_before_in_silence(before: EffectClass, aft
     assert told is (CLASSES.index(after) < CLASSES.index(before))
 
 
+@pytest.mark.parametrize("change", [{"cost_usd": 1.0}, {"internal": True}, {"has_probe": True}, {"discovered": True}])
+def test_a_spec_that_says_more_has_another_digest(change: dict[str, Any]) -> None:
+    plain = ToolSpec(name="a", toolset="b")
+    assert spec_digest(plain.model_copy(update=change)) != spec_digest(plain)
+
+
 def test_texts_of_a_tool_that_only_reads_and_smaller_changes_are_taken_at_once() -> None:
     reads = PAY.model_copy(update={"effect_class": EffectClass.PURE})
     for old, change in (

@@ -25,12 +25,8 @@ from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.tools.arguments import ArgumentChecker, PatternMatcher
 from towpath_tas.core.tools.schema_changes import loosened, schema_texts, vouched_values
 
-_STRICTNESS = {
-    EffectClass.PURE: 0,
-    EffectClass.IDEMPOTENT: 1,
-    EffectClass.RECONCILABLE: 2,
-    EffectClass.IRREVERSIBLE: 3,
-}
+_BY_PROMISE = (EffectClass.PURE, EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE)
+"""From what promises most to what promises nothing."""
 
 
 Found = TypeVar("Found")
@@ -266,7 +262,7 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None, compared: S
         return ["trusted output is claimed"] if spec.trusted_output or spec.trusted_fields else []
     old = current.spec
     doubts = []
-    if _STRICTNESS[effective_class(spec)] < _STRICTNESS[effective_class(old)]:
+    if _BY_PROMISE.index(effective_class(spec)) < _BY_PROMISE.index(effective_class(old)):
         doubts.append(f"the effect class would weaken from {effective_class(old)} to {effective_class(spec)}")
     if _claims_trust(spec, old):
         doubts.append("trusted output is claimed")
