@@ -5,7 +5,7 @@ written the task of a child, so the tasks that vouch are those of callers alone.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -38,7 +38,8 @@ Ancestor = tuple[UUID, int, bool]
 class ToldAnswer(NamedTuple):
     """An answer of a run above or beside a run, which the run began with.
 
-    Of `is_unread` it is not known what that run has read; `of_strangers` is not of a run at all: a caller brought it.
+    Of `is_unread` it is not known what that run has read. `of_strangers` is what a caller brought: an answer of no run,
+    or of one that was shown texts which this run does not have.
     """
 
     source: ValueSource
@@ -105,11 +106,13 @@ class RunAncestors:
     """The runs above a run, the nearest first.
 
     `vouching` are the tasks that callers wrote, the latest first; without all of its ancestors (`whole`) none vouches.
-    Of a thread that is `cut` the oldest are left out. To one that was `brought` a caller gave answers of no run.
+    Of a thread that is `cut` the oldest are left out. To one that was `brought` a caller gave answers of no run. What
+    they began with is `begun`.
     """
 
     vouching: list[RunInputs]
     runs: list[Ancestor] = field(default_factory=list)
+    begun: list[RunInputs] = field(default_factory=list)
     whole: bool = True
     cut: bool = False
     brought: bool = False
@@ -117,15 +120,29 @@ class RunAncestors:
     def told(self, task: RunInputs) -> list[ToldAnswer]:
         """Return what was answered in the conversation before *task*.
 
-        Who may know an answer is known from what its run has read; where that is not read, nobody may.
+        Who may know an answer is known from what its run has read; where that is not read, nobody may. It is neither
+        where a run was shown an image or a PDF, nor in the answers after it, which may have it from there; and nobody
+        says who may know a text that a caller gave to it and not to this run.
         """
+        given = {*task.quoted, *task.documents}
         read = {str(run_id) for run_id, _, _ in self.runs}
+        unseen = self._that_know(lambda run: run.unreadable)
+        unsaid = self._that_know(lambda run: not given.issuperset((*run.quoted, *run.documents)))
         found = []
         for said_by, text in task.answered:
-            strange = not said_by or (said_by == SUMMARY and self.brought and not self.cut)
-            is_unread = bool(said_by) and said_by not in read and (self.cut or said_by != SUMMARY)
-            found.append(ToldAnswer(ValueSource(EARLIER_TURNS), text, is_unread, strange))
+            if said_by == SUMMARY:
+                is_unread = self.cut or bool(unseen)
+                strange = self.brought or bool(unsaid)
+            else:
+                is_unread = bool(said_by) and (said_by not in read or said_by in unseen)
+                strange = not said_by or said_by in unsaid
+            found.append(ToldAnswer(ValueSource(EARLIER_TURNS), text, is_unread, strange and not is_unread))
         return found
+
+    def _that_know(self, shown: Callable[[RunInputs], bool]) -> set[str]:
+        """Return the runs that may know what one of them was *shown*: the first that was, and all that follow it."""
+        first = max((place for place, run in enumerate(self.begun) if shown(run)), default=-1)
+        return {str(run_id) for run_id, _, _ in self.runs[: first + 1]}
 
 
 async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> RunAncestors:
@@ -142,6 +159,7 @@ async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> 
         # its own step nothing. A fork of the plan has its parent's steps before its own first one.
         of_step = above.composed and task.born
         found.runs.append((run_id, before - 1 if of_step else before, not above.composed))
+        found.begun.append(above)
         if of_step and before > FIRST_STEP + 1:
             for text in task.texts:
                 run.told.append(ToldAnswer(ValueSource(EARLIER_AGENTS, before - 1), text))

@@ -7,6 +7,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.integration.tas.provenance.test_answers_in_logs import below, finished, logged
+from tests.integration.tas.provenance.test_conversations import document
 from tests.integration.tas.provenance.test_provenance import begun, returned
 from tests.integration.tas.provenance.test_readers import ANN, EVE, LOOSE, SECRET, STRICT, TASK, ruled, sends
 from tests.support.tas.tas_running import Running, shared_tas, tas
@@ -99,6 +100,50 @@ async def test_answers_that_a_caller_brings_and_summaries_with_them_are_undeclar
     assert await sends(tas, first, OWN, ANN) == [False]
     assert await sends(tas, second, "The keeper of the lock is called Marlowe", ANN) == [False]
     assert await sends(tas, second, "It is lit at seven in the evening", EVE) == [True]
+
+
+async def replies(tas: Running, first: UUID, answer: str, times: int = 1, **summed: str) -> UUID:
+    """Begin a run behind *first* in its thread, which is shown no file of it, and return the last one."""
+    run_id, turns = first, [{"role": "assistant", "content": answer, "run_id": str(first)}]
+    for _ in range(times):
+        thread = {"run_id": str(run_id), "thread_id": str(first), **summed}
+        run_id = await begun(tas, TASK, messages=turns, continues=thread)
+        turns = [{"role": "assistant", "content": answer, "run_id": str(run_id)}]
+    return run_id
+
+
+@POLICIES
+@pytest.mark.parametrize("times", [1, 2])
+async def test_nobody_may_know_what_was_answered_in_a_thread_after_a_file_that_nobody_here_reads(
+    tas: Running, policy: str, times: int
+) -> None:
+    await ruled(tas, policy)
+    report = {"name": "plan.pdf", "media_type": "application/pdf", "digest": "sha256:1", "size": 12}
+    first = await begun(tas, TASK, attachments=[report])
+    assert await sends(tas, first, SECRET, ANN) == [False], "it may stand in the file"
+    last = await replies(tas, first, f"It says: {SECRET}.", times, summary="The keeper of the lock is called Marlowe")
+    for told in (SECRET, "The keeper of the lock is called Marlowe"):
+        assert await sends(tas, last, told, EVE, ANN) == [False, False]
+    assert await sends(tas, last, "This it says in its own words", EVE) == [True]
+    child = await begun(
+        tas, "Send it.", messages=[{"role": "assistant", "content": SECRET, "run_id": str(first)}], **below(last, 1)
+    )
+    assert await sends(tas, child, SECRET, EVE) == [False]
+
+
+async def test_what_was_answered_about_a_text_that_a_thread_no_longer_has_is_undeclared(tas: Running) -> None:
+    await ruled(tas)
+    letter = await document(tas, SECRET.encode(), "text/plain")
+    for given in ({"attachments": [letter]}, {"quoted_inputs": {"letter": SECRET}}):
+        first = await begun(tas, TASK, **given)
+        assert await sends(tas, first, SECRET, ANN) == [False], "nobody has said who may know it"
+        assert await sends(tas, await replies(tas, first, SECRET, 2), SECRET, ANN) == [False]
+        thread = {"continues": {"run_id": str(first), "thread_id": str(first)}}
+        turns = [{"role": "assistant", "content": OWN, "run_id": str(first)}]
+        assert await sends(tas, await begun(tas, TASK, messages=turns, **thread, **given), OWN, EVE) == [True]
+    await ruled(tas, LOOSE)
+    first = await begun(tas, TASK, quoted_inputs={"letter": SECRET})
+    assert await sends(tas, await replies(tas, first, SECRET), SECRET, EVE) == [True], "and nobody has restricted it"
 
 
 @POLICIES
