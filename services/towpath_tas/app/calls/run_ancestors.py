@@ -7,13 +7,17 @@ written the task of a child, so the tasks that vouch are those of callers alone.
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from towpath_tas.adapters.origin_tables import SUMMARY, QuerySource, RunInputs, read_tasks
-from towpath_tas.core.provenance.call_values import EARLIER_TURNS
+from towpath_fabric.clock import monotonic
+from towpath_fabric.turns.dedicated_threads import DedicatedThreads
+from towpath_tas.adapters.origin_tables import SUMMARY, QuerySource, RunInputs, read_blob, read_tasks
+from towpath_tas.core.provenance.call_values import EARLIER_TURNS, QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import AnswersOfRun
 from towpath_tas.core.provenance.provenance import UNDECLARED, RunProvenance
+from towpath_tas.core.provenance.seen_results import add_document
 from towpath_tas.core.provenance.text_readers import (
     ANYONE,
     KNOWN_TO_ALL,
@@ -53,8 +57,8 @@ class SeenRun:
     """What was read of a run so far, and of the runs above it.
 
     `above` are those of them that are still to be read, the topmost first; `vouching` are the tasks that vouch once
-    they are, and `told` are the answers that it began with. `kept` says that its task is known, `has_begun` that only
-    its own calls are left to be read.
+    they are, `told` are the answers that it began with, and `documents` the texts, until they are read. `kept` says
+    that its task is known, `has_begun` that only its own calls are left to be read.
 
     With `readers` the runs below it, and below those above it, are read too, for who may know what they answered:
     `below` are those that are read just now, `answered` those that were read whole, `unread` those that were not.
@@ -71,6 +75,7 @@ class SeenRun:
     above: deque[Ancestor] = field(default_factory=deque)
     vouching: list[RunInputs] = field(default_factory=list)
     told: deque[ToldAnswer] = field(default_factory=deque)
+    documents: deque[str] = field(default_factory=deque)
     below: dict[str, "SeenRun"] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
@@ -172,6 +177,19 @@ async def find_ancestors(source: QuerySource, run: SeenRun, task: RunInputs) -> 
     found.cut = task.parent is not None and task.continues and len(found.runs) == MAX_ANCESTORS
     found.whole = task.parent is None or found.cut
     return found
+
+
+async def read_documents(source: QuerySource, run: SeenRun, threads: DedicatedThreads, until: float) -> bool:
+    """Read the texts that are attached to a run; returns whether the time sufficed for all. One is read in any case."""
+    while run.documents:
+        digest = run.documents[0]
+        data, is_whole = await read_blob(source, run.project, digest)
+        await threads.run(partial(add_document, run.knowledge, ValueSource(QUOTED_INPUTS), data, whole=is_whole))
+        if run.documents and run.documents[0] is digest:  # only now: a concurrent reader has to read it itself
+            run.documents.popleft()
+        if run.documents and monotonic() > until:
+            return False
+    return True
 
 
 async def is_run_of(source: QuerySource, run_id: str, project: str) -> bool:

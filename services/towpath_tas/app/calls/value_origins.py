@@ -31,7 +31,7 @@ from towpath_tas.adapters.origin_tables import (
     read_spec,
     read_tasks,
 )
-from towpath_tas.app.calls.run_ancestors import SeenRun, find_ancestors, is_run_of
+from towpath_tas.app.calls.run_ancestors import SeenRun, find_ancestors, is_run_of, read_documents
 from towpath_tas.core.provenance.call_values import QUOTED_INPUTS
 from towpath_tas.core.provenance.logged_answers import ended_child, failure_text
 from towpath_tas.core.provenance.provenance import RunProvenance
@@ -39,7 +39,6 @@ from towpath_tas.core.provenance.seen_results import (
     add_answer,
     add_below,
     add_blob,
-    add_document,
     add_person_statement,
     add_preview,
 )
@@ -158,11 +157,7 @@ class RunProvenanceCache:
             run.knowledge.mark_incomplete()  # nobody here reads an image or PDF: what a model saw in it stands nowhere
         for text in task.quoted:
             await self.threads.run(partial(run.knowledge.add_untrusted, ValueSource(QUOTED_INPUTS), text))
-        for digest in task.documents:
-            data, is_whole = await read_blob(source, run.project, digest)
-            await self.threads.run(
-                partial(add_document, run.knowledge, ValueSource(QUOTED_INPUTS), data, whole=is_whole)
-            )
+        run.documents.extend(task.documents)
         run.told.extend(found.told(task))
         run.above.extend(reversed(found.runs))
         if found.whole:
@@ -178,6 +173,8 @@ class RunProvenanceCache:
         downwards, as they happened: what a record returned first is not the agents' own. What was read stays read.
         Who may know what the run was told is known once all of them are.
         """
+        if not await read_documents(source, run, self.threads, until):
+            return False
         while run.above:
             above, before, logged = one = run.above[0]
             left_s = max(LEAST_S, until - monotonic())

@@ -11,6 +11,7 @@ from typing import Any
 from towpath_contracts.tools.previews import recorded_preview
 from towpath_tas.core.provenance.logged_answers import LoggedAnswer
 from towpath_tas.core.provenance.provenance import UNDECLARED, RunProvenance
+from towpath_tas.core.provenance.search_budget import PER_LEAF
 from towpath_tas.core.provenance.text_readers import ANYONE, CallDeclaration
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
@@ -35,7 +36,7 @@ def add_below(known: RunProvenance, below: RunProvenance, step: int) -> None:
     """
     for one in below.texts:
         known.texts.append(replace(one, source=ValueSource(one.source.tool, step)))
-        known.below_chars += len(one.letters)
+        known.below_chars += len(one.letters) + PER_LEAF
 
 
 def add_person_statement(known: RunProvenance, fact: Mapping[str, Any]) -> None:
@@ -75,7 +76,9 @@ def add_document(known: RunProvenance, seen: ValueSource, data: bytes, *, whole:
         return
     try:
         known.add_output(seen, json.loads(data, object_pairs_hook=_with_all_members), trusted=False)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        known.mark_incomplete()  # what its escapes stand for was not looked at
+    except ValueError:
         return  # a plain text
 
 

@@ -103,6 +103,33 @@ async def test_a_document_vouches_for_nothing_and_is_read_whole(tas: Running) ->
     assert await verdict(tas, lost, "orders.send", to="ann@acme.example") == "tool.denied", "nobody has read it"
 
 
+async def test_of_json_that_is_nested_too_deeply_to_be_read_not_everything_is_known(tas: Running) -> None:
+    await careful(tas)
+    await tas.caller.apply(f"{CAREFUL}  - {{name: half, tool: '*', effect: deny, when: '!origin.whole'}}\n")
+    for depth, found in ((10, "permitted"), (2_000, "tool.denied")):
+        deep = await document(tas, b"[" * depth + rb'"mal\u0040evil.example"' + b"]" * depth, "application/json")
+        run_id = await begun(tas, attachments=[deep])
+        assert await verdict(tas, run_id, "orders.send", to="ann@acme.example") == found
+
+
+async def test_documents_are_read_one_after_another_at_several_tries(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await careful(tas)
+    texts = [f'{{"mail": "eve{place}@evil.example"}}'.encode() for place in range(3)]
+    mine = await begun(tas, attachments=[await document(tas, one, "application/json") for one in texts])
+    other = await begun(tas, project="somebody-elses")
+    monkeypatch.setattr(value_origins, "PASS_S", 0.0)
+    wanted, cache = {mine: tas.caller.project, other: "somebody-elses"}, value_origins.RunProvenanceCache()
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        for _ in texts[1:]:
+            assert {*await cache.of(pool, wanted)} == {other}, "one text at a try"
+        known = await cache.of(pool, wanted)
+    assert known[mine].whole and len(known[mine].outputs) == 2 * len(texts), "as it stands, and what it means"
+    for step, place in enumerate(range(3)):
+        assert await verdict(tas, mine, "orders.send", step=step, to=f"eve{place}@evil.example") == "tool.denied"
+
+
 async def test_what_earlier_runs_of_a_thread_have_read_holds_up_no_decision_of_others(
     tas: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
