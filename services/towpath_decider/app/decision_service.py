@@ -28,11 +28,11 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.text import sendable
 from towpath_decider.adapters.attachment_source import LoadAttachments
 from towpath_decider.adapters.provider import Provider, TextListener
-from towpath_decider.app.compile_caches import AnswerCheckCompiler, PromptTemplateCache
+from towpath_decider.app.compile_caches import AnswerCheckCompiler
+from towpath_decider.app.prompt_renderer import NOTHING_ATTACHED, PromptRenderer
 from towpath_decider.app.provider_limiter import NoProviderCapacityError, ProviderLimiter
 from towpath_decider.core.answer_checks import expected_schema
 from towpath_decider.core.answers import RefusedAnswer
-from towpath_decider.core.attached_files import document_texts
 from towpath_decider.core.conversation import (
     INVALID_OUTPUT,
     Answered,
@@ -44,7 +44,7 @@ from towpath_decider.core.conversation import (
     ModelReply,
     converse,
 )
-from towpath_decider.core.prompt import Prompt, render
+from towpath_decider.core.prompt import Prompt
 from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.prices.model_price_list import ModelPriceList
@@ -136,7 +136,7 @@ class DecisionMaker:
         self._limiter = limiter
         self._prices = prices
         self._load_attachments = load_attachments
-        self._prompts = PromptTemplateCache()
+        self._prompts = PromptRenderer()
         self._checks = AnswerCheckCompiler()
 
     async def answer(self, request: DecisionRequest) -> FinishedDecision:
@@ -171,7 +171,7 @@ class DecisionMaker:
                 expected_schema(request),
                 request.kind,
                 native_tools=provider.offers_tools(request),
-                texts=document_texts(request.context.all_attachments, attached),
+                attached=attached,
             )
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
@@ -217,11 +217,11 @@ class DecisionMaker:
         kind: DecisionKind = DecisionKind.DECIDE,
         *,
         native_tools: bool = False,
-        texts: Mapping[str, str] | None = None,
+        attached: Mapping[str, str] = NOTHING_ATTACHED,
     ) -> Prompt:
         """Render the prompt of a request. Raises PromptInvalidError, and ProblemError `overloaded`."""
-        base = self._prompts.find(context.base_prompt) or await self._prompts.compile(project, context.base_prompt)
-        return render(context, answer_schema, kind, base, native_tools=native_tools, texts=texts)
+        asked = project, context, answer_schema, kind
+        return await self._prompts.render(*asked, native_tools=native_tools, attached=attached)
 
     async def _run_dialogue(
         self, dialogue: Dialogue, provider: Provider, progress: DecisionInProgress

@@ -19,6 +19,11 @@ def document_texts(attachments: Sequence[StoredAttachment], contents: Mapping[st
     return {one.digest: base64.b64decode(contents[one.digest]).decode("utf-8-sig", "replace") for one in texts}
 
 
+def document_bytes(attachments: Sequence[StoredAttachment]) -> int:
+    """Return how many bytes of texts among *attachments* stand in the prompt."""
+    return sum(one.size for one in attachments if one.shown and one.is_text)
+
+
 def shown_files(attachments: Sequence[StoredAttachment]) -> tuple[StoredAttachment, ...]:
     """Return those that a model is given as files."""
     return tuple(one for one in attachments if one.shown and not one.is_text)
