@@ -162,17 +162,15 @@ class DecisionMaker:
             check = await self._checks.check_for(request)
             if isinstance(check, RefusedAnswer):
                 return GaveUp(code="request_invalid", message=check.reason)
-            attached = await self._attached(request)
-            if isinstance(attached, GaveUp):
-                return attached
-            progress.prompt = await self.prompt_of(
-                request.project,
-                request.context,
-                expected_schema(request),
-                request.kind,
-                native_tools=provider.offers_tools(request),
-                attached=attached,
-            )
+            with self._prompts.room(request.project, request.context):
+                attached = await self._attached(request)
+                if isinstance(attached, GaveUp):
+                    return attached
+                progress.prompt = await self.prompt_of(
+                    *(request.project, request.context, expected_schema(request), request.kind),
+                    native_tools=provider.offers_tools(request),
+                    attached=attached,
+                )
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
         except ProblemError as error:

@@ -12,9 +12,10 @@ from tests.unit.decider.test_compiled_prompts import Model, asked
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.attachments import MAX_SHOWN_ATTACHMENTS, StoredAttachment
 from towpath_decider.app.decision_service import DecisionMaker
-from towpath_decider.app.prompt_renderer import LONG_DOCUMENTS
+from towpath_decider.app.prompt_renderer import LONG_DOCUMENTS, MAX_LONG_OF_PROJECT
+from towpath_fabric.request_loop import PlatformUnavailableError
 
-MANY = 12
+MANY = MAX_LONG_OF_PROJECT
 
 
 def documents(size: int) -> tuple[tuple[StoredAttachment, ...], dict[str, str]]:
@@ -49,6 +50,26 @@ async def test_long_documents_of_one_project_hold_up_no_decision_of_another() ->
     await asyncio.gather(*doing)
     assert len(ended) == MANY + 1
     assert ended.index("other") <= 1, "all that came before it were rendered first"
+
+
+async def test_few_requests_with_long_documents_hold_places_and_others_come_again() -> None:
+    attached, contents = documents(LONG_DOCUMENTS + MAX_SHOWN_ATTACHMENTS)
+    loaded = 0
+
+    async def load(_run_id: UUID, _wanted: Sequence[StoredAttachment]) -> dict[str, str]:
+        nonlocal loaded
+        loaded += 1
+        await asyncio.sleep(0)
+        return contents
+
+    maker = DecisionMaker({"scripted": Model()}, load_attachments=load)
+    shown = context(base_prompt="x", attachments=attached)
+    long = [request(model="scripted:task", project="greedy", context=shown) for _ in range(MANY + 3)]
+    found = await asyncio.gather(*(maker.answer(one) for one in long), return_exceptions=True)
+    assert [type(one) for one in found[MANY:]] == [PlatformUnavailableError] * 3
+    assert not any(isinstance(one, BaseException) for one in found[:MANY])
+    assert loaded == MANY, "what is refused has fetched nothing"
+    assert (await maker.answer(long[0])).fact.type == "decision.made"
 
 
 async def test_projects_take_turns_at_rendering_long_documents() -> None:
