@@ -2,7 +2,8 @@
 
 Who does so stands in the audit before anything happens. An answer is given once the log of the run holds the act. A
 pause goes down the tree, level by level: a run that is paused starts no child, so those found below it are all there
-are. A resume goes up: the run at the top goes on last, so that a request that failed on its way can be made again.
+are. A resume goes up: the run at the top goes on last, so that a request that failed on its way can be made again. Of
+the runs of trees few are at work at a time, in turns of projects: each asks the database several times.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import MessageBus
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.app.api.queries import RunQueries
 
 LIVE = frozenset({"queued", "running", "waiting"})
@@ -30,6 +32,13 @@ FOLDED_WITHIN_S = 4.0
 LOOK_EVERY_S = 0.05
 AT_ONCE = 200
 """Runs, or gates, of one page."""
+
+RUNS = 64
+RUNS_OF_ONE = 24
+"""Runs of trees that are paused, resumed or looked below at the same time, in all and of one project."""
+
+WAIT_S = 25.0
+"""How long a run of a tree waits for its turn: who asks waits for the whole tree half a minute."""
 
 PHASES: dict[SteeringAct, str] = {
     "pause": "run.paused",
@@ -47,6 +56,7 @@ class RunControl:
     def __init__(self, queries: RunQueries, bus: MessageBus) -> None:
         self._queries = queries
         self._bus = bus
+        self._runs = WorkTurns(RUNS, lambda _: RUNS_OF_ONE, WAIT_S)
 
     async def steer(self, request: SteerRun) -> RunSteered:
         """Do what a person asks for; raises ProblemError. Returns once it is in the log."""
@@ -126,10 +136,11 @@ class RunControl:
 
     async def _hold(self, request: SteerRun, run_id: UUID, pause_id: UUID) -> bool:
         """Pause one run; return whether it is paused, or was, and False where it has ended meanwhile."""
-        if pause_id in map(_pause_of, await self._pauses(request, run_id)):
-            return True
-        act_id = pause_id if run_id == request.run_id else new_run_id()
-        return await self._act(request, run_id, act_id, pause_id) is not None
+        async with self._runs.held(request.project):
+            if pause_id in map(_pause_of, await self._pauses(request, run_id)):
+                return True
+            act_id = pause_id if run_id == request.run_id else new_run_id()
+            return await self._act(request, run_id, act_id, pause_id) is not None
 
     async def _own_pauses(self, request: SteerRun) -> list[GateView]:
         """Return the open pauses of the run itself: none that came from a run above it."""
@@ -155,7 +166,8 @@ class RunControl:
         before: UUID | None = None
         while True:
             asked = ListRuns(project=request.project, parent_run_id=run_id, before=before, limit=AT_ONCE)
-            page = await self._queries.list_runs(asked)
+            async with self._runs.held(request.project):
+                page = await self._queries.list_runs(asked)
             found += [run.run_id for run in page.runs if run.status in LIVE]
             before = page.next_before
             if before is None:
@@ -177,6 +189,11 @@ class RunControl:
         return RunSteered(detail=f"{runs} run(s) go on", runs=runs)
 
     async def _open(self, request: SteerRun, gate: GateView) -> None:
+        """End one pause, and wait until the run's log holds that."""
+        async with self._runs.held(request.project):
+            await self._opened(request, gate)
+
+    async def _opened(self, request: SteerRun, gate: GateView) -> None:
         await store_fact(
             self._bus,
             GateResolvedFact(
