@@ -42,7 +42,8 @@ async def test_a_short_id_is_looked_up_among_the_newest_thousand_runs() -> None:
     class Endless(Client):
         async def runs(self, **filters: Any) -> RunPage:
             asked.append(filters["limit"])
-            return RunPage.model_construct(runs=(), next_before=uuid4()) if len(asked) > 9 else page(filters["limit"])
+            assert len(asked) <= 5, "older ones need the whole id"
+            return page(filters["limit"])
 
     def page(count: int) -> RunPage:
         return RunPage.model_construct(runs=tuple(_Run(uuid4()) for _ in range(count)), next_before=uuid4())
