@@ -48,7 +48,8 @@ async def test_a_key_is_made_while_another_project_makes_many(place: Place) -> N
         many = [asyncio.ensure_future(alice.post("/v1/keys", json=wanted)) for _ in range(120)]
         await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
         assert (await bob.post("/v1/keys", json={**wanted, "caller": "clerk"})).status_code == 201
-        assert {(await one).status_code for one in many} == {201}
+        answers = {(await one).status_code for one in many}
+        assert 201 in answers and answers <= {201, 429}, "what finds no room on a busy machine is told to come again"
         made, mine = (await alice.get("/v1/keys?limit=500")).json(), (await bob.get("/v1/keys?limit=50")).json()
         (clerk,) = [key["created_at"] for key in mine["keys"] if key["caller"] == "clerk"]
         assert clerk < max(key["created_at"] for key in made["keys"]), "it did not wait for all of them"
