@@ -10,7 +10,7 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.networks.goal import Criterion
-from towpath_contracts.networks.plan import MAX_NAMES, MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
+from towpath_contracts.networks.plan import MAX_CRITERIA, MAX_NAMES, MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS
 from towpath_contracts.run_limits import MAX_PARALLEL, MAX_STEPS_CAP, PLAN_STEPS
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
@@ -22,9 +22,6 @@ DELEGATE = "delegate_to_"
 
 MAX_TASK = 32_000
 """Characters of what a delegate is asked."""
-
-MAX_CRITERIA = 16
-"""Acceptance criteria of a delegate's task, as of an agent of a plan."""
 
 CALL_TIMEOUT_MS = 3_600_000
 
