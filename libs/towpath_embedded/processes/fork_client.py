@@ -100,15 +100,17 @@ class ForkServer:
         )
         self._environment = read_at_start(environment)
         self._path = fork_server.path_entries(environment)
+        launched_by = child_process.launcher(sys.executable, child_process.OWN_IDENTITY, signal.SIGKILL)
+        before_exec = child_process.before_exec(child_process.OWN_IDENTITY, signal.SIGKILL)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", fork_server.__name__, str(theirs.fileno()), *MODULES],
+                [*launched_by, sys.executable, "-P", "-m", fork_server.__name__, str(theirs.fileno()), *MODULES],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # import errors go to this process's stderr
                 env=environment,
                 start_new_session=True,
                 pass_fds=[theirs.fileno()],
-                preexec_fn=child_process.before_exec(child_process.OWN_IDENTITY, signal.SIGKILL),  # noqa: PLW1509 - one system call
+                preexec_fn=None if launched_by else before_exec,  # noqa: PLW1509 - one system call
             )
 
     @property
