@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from tests.support.compiled_tests import compile_tests
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
 from towpath_embedded.servers.nats import Nats
@@ -60,6 +61,13 @@ def pytest_collection() -> Generator[None, object, object]:
         collected = yield
     gc.set_threshold(*garbage_collector.RARELY)
     return collected
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the modules before the processes of tests start, where the whole suite is run by several."""
+    if session.config.getoption("numprocesses", None) == PROCESSES and session.config.args == ["tests"]:
+        compile_tests()
 
 
 PROCESSES = 6
