@@ -1,8 +1,8 @@
 """How much of a provider's answer is read: its server may send without end, and all projects share the decider.
 
-The bounds are of what was unpacked, and hold while the answer comes: nothing beyond them is kept, or read. What is read
-becomes objects of Python on the loop of all decisions, so values are counted before that, and lines, which some
-SDK puts together one by one.
+The bounds are of what was unpacked, and of what is on the wire; they hold while the answer comes: nothing beyond them
+is kept, or read. What is read becomes objects of Python on the loop of all decisions, so values are counted before
+that, and lines, which some SDK puts together one by one.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from towpath_contracts.strict_json import has_more_values
+from towpath_fabric.http.received_bodies import as_received
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Of an answer that comes whole: the longest that is taken, of half a megabyte, with six bytes for each character."""
@@ -79,10 +80,9 @@ async def bound_body(response: httpx2.Response) -> None:
     """Let at most so much of *response* be read; a hook of the HTTP client, called before anything was."""
     kind = response.headers.get("content-type", "").lower()
     events = kind.startswith("text/event-stream")
-    packed = httpx2.Response(
-        response.status_code, headers=response.headers, stream=response.stream, request=response.request
-    )
-    response.stream = _BoundedBody(packed, MAX_STREAM_BYTES if events else MAX_BODY_BYTES, events=events)
+    most = MAX_STREAM_BYTES if events else MAX_BODY_BYTES
+    packed = as_received(response, response.request, most)
+    response.stream = _BoundedBody(packed, most, events=events)
     for name in ("content-encoding", "content-length"):
         response.headers.pop(name, None)
 

@@ -1,5 +1,6 @@
 """What a provider's server sends is read up to a bound, packed or not, whole or in pieces."""
 
+import asyncio
 import gzip
 import itertools
 import json
@@ -13,19 +14,24 @@ import pytest
 from towpath_decider.adapters.answer_bounds import MAX_BODY_BYTES, MAX_STREAM_BYTES, client_options
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.stream_assembly import MAX_PARTS, MAX_STREAMED_CHARS, assemble_message, assemble_stream
+from towpath_fabric.http.received_bodies import PIECES_AT_ONCE
 
 EVENTS = "text/event-stream"
+GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\3"
 
 
 class Sent(httpx2.AsyncByteStream):
     """A body of *pieces*, which knows how many of them were taken."""
 
-    def __init__(self, piece: bytes, pieces: int) -> None:
+    def __init__(self, piece: bytes, pieces: int, head: bytes = b"") -> None:
         self._piece = piece
         self._pieces = pieces
+        self._head = head
         self.taken = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._head:
+            yield self._head
         for _ in range(self._pieces):
             self.taken += 1
             yield self._piece
@@ -54,6 +60,41 @@ async def test_a_packed_answer_is_unpacked_and_bounded_by_what_it_holds() -> Non
     assert await read(Sent(small, 1), **headers, **{"content-length": str(len(small))}) == b'{"choices": []}'
     with pytest.raises(httpx2.ReadError, match="longer"):
         await read(Sent(gzip.compress(b" " * (MAX_BODY_BYTES + 1)), 1), **headers)
+
+
+async def test_an_answer_that_unpacks_to_nothing_is_left_in_time() -> None:
+    """Unpacked once more, each of its bytes stands for a kilobyte of empty blocks, and takes the loop's time."""
+    empty = b"\0\0\0\xff\xff" * 100_000
+    once = GZIP_HEAD + empty
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert await read(Sent(once, 1), **headers) == b""
+    endless = Sent(empty, 1_000, GZIP_HEAD)
+    with pytest.raises(httpx2.ReadError, match="longer"):
+        await read(endless, **headers)
+    assert endless.taken <= MAX_BODY_BYTES // len(empty) + 2
+    twice = Sent(gzip.compress(once), 1)
+    for names in ("gzip, gzip", "GZIP,deflate", "identity, gzip, gzip"):
+        with pytest.raises(httpx2.ReadError, match="more than once"):
+            await read(twice, **{**headers, "content-encoding": names})
+
+
+async def test_a_body_in_tiny_pieces_leaves_the_loop_to_others() -> None:
+    turns, over = 0, asyncio.Event()
+
+    async def count() -> None:
+        nonlocal turns
+        while not over.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    try:
+        assert await read(Sent(b" ", 2_000), **{"content-type": "application/json"}) == b" " * 2_000
+    finally:
+        over.set()
+        await counting
+    assert turns >= 2_000 // PIECES_AT_ONCE
 
 
 @pytest.mark.parametrize(

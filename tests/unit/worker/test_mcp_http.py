@@ -1,5 +1,6 @@
 """The HTTP side of a server: whatever fails becomes an error whose code says what is known."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 
@@ -79,6 +80,46 @@ async def test_a_fault_becomes_an_error_of_this_request_alone(
     parsed = json.loads((await posted(does, **headers)).content)
     assert parsed["error"]["code"] == code
     assert not CERTAINLY_NOT & UNCERTAIN
+
+
+class Untold(httpx2.AsyncByteStream):
+    """A body that nobody should read."""
+
+    def __init__(self) -> None:
+        self.read = self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.read = True
+        yield b"x"
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_of_an_answer_that_nobody_reads_only_the_head_is_taken(method: str) -> None:
+    """The SDK reads the whole answer to the DELETE that ends a session, however long it is."""
+    body, request = Untold(), httpx2.Request(method, "https://server.example/mcp")
+    network = Network(httpx2.Response(405, headers={"allow": "POST", "content-type": "text/plain"}, stream=body))
+    response = await ErrorReplyTransport(network, LIMIT).handle_async_request(request)
+    assert (await response.aread(), response.status_code, response.headers["allow"]) == (b"", 405, "POST")
+    assert (body.read, body.closed) == (False, True)
+
+
+EMPTY_BLOCKS = b"\x1f\x8b\x08\0\0\0\0\0\0\3" + b"\0\0\0\xff\xff" * 1_000
+
+
+async def test_an_answer_that_unpacks_to_nothing_is_left_in_time() -> None:
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    sent = httpx2.Response(200, headers=packed, stream=httpx2.ByteStream(EMPTY_BLOCKS))
+    assert json.loads((await posted(sent)).content)["error"]["code"] == TOO_LARGE
+    twice = {**packed, "content-encoding": "gzip, gzip"}
+    again = httpx2.Response(200, headers=twice, stream=httpx2.ByteStream(gzip.compress(EMPTY_BLOCKS)))
+    assert json.loads((await posted(again)).content)["error"]["code"] == LOST
+    events = {**twice, "content-type": "text/event-stream"}
+    streamed = httpx2.Response(200, headers=events, stream=httpx2.ByteStream(gzip.compress(EMPTY_BLOCKS)))
+    with pytest.raises(httpx2.ReadError, match="more than once"):
+        await (await posted(streamed)).aread()
 
 
 async def test_a_server_s_own_words_pass() -> None:

@@ -16,6 +16,7 @@ from mcp_types import JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from towpath_contracts.strict_json import has_more_values
+from towpath_fabric.http.received_bodies import BodyTooLongError, as_received
 from towpath_worker.adapters.mcp.error_codes import LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE
 from towpath_worker.adapters.mcp.tool_checks import MAX_ANSWER_VALUES
 
@@ -47,7 +48,7 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
         """Send *request*; of a POST every fault becomes a JSON-RPC error."""
         if request.method != "POST":
             response = await self._inner.handle_async_request(request)
-            return _with_checked_events(request, response, self._limit) if _is_stream(response) else response
+            return await self._without_body(request, response)
         try:
             response = await self._inner.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
@@ -62,14 +63,23 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
         """Close the connections."""
         await self._inner.aclose()
 
+    async def _without_body(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Return the answer to a GET or DELETE: of one that is no event stream nobody needs more than its head."""
+        if _is_stream(response):
+            return _with_checked_events(request, response, self._limit)
+        await response.aclose()
+        return httpx2.Response(response.status_code, headers=_kept_headers(response), request=request)
+
     async def _read_whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read an answer that is no event stream, within the limit, and judge its status."""
         data = bytearray()
         try:
-            async for piece in response.aiter_bytes():
+            async for piece in as_received(response, request, self._limit).aiter_bytes():
                 data += piece
                 if len(data) > self._limit:
                     return _fault(request, TOO_LARGE, f"the answer is longer than {self._limit} bytes")
+        except BodyTooLongError as error:
+            return _fault(request, TOO_LARGE, str(error))
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             return _fault(request, LOST, f"the answer broke off: {type(error).__name__}")
         finally:
@@ -126,7 +136,7 @@ class _CheckedEvents(httpx2.AsyncByteStream):
 
 
 def _with_checked_events(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
-    stream = _CheckedEvents(response, limit)
+    stream = _CheckedEvents(as_received(response, request, None), limit)
     return httpx2.Response(response.status_code, headers=_kept_headers(response), stream=stream, request=request)
 
 
