@@ -58,8 +58,11 @@ class CheckpointUrlPublisher:
 
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         try:
-            async with httpx2.AsyncClient(timeout=WITNESS_TIMEOUT_S, follow_redirects=False) as client:
-                answer = await client.post(self._url, content=note.encode(), headers=headers)
+            async with (
+                httpx2.AsyncClient(timeout=WITNESS_TIMEOUT_S, follow_redirects=False) as client,
+                client.stream("POST", self._url, content=note.encode(), headers=headers) as answer,
+            ):
+                pass  # its head says it all, and its body may have any length
         except httpx2.HTTPError as error:
             self._log.warning("the witness could not be reached", error=str(error) or type(error).__name__)
             return

@@ -52,12 +52,24 @@ async def test_a_witness_is_sent_the_note_and_followed_nowhere() -> None:
     assert [entry["event"] for entry in found] == ["the witness could not be reached"]
 
 
-async def test_a_witness_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "WITNESS_TIMEOUT_S", 0.2)
+@pytest.mark.parametrize(
+    ("head", "within_s", "told"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", 0.2, ["the witness could not be reached"]),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 20, []),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 1000000\r\n\r\n", 20, ["the witness refused a checkpoint"]),
+    ],
+    ids=["its head", "what it took", "what it refused"],
+)
+async def test_a_witness_that_never_ends_its_answer_is_left(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, within_s: float, told: list[str]
+) -> None:
+    """Of what follows the head nothing is read: it may be of any length, or unpack to any."""
+    monkeypatch.setattr(checkpoints, "WITNESS_TIMEOUT_S", within_s)
     over, closed = asyncio.Event(), asyncio.Event()
 
     async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        writer.write(head)
         with contextlib.suppress(ConnectionError):
             for _ in range(10_000):
                 writer.write(b"x")
@@ -83,7 +95,7 @@ async def test_a_witness_that_never_ends_its_answer_is_left(monkeypatch: pytest.
         await closed.wait()
         server.close()
         await server.wait_closed()
-    assert [entry["event"] for entry in found] == ["the witness could not be reached"]
+    assert [entry["event"] for entry in found] == told
 
 
 def test_the_address_of_a_witness_is_checked_at_start() -> None:
