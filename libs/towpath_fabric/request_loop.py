@@ -19,6 +19,7 @@ from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic
+from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, Rebind, ack, deliveries, in_progress, nak
 from towpath_fabric.telemetry.logs import Logger
@@ -152,6 +153,7 @@ class DecisionRequestLoop:
         self._answers = AnswerCache()
         self._unasked: OrderedDict[tuple[UUID, int], None] = OrderedDict()
         self._consumer: PullConsumer | None = None
+        self._stored_by = new_run_id().hex
 
     async def start(self) -> None:
         """Start to fetch requests."""
@@ -275,7 +277,9 @@ class DecisionRequestLoop:
             fact = fact.model_copy(update=more)
         subject = self._answerer.inbox(fact.run_id)
         body = fact.model_dump_json().encode()
-        headers = {"Nats-Msg-Id": f"{fact.request_id}:{attempt}"}
+        # Of each id the broker keeps one message, and an agent, which may write to the inbox of any run, could store
+        # one first that can be guessed. So it is this process's own; what two processes answer, a run takes once.
+        headers = {"Nats-Msg-Id": f"{fact.request_id}:{attempt}:{self._stored_by}"}
         lease_ends = job.began + job.request.lease_ms / 1000
         tries = 0
         while not await self._bus.store(subject, body, headers):

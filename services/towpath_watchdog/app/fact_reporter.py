@@ -11,6 +11,7 @@ from uuid import UUID
 from towpath_contracts import subjects
 from towpath_contracts.facts import WatchdogReportedFact
 from towpath_contracts.ids import effect_id
+from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
 from towpath_watchdog.core.run_memory import FindingReport, WatchedRuns
@@ -32,6 +33,7 @@ class FindingReporter:
         self._metrics = metrics
         self._log = log
         self._reported: OrderedDict[str, None] = OrderedDict()
+        self._stored_by = new_run_id().hex
 
     def has_reported(self, run_id: UUID, key: str, since: int) -> bool:
         """Whether this was reported to the run already."""
@@ -62,7 +64,9 @@ class FindingReporter:
                 tools=found.tools,
             )
             subject = subjects.run_inbox(SOURCE, report.run_id)
-            stored = await self._bus.store(subject, fact.model_dump_json().encode(), {"Nats-Msg-Id": fact_id})
+            # Not the fact's id alone: an agent could store that first, and of each id the broker keeps one message.
+            headers = {"Nats-Msg-Id": f"{fact_id}:{self._stored_by}"}
+            stored = await self._bus.store(subject, fact.model_dump_json().encode(), headers)
             self._metrics.findings.labels(found.name).inc()
             if stored:
                 self._remember(fact_id)

@@ -31,7 +31,7 @@ from towpath_contracts.decisions.request import (
     ScriptPosition,
     TokenDelta,
 )
-from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
+from towpath_contracts.facts import CancelRequestedFact, DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS, PROBLEM_HEADER, RENDER_PROMPT
 from towpath_contracts.streams import decide_consumer
@@ -71,9 +71,24 @@ async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(
     assert (fact.script.queue, fact.script.index) == ("*", 0)
     assert (fact.cost.usd, fact.cost.price_known, fact.cost.price_source) == (0.0, True, "scripted")
     assert fact.raw_digest == digest_text(as_text(USE_TOOL).replace(": ", ":").replace(", ", ","))
-    assert orchestrator.message_ids == [f"{wanted.request_id}:1"]
+    (message_id,) = orchestrator.message_ids
+    assert message_id.startswith(f"{wanted.request_id}:1:")
     await all_acknowledged(orchestrator)
     assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
+
+
+async def test_an_answer_is_kept_though_somebody_stored_a_message_under_every_id_that_can_be_guessed(
+    orchestrator: OrchestratorPeer, decider: ServiceProcess
+) -> None:
+    """An agent's credential may write to the inbox of any run, and the broker keeps one message of each id."""
+    wanted = request(script=orchestrator.script([RESPOND]))
+    forged = subjects.agent_inbox(subjects.agent_pool("default", "evil"), wanted.run_id)
+    body = CancelRequestedFact(run_id=wanted.run_id, by="evil").model_dump_json().encode()
+    for guessed in (f"{wanted.request_id}:1", f"{wanted.request_id}:1:"):
+        await orchestrator.nc.jetstream().publish(forged, body, headers={"Nats-Msg-Id": guessed})
+    await orchestrator.ask(wanted)
+    await orchestrator.until(3)
+    assert (await orchestrator.nc.jetstream().stream_info("INBOX")).state.messages == 3
 
 
 async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
@@ -156,7 +171,7 @@ async def test_a_request_that_comes_twice_is_answered_from_memory(
     assert isinstance(first, DecisionMadeFact)
     assert isinstance(second, DecisionMadeFact)
     assert (second.attempt, second.usage) == (2, first.usage)
-    assert orchestrator.message_ids[1].endswith(":2")
+    assert orchestrator.message_ids[1].startswith(f"{second.request_id}:2:")
     assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
 
 

@@ -71,6 +71,8 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
         fact = WatchdogReportedFact.model_validate_json(message.data)
         assert message.subject == subjects.run_inbox("watchdog", fact.run_id)
         assert fact.type in SOURCE_FACTS["watchdog"]
+        message_id = (message.headers or {})["Nats-Msg-Id"]
+        assert message_id.startswith(f"{fact.fact_id}:")  # an agent could store an id first that can be guessed
         facts[fact.run_id] = fact
         told_of.append(fact.run_id)
 
