@@ -152,7 +152,7 @@ class SealedPersons:
         entry = place.entry
         detail = read_detail(payload)
         key, made = detail.get("by_key"), _made_key(entry, detail) if entry.phase == KEY_CREATED else None
-        if isinstance(key, str) and key:
+        if isinstance(key, str) and (key or detail.get("by_commitment")):
             self.by_key.append(_Vote(place, key, detail.get("approval_id"), detail.get("by_commitment"), made))
         if made is not None:
             self.keys[str(detail.get("key"))] = made
@@ -190,10 +190,10 @@ class SealedPersons:
         for vote in self.by_key:
             place, key = vote.place, vote.key
             made = self.keys.get(key)
-            if made is None and (self.partial or (self.until is not None and place.entry.at > self.until)):
+            if made is None and key and (self.partial or (self.until is not None and place.entry.at > self.until)):
                 self.unseen_keys += 1
                 continue
-            what = f"{place.entry.phase} is by key {key}"
+            what = f"{place.entry.phase} is by key {key or 'without a name'}"
             if made is None or made.entry_id > place.entry.entry_id:
                 yield PersonFault("key_unmade", f"{what}, and no entry before it makes that key", place)
             elif made.caller != place.entry.actor:

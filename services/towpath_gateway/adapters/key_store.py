@@ -186,7 +186,7 @@ class KeyStore:
         if row is None:
             return None
         stored = StoredKey(
-            prefix=row["prefix"],
+            prefix=prefix,  # the one that was shown: records name it, and a table may answer with another, or none
             secret_digest=row["secret_digest"],
             caller=row["caller"],
             project=row["project"],

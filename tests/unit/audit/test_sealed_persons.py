@@ -120,6 +120,16 @@ def test_keys_from_before_a_bundle_are_counted_only() -> None:
     assert persons.unseen_keys == 1
 
 
+def test_a_key_without_a_name_is_nobodys() -> None:
+    for partial in (False, True):
+        persons = SealedPersons(exported_at=EXPORTED, partial=partial)
+        add(persons, "approval.approved", by_key="", by_commitment="c")
+        assert [fault.code for fault in persons.finish()] == ["key_unmade"]
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "approval.approved", by_key="")
+    assert [*persons.finish()] == [], "a platform without keys has none"
+
+
 def test_an_entry_of_the_log_itself_may_be_by_a_key_that_was_made_after_the_time_asked_for() -> None:
     persons = SealedPersons(exported_at=EXPORTED, until=HOUR_BEFORE)
     add(persons, "audit.erase_requested", at=JUST_BEFORE, by_key="k")
