@@ -24,6 +24,7 @@ from towpath_audit.merkle import MerkleFrontier, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_keys
 from towpath_audit.report import AuditFault, AuditReport
 from towpath_audit.retention import RetentionCheck
+from towpath_audit.sealed_order import SealedOrder
 
 MAX_FAULTS = 1_000
 """Faults that are listed; the rest is dropped."""
@@ -55,6 +56,7 @@ class _BundleVerifier:
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
         self._retention = RetentionCheck(self._add_fault, self._report.notes)
         self._completeness = BundleCompletenessCheck(self._add_fault, self._retention)
+        self._order = SealedOrder(self._add_fault)
         self._page: list[tuple[int, str]] = []
         self._pages = 0
         self._previous = ""
@@ -212,6 +214,7 @@ class _BundleVerifier:
         if changed or (payload is not None and payload.commitment() != entry.commitment):
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
+        entry = self._order.on_entry(index, number, entry)
         if changed:
             self._completeness.on_changed(index, number, entry)
         else:
@@ -235,6 +238,7 @@ class _BundleVerifier:
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
             return
+        self._order.on_earlier(entry)
         self._completeness.on_earlier(index, number, entry, payload)
 
     def _on_hidden(self, number: int, line: Line) -> None:
@@ -311,6 +315,7 @@ class _BundleVerifier:
             message = "the leaves make another root than the one that was signed"
             self._lost(message, number, "tree_changed", since=self._sealed)
         else:
+            self._order.on_sealed(found.at, found.size - self._sealed)
             self._sealed = found.size
             self._retention.on_sealed(found.at)
 

@@ -20,7 +20,7 @@ from towpath_tas.core.policy.policy_file import rules_digest
 TOLD_FOR_EVER = frozenset(
     {
         *("approval_without_votes", "call_args_changed", "call_state_changed", "call_under_pause"),
-        "decision_by_other_rules",
+        *("decision_by_other_rules", "entry_out_of_order"),
         *("decision_without_policy", "effect_without_outcome", "key_unmade", "key_without_right", "tool_not_in_force"),
         *("requester_changed", "stored_changed"),
     }

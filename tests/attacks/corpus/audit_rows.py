@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+import httpx2
 from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.corpus.audit import located, watched
 from tests.attacks.target import NETWORK, Target, decision, pending_gates
@@ -35,6 +36,28 @@ AS_ASKED = """
 UPDATE tas.tool_call SET args = asked_args, args_digest = asked_digest, asked_args = NULL, asked_digest = NULL,
   edited_by = NULL
 WHERE run_id = $1"""
+
+SECRET = "k" * 43
+NAMELESS = """
+    CREATE FUNCTION gateway.shown(prefix text) RETURNS text STABLE LANGUAGE plpgsql AS $$ BEGIN
+      IF prefix <> '' THEN RETURN prefix; END IF;
+      IF current_setting('shown.ever', true) = 'yes' THEN
+        PERFORM set_config('shown.ever', '', false);
+        RETURN '';
+      END IF;
+      PERFORM set_config('shown.ever', 'yes', false); RETURN 'ghost0000000';
+    END $$;
+    ALTER TABLE gateway.api_key RENAME TO kept_key;
+    CREATE VIEW gateway.api_key AS SELECT gateway.shown(prefix) AS prefix, secret_digest, caller, scopes, roles, note,
+      created_by, created_with, created_at, expires_at, revoked_at, revoked_by, revoked_with FROM gateway.kept_key;
+    GRANT SELECT ON gateway.api_key TO towpath_gateway;
+    ALTER TABLE gateway.kept_key DISABLE TRIGGER audit_key;
+    INSERT INTO gateway.kept_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with)
+      SELECT '', sha256($secret), caller, scopes, roles, '', '', '' FROM gateway.kept_key WHERE caller = 'aud-61'"""
+NAMED = """
+    DELETE FROM gateway.kept_key WHERE prefix = '';
+    ALTER TABLE gateway.kept_key ENABLE TRIGGER audit_key;
+    DROP VIEW gateway.api_key; DROP FUNCTION gateway.shown; ALTER TABLE gateway.kept_key RENAME TO api_key"""
 
 
 def _id(run: Any) -> UUID:
@@ -151,3 +174,34 @@ async def have_a_call_made_twice_as_a_pure_one(target: Target) -> str:
         if not any(fault.code == "call_state_changed" for fault in found.faults):
             raise AttackWorkedError(f"sent twice, and the bundle says {found.faults}")
         return located(found)
+
+
+@attack(Position.DATABASE_ADMIN)
+async def approve_with_a_key_that_has_no_name(target: Target) -> str:
+    """Make an approver's key beside the log whose prefix the gateway reads as empty, so that no entry names it."""
+    async with (
+        target.client("aud-61", roles=["approver"]),
+        target.client("aud-62") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        run = await target.run(client, [("desk.refund", {"order": "116", "amount": 9999})], "Refund order 116.")
+        (gate,) = await pending_gates(client, run["run_id"])
+        await database.execute(NAMELESS.replace("$secret", f"'{SECRET}'"))
+        try:
+            refused = await _approve_as("twp_ghost0000000", target, gate["gate_id"])
+        finally:
+            await database.execute(NAMED)
+        return refused or located(await report())
+
+
+async def _approve_as(prefix: str, target: Target, gate: str) -> str:
+    """Approve with the secret of this attack; return why that is refused, if it is."""
+    headers = {"Authorization": f"Bearer {prefix}.{SECRET}"}
+    async with httpx2.AsyncClient(base_url=target.url, headers=headers, timeout=30) as ghost:
+        for _ in range(20):  # the gateway remembers for two seconds which keys there are not
+            answer = await ghost.post(f"/v1/gates/{gate}/resolve", json={"verdict": "approved", "reason": "fine"})
+            if answer.is_success:
+                return ""
+            await asyncio.sleep(0.2)
+        return f"the vote is refused: {answer.json()['code']}"

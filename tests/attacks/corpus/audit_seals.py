@@ -1,4 +1,4 @@
-"""Attacks by who may write to the database on what is signed: the time, the history, the key of a checkpoint.
+"""Attacks by who may write to the database on what is signed: time, history, order, and the key of a checkpoint.
 
 Each ends with the tables as they were, so that the log goes on.
 """
@@ -12,6 +12,8 @@ from typing import Any
 import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.corpus.audit import located, watched
+from tests.attacks.corpus.audit_persons import PROJECT_MOVED
 from tests.attacks.target import Target
 
 from towpath_audit.merkle import MerkleFrontier
@@ -22,6 +24,10 @@ SEAL_LOCK = "SELECT pg_advisory_xact_lock(7026120)"
 NEW_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'towpath_tas'"
 AHEAD = timedelta(days=2)
 WITHIN_S = 20
+GAP = 1_000
+"""Ids that are left out, for entries of later; more than a platform writes in seconds."""
+
+IDS = "tas.audit_record_entry_id_seq"
 
 SHADOWED_CLOCK = """
     CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
@@ -150,3 +156,71 @@ def _refusal(answer: httpx2.Response) -> str:
     if answer.is_success:
         raise AttackWorkedError(f"signed: {answer.json()['size']} leaves")
     return str(answer.json()["detail"])
+
+
+@attack(Position.DATABASE_ADMIN)
+async def decide_under_an_older_policy_with_ids_from_before(target: Target) -> str:
+    """Leave ids out before a rule is tightened; let the older rules decide, and give these ids to what is written."""
+    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
+    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
+    async with (
+        target.client("aud-58", roles=["policy_admin"]) as admin,
+        target.client("aud-59") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        done, before = len(target.effects()), await _leave_out_ids(database)
+        (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
+        (await client.get("/v1/audit/checkpoint")).raise_for_status()
+        try:
+            await database.execute(put, -1)
+            async with _ids_from(database, before):
+                run = await target.run(client, [("desk.label", {"ids": ["114"]})], "Label order 114.")
+            await database.execute(put, 1)
+        finally:
+            (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
+        if not target.effects()[done:]:
+            return f"nothing was labelled, and the run is {run['status']}"
+        return located(await report())
+
+
+@attack(Position.DATABASE_ADMIN)
+async def start_a_call_under_a_pause_with_ids_from_before(target: Target) -> str:
+    """Leave ids out before a pause; take the pause away for a moment, and give these ids to the call that it holds."""
+    switch = {"kind": "tool", "name": "desk.label", "reason": "it leaks"}
+    async with (
+        target.client("aud-op6", roles=["operator"]) as operator,
+        target.client("aud-60") as client,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        before = await _leave_out_ids(database)
+        (await operator.post("/v1/switches/pause", json=switch)).raise_for_status()
+        (await client.get("/v1/audit/checkpoint")).raise_for_status()
+        (row,) = await database.fetch("DELETE FROM tas.switch WHERE name = 'desk.label' RETURNING *")
+        await database.execute(PROJECT_MOVED)
+        try:
+            async with _ids_from(database, before):
+                run = await target.run(client, [("desk.label", {"ids": ["115"]})], "Label order 115.")
+        finally:
+            await database.execute("INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *row.values())
+            await database.execute(PROJECT_MOVED)
+            (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
+        return located(await report()) if run["status"] == "completed" else f"the run is {run['status']}"
+
+
+async def _leave_out_ids(database: Any) -> int:
+    """Leave ids of entries out; return the last one before them."""
+    last: int = await database.fetchval(f"SELECT last_value FROM {IDS}")
+    await database.execute(f"SELECT setval('{IDS}', $1)", last + GAP)
+    return last
+
+
+@asynccontextmanager
+async def _ids_from(database: Any, last: int) -> AsyncIterator[None]:
+    """Give what is written the ids from *last* on, until it goes on behind the highest."""
+    await database.execute(f"SELECT setval('{IDS}', $1)", last)
+    try:
+        yield
+    finally:
+        await database.execute(f"SELECT setval('{IDS}', (SELECT max(entry_id) FROM tas.audit_record))")

@@ -147,7 +147,7 @@ def detailed(entry: dict[str, Any], **detail: Any) -> dict[str, Any]:
         ([ASKED, VOTED, APPROVED, CONSUMED, ALLOW], []),
         ([ASKED, VOTED, APPROVED, ALLOW], [("approval_without_votes", 3)]),
         ([ASKED, VOTED, APPROVED, CONSUMED, detailed(ASKED, **OTHER), ALLOW], [("approval_without_votes", 5)]),
-        ([ASKED, {**ALLOW, "entry_id": 9}, VOTED, APPROVED, CONSUMED], []),
+        ([ASKED, VOTED, APPROVED, {}, {**ALLOW, "entry_id": 9}, CONSUMED], []),
         ([{**ASKED, "caller": "mia"}, VOTED, APPROVED, CONSUMED], [("approval_without_votes", 3)]),
         ([{**ASKED, "caller": "zed"}, VOTED, APPROVED, CONSUMED], []),
         ([{**ASKED, "caller": "mia"}, detailed(VOTED, single_person=True), APPROVED, CONSUMED], []),

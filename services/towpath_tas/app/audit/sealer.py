@@ -16,6 +16,7 @@ import asyncpg
 
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note
+from towpath_audit.sealed_order import MAX_LEAVES_PER_SEAL
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
@@ -25,9 +26,6 @@ from towpath_tas.core.seal_times import clock_problem, seal_time
 from towpath_tas.metrics import TasMetrics
 
 QUERIES = Queries.load("towpath_tas.adapters", "audit.sql")
-
-MAX_LEAVES_PER_SEAL = 10_000
-"""Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait."""
 
 
 class SealRefusedError(Exception):

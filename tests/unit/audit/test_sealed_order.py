@@ -1,0 +1,144 @@
+"""Entries that exclude each other are sealed in the order of their ids; none is older than what was sealed before."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.tas.audit_log import ORIGIN, signer
+from tests.unit.audit.test_sealed_calls import AGAIN, ALLOW, ASK, CLAIM, CONSUMED, DENY, DONE, place
+
+from towpath_audit import bundle
+from towpath_audit.entries import ErasablePayload
+from towpath_audit.merkle import MerkleFrontier
+from towpath_audit.notes import Checkpoint, write_time
+from towpath_audit.report import AuditFault
+from towpath_audit.sealed_order import CLOCKS_DIFFER, MAX_LEAVES_PER_SEAL, SealedOrder
+from towpath_audit.verifier import verify
+from towpath_tas.core.seal_times import MAX_CLOCK_DIFFERENCE
+
+KEY = signer()
+SEALED = datetime(2026, 11, 22, 11, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+APPLIED, PAUSED, RESUMED = "policy.applied applied", "switch.paused paused", "switch.resumed resumed"
+ACCEPTED, PROPOSED, REFUSED = "tool.accepted accepted", "tool.proposed pending", "tool.refused refused"
+Said = tuple[int, str] | tuple[int, str, str]
+"""An id, a phase and a verdict, and the project where it is another."""
+
+
+def told(*seals: list[Said], calls: str = "") -> list[int]:
+    """Return which are out of order; each list is sealed together, each entry about a call of its own or of *calls*."""
+    found: list[AuditFault] = []
+    order = SealedOrder(found.append)
+    for seal in seals:
+        for number, kind, *project in seal:
+            entry = place(number, kind, project=project[0] if project else "p").entry
+            if entry.execution_id is not None:
+                entry = replace(entry, execution_id=calls or str(number))
+            order.on_entry(number, number, entry)
+        order.on_sealed(None, len(seal))
+    assert {fault.code for fault in found} <= {"entry_out_of_order"}
+    return [fault.entry_id for fault in found if fault.entry_id is not None]
+
+
+@pytest.mark.parametrize(
+    "changes", [APPLIED, PAUSED, RESUMED, ACCEPTED, "tool.registered accepted", "tool.drifted held"]
+)
+@pytest.mark.parametrize("decides", [ALLOW, ASK, CONSUMED, CLAIM, AGAIN])
+def test_who_decides_and_who_changes_what_decides_exclude_each_other(changes: str, decides: str) -> None:
+    assert told([(5, changes)], [(9, decides)]) == []
+    assert told([(9, changes)], [(5, decides)]) == [5]
+    assert told([(9, decides)], [(5, changes)]) == [5]
+    assert told([(9, changes)], [(5, APPLIED)]) == [5]
+
+
+def test_of_what_is_sealed_together_and_of_other_projects_the_order_is_free() -> None:
+    assert told([(9, APPLIED), (5, ALLOW)]) == []
+    assert told([(9, APPLIED)], [(5, ALLOW, "q")]) == []
+    assert told([(9, ALLOW)], [(5, ALLOW)]) == [], "calls are decided at the same time"
+    assert told([(9, APPLIED)], [(5, DENY)], [(4, PROPOSED)], [(3, REFUSED)], [(2, "x")]) == []
+
+
+def test_what_was_covered_last_is_not_all_that_counts() -> None:
+    assert told([(9, APPLIED)], [(10, ALLOW)], [], [(5, CLAIM)]) == [5]
+    assert told([(9, APPLIED)], [(10, APPLIED)], [(11, "x")], [(9, ALLOW)]) == [9]
+
+
+def test_the_entries_of_one_call_are_in_order() -> None:
+    assert told([(5, ALLOW), (7, CLAIM)], [(8, DONE)], calls="a") == []
+    assert told([(5, ALLOW), (7, CLAIM)], [(6, DONE)], calls="a") == [6]
+    assert told([(7, CLAIM)], [(6, "evidence succeeded")], calls="a") == []
+
+
+def test_entries_from_before_the_bundle_stand_before_all_others_and_may_be_shown_later() -> None:
+    found: list[AuditFault] = []
+    order = SealedOrder(found.append)
+    order.on_entry(20, 1, place(20, ALLOW).entry)
+    order.on_sealed(None, 1)
+    order.on_earlier(place(8, APPLIED).entry)
+    assert found == []
+    order.on_entry(21, 2, replace(place(7, ALLOW).entry, execution_id="another"))
+    assert [fault.entry_id for fault in found] == [7]
+
+
+def dated(*seals: tuple[datetime | None, int], at: datetime) -> str:
+    """Return the time of an entry that was written at *at*, by its own word, after *seals* of so many leaves."""
+    order = SealedOrder(lambda _fault: None)
+    for signed, leaves in seals:
+        order.on_sealed(signed, leaves)
+    return order.on_entry(1, 1, replace(place(1, ALLOW).entry, at=write_time(at))).at
+
+
+def test_an_entry_is_not_older_than_the_checkpoint_before_it() -> None:
+    earliest = SEALED - CLOCKS_DIFFER
+    assert dated((SEALED, 1), at=SEALED - HOUR) == write_time(earliest)
+    assert dated((SEALED - HOUR, 1), (SEALED, 1), (None, 1), at=SEALED - HOUR) == write_time(earliest)
+    for honest in (earliest, SEALED, SEALED + HOUR):
+        assert dated((SEALED, 1), at=honest) == write_time(honest)
+    assert dated(at=SEALED - HOUR) == write_time(SEALED - HOUR)
+
+
+def test_a_full_seal_leaves_out_what_was_written_before() -> None:
+    before = SEALED - HOUR
+    assert dated((SEALED, MAX_LEAVES_PER_SEAL), at=before) == write_time(before)
+    assert dated((SEALED, MAX_LEAVES_PER_SEAL - 1), at=before) == write_time(SEALED - CLOCKS_DIFFER)
+
+
+def verified(*entries: tuple[str, datetime, dict[str, str]]) -> list[str]:
+    """Verify a bundle of entries with these phases, times and details, each sealed an hour after the one before."""
+    edge, body = MerkleFrontier(), list[bundle.Line]()
+    for number, (phase, at, detail) in enumerate(entries):
+        payload = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(detail))
+        entry = replace(place(number, phase).entry, at=write_time(at), actor="mia", commitment=payload.commitment())
+        entry = replace(entry, run_id=None, execution_id=None)
+        body.append(bundle.leaf(number, entry, payload, entry.leaf_hash()))
+        edge = edge.extended([entry.leaf_hash()])
+        signed = Checkpoint(ORIGIN, edge.size, edge.root, SEALED + number * HOUR)
+        body.append(bundle.checkpoint(KEY.note(signed.text())))
+    head = bundle.header(
+        origin=ORIGIN,
+        project="p",
+        since=None,
+        until=None,
+        edge=MerkleFrontier(),
+        size=edge.size,
+        keys=[KEY.public],
+        exported_at=write_time(SEALED + 9 * HOUR),
+        exported_by="ann",
+    )
+    lines = [bundle.serialize_line(line) for line in (head, *body)]
+    return [fault.code for fault in verify([*lines, bundle.page(0, "", lines, KEY, last=True)]).faults]
+
+
+def test_a_vote_that_is_dated_back_is_not_by_a_key_that_counted_then() -> None:
+    created = ("key.created created", SEALED - HOUR, {"key": "k", "caller": "mia"})
+    revoked = ("key.revoked revoked", SEALED + HOUR, {"key": "k"})
+    between = ("x", SEALED + 2 * HOUR, dict[str, str]())
+    vote = {"by_key": "k", "approval_id": "a"}
+    assert verified(created, ("approval.approved approved", SEALED + HOUR, vote), revoked) == []
+    dated_back = ("approval.approved approved", SEALED + HOUR, vote)
+    assert verified(created, revoked, between, dated_back) == ["key_unmade"]
+
+
+def test_the_clocks_of_a_sealer_and_of_postgres_may_differ_by_no_more_than_verifiers_allow() -> None:
+    assert timedelta(0) < CLOCKS_DIFFER - MAX_CLOCK_DIFFERENCE <= timedelta(minutes=1)
