@@ -27,7 +27,15 @@ from towpath_contracts.networks.plan import (
     PlanAgentCall,
     PlanStep,
 )
-from towpath_contracts.networks.references import BINDINGS, RESULT, list_names, split_text, texts_in, undefined_message
+from towpath_contracts.networks.references import (
+    BINDINGS,
+    RESULT,
+    list_names,
+    reference_excess,
+    split_text,
+    texts_in,
+    undefined_message,
+)
 from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.run_limits import PLAN_STEPS
@@ -308,8 +316,11 @@ class _KnownNames:
 def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemDetail]:
     """Yield which references can't be followed: what they name is a result of no earlier step, or no binding.
 
-    The first of the plan are reported, so nothing after those is looked at.
+    The first of the plan are reported, so nothing after those is looked at. Of too many references none is.
     """
+    if excess := reference_excess(_templates(steps)):
+        yield _fault(("steps",), excess)
+        return
     results: set[str] = set()
     bound, left = _KnownNames(bindings), MAX_REPORTED
     for place, step in enumerate(steps):
@@ -322,6 +333,13 @@ def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemD
                     yield _fault((*at, name), f": {fault}")
         names = [_result(step, call) for _at, call in calls]
         results |= {name for name in names if isinstance(name, str)}
+
+
+def _templates(steps: list[Any]) -> Iterator[str]:
+    """Yield every text of the steps in which references are read."""
+    for place, step in enumerate(steps):
+        for _at, call in _calls(place, step):
+            yield from texts_in([call.get("prompt"), call.get("with")])
 
 
 def _faults_of(value: Any, known: dict[str, _KnownNames]) -> Iterator[str]:

@@ -5,7 +5,7 @@ Reading takes time in proportion to the text.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
@@ -17,6 +17,11 @@ MAX_NAMED = 16
 
 MAX_NAME = 64
 """Characters of one of them."""
+
+MAX_REFERENCES = 1_000
+MAX_REFERENCE_CHARS = 32_768
+"""References of one plan, and characters inside their braces: they are read several times, each time where the facts of
+other runs wait, and a longer path has more names to look for."""
 
 _BRACES = re.compile(r"\{\{([^{}]{0,512})\}\}")
 _PATH = re.compile(r"(result|bindings)((?:\.[^.\[\]{}\s]+|\[[0-9]{1,9}\])+)")
@@ -96,6 +101,20 @@ def _text_part(inside: str) -> PlanTemplatePart:
             fault=f"{{{{ {shown} }}}} is no reference: write result.KEY or bindings.NAME, and fields below it"
         )
     return PlanTemplatePart(reference=Reference(path.group(1), path.group(2)))
+
+
+def reference_excess(texts: Iterable[str]) -> str:
+    """Say where *texts* refer to more than a plan may, before any of it is read; empty where they do not."""
+    count = chars = 0
+    for text in texts:
+        for found in _BRACES.finditer(text):
+            count += 1
+            chars += len(found.group(1))
+            if count > MAX_REFERENCES:
+                return f"have more than {MAX_REFERENCES} references together"
+            if chars > MAX_REFERENCE_CHARS:
+                return f"have references of more than {MAX_REFERENCE_CHARS} characters together"
+    return ""
 
 
 def texts_in(value: Any) -> Iterator[str]:

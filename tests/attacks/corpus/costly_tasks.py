@@ -23,6 +23,9 @@ GATES = 40
 WRONG = 6
 """Tasks at once that are wrong in very many places."""
 
+REFERRING = 40
+"""More than the gateway has under way at a time of one project and of such a size."""
+
 RESPOND = decision("RESPOND", payload={"a": "x"})
 
 
@@ -163,6 +166,15 @@ async def plans_that_are_wrong_everywhere(target: Target) -> str:
     given = {"plan": {"plan": wrong(49_000)}}
     asked = {"plan": {"prompt": "go"}, "script": [planned, planned]}
     return await meanwhile(target, [*[asked] * WRONG, *[given] * WRONG], refused=WRONG)
+
+
+@attack(Position.KEY_HOLDER, timed=True)
+async def plans_of_thousands_of_references(target: Target) -> str:
+    """Submit tasks whose plans refer 8,000 times to one binding, each of which is looked up whenever a plan is read."""
+    asked = {"agent_key": "clerk", "prompt": "{{bindings.a}}" * 43}
+    steps = [{"id": f"s{place}", "type": "parallel", "parallel": {"steps": [asked] * 16}} for place in range(12)]
+    task = {"plan": {"plan": {"steps": steps}, "bindings": {"a": ""}}, "script": [RESPOND]}
+    return await meanwhile(target, [task] * REFERRING, refused=REFERRING)
 
 
 @attack(Position.KEY_HOLDER, timed=True)

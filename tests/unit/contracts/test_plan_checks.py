@@ -127,6 +127,21 @@ def test_e4_a_reference_to_what_no_earlier_step_gives_is_a_fault_of_the_plan() -
     assert len(faults({"steps": [first]}, bindings={"who"})) == 1
 
 
+def test_e4_a_plan_has_a_thousand_references_and_of_more_none_is_read() -> None:
+    """Row E4: templates over earlier results; what they may cost is bounded, since a plan is checked several times."""
+
+    def referring(count: int, reference: str = "{{bindings.a}}") -> dict[str, Any]:
+        texts = {"with": {f"t{place}": reference for place in range(count - 1)}}
+        return {"steps": [step("ann", reference, **texts)], "bindings": {"a": 1}}
+
+    assert not faults(referring(1_000))
+    assert faults(referring(1_001)) == ["steps have more than 1000 references together"]
+    assert faults(referring(1_001, "{{ }}")) == ["steps have more than 1000 references together"]
+    long = "{{bindings.a" + ".a" * 245 + "}}"
+    assert not faults(referring(65, long))
+    assert faults(referring(66, long)) == ["steps have references of more than 32768 characters together"]
+
+
 @pytest.mark.parametrize("given", [None, [], "plan", 7])
 def test_what_is_no_object_is_refused_as_such(given: Any) -> None:
     assert faults(given)[0].startswith("a plan is an object, not ")

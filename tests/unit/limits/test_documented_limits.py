@@ -72,6 +72,8 @@ PLANS = [
     promise("runs.md", "elsewhere they are refused. At most {} KiB", plan_checks.PLAN_BYTES / KIB),
     promise("runs.md", "1 to {} agents in `steps`, `max_concurrency`", plan_checks.BLOCK_AGENTS),
     promise("runs.md", "(`[a-zA-Z0-9_.-]`, {} characters, used once)", plan_references.MAX_NAME),
+    promise("runs.md", "A plan has at most {} references", plan_references.MAX_REFERENCES),
+    promise("runs.md", "references, of {} characters together", plan_references.MAX_REFERENCE_CHARS),
     promise("runs.md", "at most {} characters, for all agents of a step", templates.MAX_INPUT),
     promise("runs.md", "for all agents of a step {} and", start_step.STEP_CHARS),
     promise("runs.md", "for all agents of a step 200,000 and {} KiB of JSON", start_step.STEP_BYTES / KIB),
