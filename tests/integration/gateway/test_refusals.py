@@ -164,6 +164,17 @@ async def test_a_name_that_can_be_none_names_nothing(client: httpx2.AsyncClient,
     assert peer.asked == []
 
 
+async def test_a_version_that_no_network_can_have_is_refused(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    beyond = 2**31
+    for answer in (
+        await client.post("/v1/networks/a/invoke", json={"agent_key": "main", "decision": {}, "version": beyond}),
+        await client.post("/v1/networks/a/prompt", json={"version": beyond}),
+        await client.get(f"/v1/networks/a?version={beyond}"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
+    assert peer.asked == []
+
+
 async def test_a_flood_of_requests_is_refused_at_the_door(nats_url: str, tmp_path: Path, peer: PlatformPeer) -> None:
     peer.answers["task.submit"] = problem("overloaded", "10,000 runs wait", retry_after_s=9)
     with gateway_process(tmp_path, nats_url, embedded="true", max_requests="1") as narrow:

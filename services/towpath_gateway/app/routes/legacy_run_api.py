@@ -111,7 +111,7 @@ class ExecuteDecisionBody(ClientMessage):
     decision: JsonObject
     system_params: JsonObject = Field(default_factory=dict)
     user_message: str = Field(default="", max_length=100_000)
-    version: int | None = Field(default=None, ge=1)
+    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
 
 
 class PreviewPromptBody(ClientMessage):
@@ -119,7 +119,7 @@ class PreviewPromptBody(ClientMessage):
 
     agent_key: Name | None = None
     user_message: str = Field(default="", max_length=100_000)
-    version: int | None = Field(default=None, ge=1)
+    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
 
 
 class PromptPreviewAnswer(Message):

@@ -87,7 +87,10 @@ async def list_networks(dependencies: Dependencies, principal: NetworksReader) -
     summary="Look at a network",
 )
 async def get_network(
-    name: str, dependencies: Dependencies, principal: NetworksReader, version: Annotated[int | None, Query(ge=1)] = None
+    name: str,
+    dependencies: Dependencies,
+    principal: NetworksReader,
+    version: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
 ) -> Response:
     """Return a version with its snapshot and the spec it was made from."""
     request = PreviewPrompt(project=principal.project, network=name, version=version)
