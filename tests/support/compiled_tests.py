@@ -18,9 +18,9 @@ def compile_tests() -> None:
     if any(TESTS.glob("unit/*/__pycache__/*-pytest-*.pyc")):
         return
     command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider")
-    with_paths = [
+    collecting = [
         subprocess.Popen((*command, *paths), cwd=TESTS.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for paths in HALVES
     ]
-    for process in with_paths:
+    for process in collecting:
         process.wait()
