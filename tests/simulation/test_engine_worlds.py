@@ -10,7 +10,7 @@ from tests.support.engine.world import Seeded, World
 
 from towpath_contracts import facts
 
-SEEDS = range(500)
+SEEDS = range(300)
 ROUGH_TURNS = 40
 CALM_TURNS = 400
 

@@ -1,4 +1,4 @@
-"""The services in a simulated world, over a hundred seeds: nothing lost, nothing twice, everything on record.
+"""The services in a simulated world, over sixty seeds: nothing lost, nothing twice, everything on record.
 
 `python -m tests.simulation.run --seeds 50000 --jobs 2` is the long form. A failure names its seeds;
 `python -m tests.simulation.run --seed N --trace` prints the whole trace of one.
@@ -11,11 +11,11 @@ import sys
 import pytest
 from tests.simulation.coverage import MUST_HAPPEN
 from tests.simulation.mutants import CHILD_MUTANTS, MUTANTS
-from tests.simulation.run import run_seeds
+from tests.simulation.run import repeat, run_seeds
 from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM, PLANS_FROM
 from tests.support.places import ROOT
 
-PARTS, PART = 2, 50
+PARTS, PART = 2, 30
 RARE = frozenset({"fence_refused", "late_start_refused", "row_locked", "stale_worker"})
 """Seen in about one world of fifteen or twenty."""
 
@@ -66,7 +66,7 @@ def test_worlds_of_errands_have_one_child_per_request_and_cancel_ends_all() -> N
 
 def test_worlds_of_plans_and_teams_end_whatever_becomes_of_their_trees() -> None:
     """Rows E1, E11: durable and idempotent under crashes; a cancel reaches every child."""
-    report = run_seeds(range(PLANS_FROM, PLANS_FROM + 4))
+    report = run_seeds(range(PLANS_FROM, PLANS_FROM + 3))
     assert report.failed == {}
     assert min(report.counts[name] for name in ("child_completed", "child_cancelled", "killed", "completed")) >= 1
 
@@ -92,16 +92,19 @@ def test_a_missing_guard_is_caught(mutant: str) -> None:
     assert any(run_seeds(range(seed, seed + 1), mutant).failed for seed in range(first, first + CAUGHT_WITHIN))
 
 
-def test_a_seed_tells_the_same_story_in_every_process() -> None:
-    traces = {traces_of(seed_of_hashes) for seed_of_hashes in ("1", "2")}
-    assert len(traces) == 1
-    assert "trace " in traces.pop()
+def test_a_seed_tells_the_same_story_in_every_process(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a fresh process, and in this one, which hashes otherwise and in which other worlds have lived."""
+    for seed in (3, 4, 5):
+        repeat(seed, "")
+    told = capsys.readouterr().out
+    assert "trace " in told
+    assert told == traces_of(hash_seed="1" if os.environ.get("PYTHONHASHSEED") != "1" else "2")
 
 
-def traces_of(seed_of_hashes: str) -> str:
-    """Return the traces of some seeds as a fresh process prints them."""
+def traces_of(hash_seed: str) -> str:
+    """Return the traces of the same seeds as a fresh process prints them."""
     code = "from tests.simulation.run import repeat\nfor seed in (3, 4, 5): repeat(seed, '')"
-    environment = {**os.environ, "PYTHONHASHSEED": seed_of_hashes}
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     finished = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )

@@ -36,26 +36,30 @@ def reply(ticket_id: str, recipient: str, body: str) -> str:
 def ring() -> None:
     """Ring the bell."""
 '''
-SERVER = '''
-from mcp.server.mcpserver import MCPServer
+SERVER = """
+import json, sys
 
-server = MCPServer("desk")
+def tool(name, **types):
+    properties = {name: {"type": kind} for name, kind in types.items()}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": "Do it.", "inputSchema": schema}
 
+def answer(method, params):
+    if method == "initialize":
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "desk", "version": "1"}}
+        return {"result": {"protocolVersion": params["protocolVersion"], **about}}
+    if method == "tools/list":
+        reply = tool("reply", ticket_id="string", recipient="string", body="string")
+        return {"result": {"tools": [tool("find_ticket", number="integer"), reply]}}
+    return {"error": {"code": -32601, "message": "no such method"}}
 
-@server.tool()
-def find_ticket(number: int) -> str:
-    """Find a ticket."""
-    return ""
-
-
-@server.tool()
-def reply(ticket_id: str, recipient: str, body: str) -> str:
-    """Reply to the customer."""
-    return ""
-
-
-server.run()
-'''
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        said = {"jsonrpc": "2.0", "id": asked["id"], **answer(asked["method"], asked.get("params"))}
+        print(json.dumps(said), flush=True)
+"""
+"""Without the library for servers, which takes a second to import."""
 
 
 @pytest.fixture

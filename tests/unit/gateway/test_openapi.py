@@ -1,12 +1,11 @@
 """What the gateway says about itself."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from towpath_contracts.problems.registry import REGISTRY
+from towpath_gateway.__main__ import main
 from towpath_gateway.app.application import create_app
 from towpath_gateway.core.api_keys import SCOPES
 
@@ -50,9 +49,7 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
-def test_the_document_is_printed_by_the_command() -> None:
-    printed = subprocess.run(
-        [sys.executable, "-m", "towpath_gateway", "openapi"], capture_output=True, text=True, check=True
-    )
-    assert '"/v1/runs/{run_id}/events"' in printed.stdout
+def test_the_document_is_printed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["openapi"])
+    assert '"/v1/runs/{run_id}/events"' in capsys.readouterr().out
     assert len(SCOPES) == len(set(SCOPES))

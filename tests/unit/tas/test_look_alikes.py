@@ -14,8 +14,7 @@ from towpath_tas.core.provenance import trusted_text, value_matching
 from towpath_tas.core.provenance.trusted_text import TrustedText
 from towpath_tas.core.provenance.value_matching import lowered, plain, same_forms, uppered, vouched_forms
 
-ALL = [chr(code) for code in range(sys.maxunicode + 1)]
-ASCII = ALL[:128]
+ASCII = [chr(code) for code in range(128)]
 VISIBLE = re.compile("[!-~]")
 KEEPS_CASE = re.compile(r"(?<=[^/:]/).*")
 SPOKEN = {
@@ -30,17 +29,22 @@ SPOKEN = {
 }
 
 
+@cache  # not at import: every process of tests imports this
+def foreign() -> list[str]:
+    """Return all code points beyond ASCII."""
+    return [chr(code) for code in range(128, sys.maxunicode + 1)]
+
+
 def changed(change: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     """Yield every code point beyond ASCII that *change* makes something of that holds an ASCII one."""
-    foreign = ALL[128:]
-    for one, other in zip(foreign, change("\0".join(foreign)).split("\0"), strict=True):
+    for one, other in zip(foreign(), change("\0".join(foreign())).split("\0"), strict=True):
         if other.isascii() or VISIBLE.search(other):
             yield one, other
 
 
 def near() -> dict[str, str]:
     """Return every code point that some function of Unicode takes for ASCII ones, with these: letters, digits."""
-    everything = "".join(ALL[128:])
+    everything = "".join(foreign())
     found = dict.fromkeys(re.findall("[a-z0-9]", everything, re.IGNORECASE), "ksi")
     found |= {one: str(unicodedata.digit(one, "")) for one in re.findall(r"\d", everything)}
     for change in (str.lower, str.upper, str.casefold, nfc, nfkd, lambda text: nfkd(text).casefold()):
@@ -57,10 +61,10 @@ def nfkd(text: str) -> str:
     return unicodedata.normalize("NFKD", text)
 
 
-@cache  # not at import: every process of tests imports this
+@cache
 def others() -> dict[str, str]:
     """Return what is put in place of a letter, and the ASCII letters that it may be taken for."""
-    kinds = {(unicodedata.category(one), one.isspace(), one.isalnum()): one for one in ALL[128:]}
+    kinds = {(unicodedata.category(one), one.isspace(), one.isalnum()): one for one in foreign()}
     return {**dict.fromkeys(kinds.values(), ""), **near(), **dict.fromkeys(ASCII, "")}
 
 
@@ -91,15 +95,15 @@ def test_a_text_vouches_for_no_value_with_another_letter(kind: str) -> None:
 
 def test_no_code_point_becomes_an_ascii_one_or_changes_its_case() -> None:
     """All code points at once, beside one of ASCII and alone: what the comparison is made of folds none of them."""
-    everything = "".join(ALL)
+    everything = "".join([*ASCII, *foreign()])
     for change in (lowered, uppered, plain):
-        assert not VISIBLE.search(change("\0".join(ALL[128:]))), change
+        assert not VISIBLE.search(change("\0".join(foreign()))), change
     assert lowered(everything) == everything.replace(string.ascii_uppercase, string.ascii_lowercase)
     assert uppered(everything) == everything.replace(string.ascii_lowercase, string.ascii_uppercase)
 
 
 def test_patterns_that_vouch_read_ascii_digits_and_letters_only() -> None:
-    everything = "".join(ALL[128:])
+    everything = "".join(foreign())
     for module in (value_matching, trusted_text):
         for name in ("_NUMBER", "_ONE_NUMBER", "_ACCOUNT", "_CHAIN", "_SHORT_FORM"):
             pattern = getattr(module, name, None)

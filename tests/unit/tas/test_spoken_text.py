@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.unit.tas.test_carried_readers import EVE, known, leaks
 from tests.unit.tas.test_provenance import MAIL, SEND, knowledge, seen
 
-from towpath_tas.core.provenance import provenance
+from towpath_tas.core.provenance import provenance, search_budget
 from towpath_tas.core.provenance.provenance import RunProvenance
-from towpath_tas.core.provenance.search_budget import MAX_RUN_CHARS
+from towpath_tas.core.provenance.search_budget import MAX_RUN_CHARS, MAX_SEARCHED
 from towpath_tas.core.provenance.spoken_text import FOREIGN_PART, PART, grows, readings, spoken_parts
 from towpath_tas.core.provenance.value_matching import unhidden, words
 
@@ -40,7 +40,7 @@ def test_no_text_is_kept_at_a_multiple_of_what_is_counted(result: Any) -> None:
 @pytest.mark.parametrize("leaf", ["", 1, None, True, {}, "a"])
 def test_no_value_is_read_for_nothing(leaf: Any, trusted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members without a name's length are counted too: else empty ones would never fill what a run may have."""
-    most, pairs = MAX_RUN_CHARS // 20, 5_000
+    most, pairs = MAX_RUN_CHARS // 400, 250
     monkeypatch.setattr(provenance, "MAX_RUN_CHARS", most)
     run = RunProvenance()
     run.add_output(MAIL, {"a": [leaf, {"": leaf}] * pairs}, trusted=trusted)
@@ -83,12 +83,14 @@ def test_a_value_that_would_grow_too_long_counts_as_copied() -> None:
     assert leaks(run, EVE, body=LIGATURE * 1_000) == [EVE]
 
 
-def test_the_arguments_of_a_call_count_in_its_budget() -> None:
+def test_the_arguments_of_a_call_count_in_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the budget, and arguments that take a tenth of what they would take of the whole one."""
+    monkeypatch.setattr(search_budget, "MAX_SEARCHED", MAX_SEARCHED // 10)
     run = knowledge("Write to bob@acme.com", untrusted="hello")
     began = time.thread_time()
-    found = run.origin(SEND, {"to": ["bob@acme.com"], "body": [f"{place}" + LIGATURE * 4_000 for place in range(400)]})
+    found = run.origin(SEND, {"to": ["bob@acme.com"], "body": [f"{place}" + LIGATURE * 4_000 for place in range(40)]})
     assert found.context()["worst"] == "untrusted"
-    assert time.thread_time() - began < 10
+    assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize("before", ["%", "&#x", "&#", "%25", "x %20%", "&amp;#x", "&"])

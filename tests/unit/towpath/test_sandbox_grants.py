@@ -165,9 +165,10 @@ async def test_a_program_can_not_fill_the_levels_above_a_data_folder_that_was_fo
     assert await looked(tmp_path / "one", files=(tmp_path,)) == "looked\n"
 
 
-async def test_folders_that_were_removed_are_not_held_any_more(tmp_path: Path) -> None:
+async def test_folders_that_were_removed_are_not_held_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if refusal():
         return
+    monkeypatch.setattr(data_folders, "MAX_HELD", 8)  # each program takes 20 milliseconds
     for number in range(2 * data_folders.MAX_HELD):
         place = data_folder(tmp_path / f"{number}" / ".towpath")
         await looked(tmp_path, files=(place.parent,))
