@@ -97,7 +97,7 @@ class Target:
         if self.keys or as_caller:
             name = caller or f"user-{uuid.uuid4().hex[:8]}"
             headers["Authorization"] = f"Bearer {await self.key(name, scopes=scopes, roles=roles, project=project)}"
-        async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=TIMEOUT_S) as client:
+        async with httpx2.AsyncClient(base_url=self.url, verify=False, headers=headers, timeout=TIMEOUT_S) as client:
             yield client
 
     def effects(self) -> list[str]:

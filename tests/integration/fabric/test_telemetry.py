@@ -152,7 +152,7 @@ import uuid
 async def main():
     recorder = SpanRecorder("worker", Settings.load(instance="test-1"))
     run = uuid.UUID(int=7)
-    async with httpx2.AsyncClient(base_url=sys.argv[1]) as client:
+    async with httpx2.AsyncClient(base_url=sys.argv[1], verify=False) as client:
         await client.get("/outside?token=SECRET")
         with recorder.inside(run, "tool:1:1", uuid.UUID(int=9)):
             await client.get("/inside?token=SECRET")
