@@ -66,7 +66,7 @@ async def client_of(platform: Platform, caller: str) -> AsyncIterator[httpx2.Asy
     scopes = (*SCOPES, "audit:erase")
     key = await create_key(settings, CreateKeyBody(caller=caller, scopes=scopes, roles=("policy_admin",)), "default")
     headers = {"Authorization": f"Bearer {key}"}
-    async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=headers, timeout=90) as client:
+    async with httpx2.AsyncClient(base_url=platform.gateway_url, verify=False, headers=headers, timeout=90) as client:
         yield client
 
 

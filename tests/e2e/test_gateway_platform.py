@@ -72,7 +72,9 @@ async def key_for(platform: Platform, caller: str, project: str = "default") -> 
 
 
 def client_of(platform: Platform, key: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=platform.gateway_url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    return httpx2.AsyncClient(
+        base_url=platform.gateway_url, verify=False, headers={"Authorization": f"Bearer {key}"}, timeout=60
+    )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

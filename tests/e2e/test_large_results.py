@@ -255,7 +255,7 @@ async def test_a_large_result_is_had_whole_and_in_ranges_from_outside(client: Cl
     (large, search, _) = await events(client, done.run_id, "tool_call_finished")
     assert await client.output(done.run_id, large.execution_id) == REPORT
     assert (await client.output(done.run_id, search.execution_id))["bytes"] == SIZE
-    async with httpx2.AsyncClient(base_url=f"{url}/v1/runs/{done.run_id}/tools/", timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=f"{url}/v1/runs/{done.run_id}/tools/", verify=False, timeout=30) as http:
         whole = await http.get(f"{large.execution_id}/output")
         assert (whole.status_code, whole.content, whole.headers["Accept-Ranges"]) == (200, REPORT.encode(), "bytes")
         assert whole.headers["Content-Type"] == "text/plain; charset=utf-8"

@@ -95,7 +95,7 @@ async def place() -> AsyncIterator[Place]:
         )
         async with (
             platform,
-            httpx2.AsyncClient(base_url=platform.client_url, timeout=90) as http,
+            httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=90) as http,
             Client(platform.client_url) as client,
             Client(platform.nats_url) as nats,
         ):

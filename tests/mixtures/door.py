@@ -18,7 +18,9 @@ class Door:
     """Asks the gateway."""
 
     def __init__(self, url: str, authorization: str) -> None:
-        self._http = httpx2.AsyncClient(base_url=url, headers={"Authorization": authorization}, timeout=60)
+        self._http = httpx2.AsyncClient(
+            base_url=url, verify=False, headers={"Authorization": authorization}, timeout=60
+        )
 
     async def close(self) -> None:
         """Close the connections."""

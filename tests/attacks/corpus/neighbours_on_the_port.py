@@ -19,7 +19,9 @@ async def refusals(target: Target, headers: Mapping[str, str]) -> str:
         ("POST", "/v1/policy", {"text": "kind: Policy\nrules: []\n"}),
     ]
     codes = set()
-    async with httpx2.AsyncClient(base_url=target.url, headers=dict(headers), timeout=TIMEOUT_S) as neighbour:
+    async with httpx2.AsyncClient(
+        base_url=target.url, verify=False, headers=dict(headers), timeout=TIMEOUT_S
+    ) as neighbour:
         for method, path, body in wanted:
             answer = await neighbour.request(method, path, json=body)
             if answer.status_code not in {401, 403}:
@@ -41,7 +43,7 @@ async def link_of_a_browser_used_again(target: Target) -> str:
     """Use the link that a browser was let in by a second time, and its cookie from another site's page."""
     link = target.platform.access.sign_in_url(target.url)
     assert link is not None
-    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as browser:
+    async with httpx2.AsyncClient(verify=False, timeout=TIMEOUT_S) as browser:
         let_in = await browser.get(link)
         name, _, value = let_in.headers["set-cookie"].partition(";")[0].partition("=")
         flags = {flag.strip() for flag in let_in.headers["set-cookie"].split(";")[1:]}
@@ -50,7 +52,7 @@ async def link_of_a_browser_used_again(target: Target) -> str:
         cookie = {"Cookie": f"{name}={value}"}
         if (await browser.get(f"{target.url}/v1/runs", headers=cookie)).status_code != httpx2.codes.OK:
             raise RuntimeError("the cookie does not let its owner in")
-    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as neighbour:
+    async with httpx2.AsyncClient(verify=False, timeout=TIMEOUT_S) as neighbour:
         again = await neighbour.get(link)
         if again.status_code != httpx2.codes.UNAUTHORIZED:
             raise AttackWorkedError(f"the link let a second browser in: {again.status_code}")
@@ -97,7 +99,7 @@ async def port_of_a_gateway_that_is_down(target: Target) -> str:
 
 async def _answers(target: Target) -> bool:
     try:
-        async with httpx2.AsyncClient(base_url=target.url, timeout=0.05) as anybody:
+        async with httpx2.AsyncClient(base_url=target.url, verify=False, timeout=0.05) as anybody:
             return (await anybody.get("/readyz")).is_success
     except httpx2.TransportError:
         return False

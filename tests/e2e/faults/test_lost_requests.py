@@ -22,7 +22,7 @@ def task(number: int) -> dict[str, object]:
 
 async def over_http(url: str, number: int) -> str:
     """Submit without an idempotency key, which a lost answer would make two runs of; and list runs."""
-    async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=url, verify=False, timeout=30) as client:
         submitted, listed = await asyncio.gather(
             client.post("/v1/runs", json=task(number)), client.get("/v1/runs", params={"limit": 5})
         )
