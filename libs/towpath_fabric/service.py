@@ -31,6 +31,7 @@ from towpath_fabric.clock import NS, wall_ns
 from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send, refused_host
 from towpath_fabric.http.connections import ConnectionLimits, bounded_protocol
 from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.handler_arguments import HandlerArguments
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import Logger, configure_logging
 from towpath_fabric.telemetry.recorder import SpanRecorder
@@ -266,6 +267,7 @@ class Service:
             lifespan=self._lifespan,
             on_shutdown=(self._stop_parts,),
             logger=None,
+            serializer=HandlerArguments(use_fastdepends_errors=False),
             specification=specification,
         )
         app, slots = self._app, RequestSlots()

@@ -26,6 +26,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedBroker
 from towpath_fabric.nats.direct_delivery import DirectDelivery
+from towpath_fabric.nats.handler_arguments import HandlerArguments
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.long_requests import LongReadings, LongRequestReader
 from towpath_fabric.nats.reconnects import on_reconnect
@@ -90,6 +91,7 @@ def make_broker(
         logger=None,
         middlewares=(*(() if tracing is None else (tracing.middleware,)), partial(ReplyMiddleware, replies=replies)),
         security=security(settings),
+        serializer=HandlerArguments(use_fastdepends_errors=False),
         error_cb=OwnerComplaints(role),
         **_RECONNECT,
     )
