@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from towpath_embedded.processes import fork_client
+from towpath_fabric.garbage_collector import paused
 from towpath_fabric.process_protection import protect_process
 
 if __name__ == "__main__":
@@ -15,9 +16,10 @@ if __name__ == "__main__":
 if __name__ == "__main__" and sys.argv[1:2] == ["up"]:
     fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
 
-from cyclopts import App, Parameter
+with paused():
+    from cyclopts import App, Parameter
 
-from towpath_embedded.up import UpOptions, up
+    from towpath_embedded.up import UpOptions, up
 
 DEFAULT_DATA = Path(".towpath")
 GATEWAY_PORT = 8787

@@ -10,30 +10,33 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from towpath_fabric.garbage_collector import paused
 
-from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.chaos.campaign import Campaign, CampaignSettings, campaign_platform, outside_file
-from towpath_embedded.chaos.command_line import (
-    FAILED,
-    HELD,
-    INTERRUPTED,
-    cancel_on_signals,
-    component_versions,
-    print_document,
-    print_problem,
-    report_progress,
-    split_words,
-    work_folder,
-)
-from towpath_embedded.chaos.faults import FAULTS
-from towpath_embedded.chaos.judge import judge_record
-from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, campaign_settings
-from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.replays import replay_mismatches
-from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
-from towpath_embedded.chaos.stored_runs import descendant_runs, read_record
-from towpath_fabric.clock import monotonic
+with paused():
+    from cyclopts import App, Parameter
+
+    from towpath_contracts.problems.registry import ProblemError
+    from towpath_embedded.chaos.campaign import Campaign, CampaignSettings, campaign_platform, outside_file
+    from towpath_embedded.chaos.command_line import (
+        FAILED,
+        HELD,
+        INTERRUPTED,
+        cancel_on_signals,
+        component_versions,
+        print_document,
+        print_problem,
+        report_progress,
+        split_words,
+        work_folder,
+    )
+    from towpath_embedded.chaos.faults import FAULTS
+    from towpath_embedded.chaos.judge import judge_record
+    from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, campaign_settings
+    from towpath_embedded.chaos.outside import read_marks
+    from towpath_embedded.chaos.replays import replay_mismatches
+    from towpath_embedded.chaos.report import CampaignFindings, differing_runs, report_document
+    from towpath_embedded.chaos.stored_runs import descendant_runs, read_record
+    from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]
 Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]
