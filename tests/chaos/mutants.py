@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.mutation.mutations import Mutation
-from tests.support.places import ROOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +30,8 @@ class Mutant:
     @property
     def commands(self) -> dict[str, tuple[str, ...]]:
         """What a `Platform` has to be given as `commands` to run the mutant in place of the service."""
-        # The services are started in folders of their own, from which `tests` can't be imported.
-        python = ("/usr/bin/env", f"PYTHONPATH={ROOT}", sys.executable)
-        return {self.role: (*python, "-m", "tests.chaos.mutated_service", self.name, self.module)}
+        # Without anything before the interpreter, so that it can be forked.
+        return {self.role: (sys.executable, "-m", "tests.chaos.mutated_service", self.name, self.module)}
 
 
 _NEWEST_FENCE: Final = "2**31 - 1"

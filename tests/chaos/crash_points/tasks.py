@@ -20,7 +20,7 @@ NETWORK_NAME: Final = "crash"
 OWN_TOOL: Final = "workspace_write"
 """A tool of the platform: no worker runs it, the run itself applies it."""
 
-MAX_ACTIVE: Final = 16
+MAX_ACTIVE: Final = 6
 """Runs under way at once on the sweep's platform: few, so that some have to wait for admission."""
 
 _POLICY: Final = """kind: Policy
@@ -116,13 +116,14 @@ def sweep_platform(
     armed.mkdir(parents=True, exist_ok=True)
     policy = folder / "policy.yaml"
     policy.write_text(_POLICY)
+    own = IMPORTS_TESTS if commands else {}
     return Platform(
         folder / "data",
         replicas={role: count[role] for role in ("orchestrator", "decider", "tas")} | {"gateway": 0},
         environment={VARIABLE: str(armed)},
         role_environment={
-            "tas": {"TOWPATH_POLICY_FILE": str(policy)},
-            "orchestrator": {"TOWPATH_MAX_ACTIVE_RUNS": str(MAX_ACTIVE), "TOWPATH_MAX_ACTIVE_SHARE": "1"},
+            "tas": {**own, "TOWPATH_POLICY_FILE": str(policy)},
+            "orchestrator": {**own, "TOWPATH_MAX_ACTIVE_RUNS": str(MAX_ACTIVE), "TOWPATH_MAX_ACTIVE_SHARE": "1"},
         },
         workers=[
             WorkerLaunch(
