@@ -5,6 +5,7 @@ at each start; the gateway removes the code when it is used. All of it is readab
 """
 
 import secrets
+import ssl
 from pathlib import Path
 
 from towpath_embedded.servers.nats import write_private
@@ -13,6 +14,9 @@ TOKEN_FILE = "authorization"  # noqa: S105 - a name
 SIGN_IN_FILE = "sign-in"
 OPEN_TO_ALL = "TOWPATH_AUTH=off: EVERY process of this machine may approve, make keys and change the policy here"
 _HEADER = "Authorization: Bearer "
+
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For HTTP clients of this gateway, which has no TLS: to read the certificates of all authorities takes 20 ms."""
 
 
 class LocalAccess:

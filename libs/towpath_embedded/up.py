@@ -16,7 +16,7 @@ from typing import Any
 from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
-from towpath_embedded.local_access import OPEN_TO_ALL
+from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
 from towpath_embedded.log_follower import LogFollower, policy_in_force, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.child_process import PRIVATE_UMASK
@@ -145,7 +145,9 @@ async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:
 
     found: dict[str, str] = {}
     try:
-        async with httpx2.AsyncClient(base_url=gateway_url, timeout=GATEWAY_TIMEOUT_S, trust_env=False) as client:
+        async with httpx2.AsyncClient(
+            base_url=gateway_url, verify=NO_AUTHORITIES, timeout=GATEWAY_TIMEOUT_S, trust_env=False
+        ) as client:
             for status in UNFINISHED:
                 response = await client.get("/v1/runs", params={"status": status, "limit": PAGE})
                 page: Any = response.raise_for_status().json()
