@@ -36,14 +36,14 @@ HIT_PATIENCE_S: Final = 180.0
 BACK_PATIENCE_S: Final = 120.0
 PEACE_PATIENCE_S: Final = 120.0
 END_PATIENCE_S: Final = 180.0
-LOOK_S: Final = 0.01
+LOOK_S: Final = 0.03
 PROVOKED_S: Final = 0.5
 """Between two times that what passes a rare point is made to happen, while it is waited for."""
 
-TRAFFIC_S: Final = 0.3
+TRAFFIC_S: Final = 0.5
 """Between two runs that are submitted while points are armed."""
 
-IN_FLIGHT: Final = 30
+IN_FLIGHT: Final = 12
 """Runs that have not ended, above which no other is submitted: what is hit needs up to half a minute to go on."""
 
 KINDS: Final[tuple[Kind, ...]] = ("plain", "cancelled", "plain", "enqueued")
