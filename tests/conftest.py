@@ -234,7 +234,11 @@ SLOW = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
-    places = {place: [item for item in items if place in item.nodeid] for place in SLOW}
+    places: dict[str, list[pytest.Item]] = {place: [] for place in SLOW}
+    for item in items:
+        path = item.nodeid.partition("::")[0].removeprefix("tests/")
+        if path in places:
+            places[path].append(item)
     shares: list[list[pytest.Item]] = [[] for _ in range(PROCESSES)]
     for number, place in enumerate(SLOW):
         turn = number % (2 * PROCESSES)
