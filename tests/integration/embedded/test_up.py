@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from towpath_embedded.__main__ import app
 from towpath_embedded.platform_state import read_state
 from towpath_embedded.processes.ports import free_port
 from towpath_embedded.servers.postgres_identity import postgres_home
@@ -31,6 +32,35 @@ def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, timeout=TIMEOUT_S, env=environment(**more), check=False
     )
+
+
+class Refused(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class InProcess:
+    """Calls a command in this process, for what ends before anything starts: an interpreter costs a second."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Refused:
+        umask = os.umask(0o022)
+        try:
+            status = app(words, result_action="return_value")
+        finally:
+            os.umask(umask)
+        return Refused(status or 0, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> InProcess:
+    """The command line, in this process."""
+    return InProcess(capsys)
 
 
 @contextmanager
@@ -77,13 +107,13 @@ def test_a_second_start_on_the_same_data_names_the_first(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--port", "--nats-port"])
-def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str) -> None:
+def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str, command: InProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         words = {"--port": "auto", "--nats-port": "auto", option: port}
-        refused = run("up", "--json", "--data", str(folder), *(word for pair in words.items() for word in pair))
+        refused = command("up", "--json", "--data", str(folder), *(word for pair in words.items() for word in pair))
     problem = json.loads(refused.stdout)
-    assert refused.returncode == 1
+    assert refused.status == 1
     assert problem["code"] == "port_busy"
     assert f"Port {port} is used by" in problem["detail"]
     assert f"pid {os.getpid()}" in problem["detail"]
@@ -92,20 +122,20 @@ def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str
     assert not (folder / "postgres").exists()
 
 
-def test_all_busy_ports_are_told_at_once(folder: Path) -> None:
+def test_all_busy_ports_are_told_at_once(folder: Path, command: InProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         ports = [str(listener.getsockname()[1]) for listener in (one, other)]
-        refused = run("up", "--json", "--data", str(folder), "--port", ports[0], "--nats-port", ports[1])
+        refused = command("up", "--json", "--data", str(folder), "--port", ports[0], "--nats-port", ports[1])
     problem = json.loads(refused.stdout)
     assert [entry["pointer"] for entry in problem["errors"]] == ["--port", "--nats-port"]
     assert all(f"Port {port} is used by" in problem["detail"] for port in ports)
     assert problem["remedy"].endswith("towpath up --port auto --nats-port auto")
 
 
-def test_one_port_for_both_is_refused_before_anything_starts(folder: Path) -> None:
+def test_one_port_for_both_is_refused_before_anything_starts(folder: Path, command: InProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
-    refused = run("up", "--json", "--data", str(folder), "--port", port, "--nats-port", port)
+    refused = command("up", "--json", "--data", str(folder), "--port", port, "--nats-port", port)
     problem = json.loads(refused.stdout)
     assert (problem["code"], problem["detail"]) == (
         "port_busy",
@@ -115,9 +145,12 @@ def test_one_port_for_both_is_refused_before_anything_starts(folder: Path) -> No
 
 
 @pytest.mark.parametrize("variable", ["TOWPATH_POSTGRES_BIN", "TOWPATH_NATS_SERVER"])
-def test_a_missing_binary_is_a_message_and_a_remedy(folder: Path, variable: str) -> None:
-    refused = run("servers", "--data", str(folder), **{variable: "/nowhere/at/all"})
-    assert refused.returncode == 1
+def test_a_missing_binary_is_a_message_and_a_remedy(
+    folder: Path, variable: str, command: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "/nowhere/at/all")
+    refused = command("servers", "--data", str(folder))
+    assert refused.status == 1
     assert "binary_missing" in refused.stderr
     assert "pip install" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -127,18 +160,19 @@ def test_a_missing_policy_is_refused(folder: Path) -> None:
     refused = run("up", "--data", str(folder), "--policy", str(folder / "policy.yaml"))
     assert refused.returncode == 1
     assert "file_missing" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
-def test_a_policy_and_a_profile_are_refused_together(folder: Path) -> None:
+def test_a_policy_and_a_profile_are_refused_together(folder: Path, command: InProcess) -> None:
     (folder / "policy.yaml").write_text("kind: Policy\nrules: []\n", "utf-8")
     policy = ("--policy", str(folder / "policy.yaml"), "--profile", "strict")
-    refused = run("up", "--data", str(folder / "data"), *policy)
-    assert refused.returncode == 1
+    refused = command("up", "--data", str(folder / "data"), *policy)
+    assert refused.status == 1
     assert "write `profile: strict` into" in refused.stdout + refused.stderr
 
 
-def test_the_help_of_up_names_the_profiles_and_no_empty_choice() -> None:
-    shown = run("up", "--help").stdout
+def test_the_help_of_up_names_the_profiles_and_no_empty_choice(command: InProcess) -> None:
+    shown = command("up", "--help").stdout
     assert "open, balanced, strict]" in " ".join(shown.replace("│", " ").split())
     assert "[choices: ," not in shown
 
