@@ -40,12 +40,13 @@ class Sizes(NamedTuple):
     idle_s: float = 20
     settle_s: float = 2
     """Until the log-writer has written what there is, and the services are idle."""
+    warm_up: int = WARM_UP_RUNS
     starts: Literal["exec", "fork"] = "exec"
     """Forked services share memory, which isn't wanted where memory is measured."""
 
 
 FULL = Sizes()
-QUICK = Sizes((1, 2), 10, 1, (10, 50), 1, 150, 50, 10, 30, 4, 1, 0.5, "fork")
+QUICK = Sizes((1, 2), 10, 1, (10, 50), 1, 150, 50, 10, 30, 4, 1, 0.5, starts="fork")
 
 
 class Scene(NamedTuple):
@@ -77,7 +78,7 @@ async def scene(sizes: Sizes, replicas: int = 1, active: int = 1_000) -> AsyncIt
             control = await publish(platform, PURE)
             nc = await nats.connect(platform.nats_url)
             client = Client(nc)
-            await asyncio.gather(*(client.run(PURE, STEPS) for _ in range(WARM_UP_RUNS)))
+            await asyncio.gather(*(client.run(PURE, STEPS) for _ in range(sizes.warm_up)))
             await asyncio.sleep(sizes.settle_s)
             try:
                 yield Scene(platform, database, control, client)

@@ -6,8 +6,8 @@ from growth.page import text
 from growth.platform import QUICK, scene
 from scale import ALONE, measure_replicas
 
-FEW = QUICK._replace(
-    replicas=(2,), together=4, lengths=(10, 20), queued=60, executed=40, active=5, parked=6, few=2, idle_s=0.2
+FEW = QUICK._replace(replicas=(2,), together=4, warm_up=1, lengths=(10, 20), queued=30, executed=20)._replace(
+    active=5, parked=6, few=2, idle_s=0.2
 )
 HEAD = {"date": "2026-01-02", "machine": "one processor", "quick": True}
 
@@ -29,7 +29,7 @@ async def test_long_queued_and_parked_runs_are_measured() -> None:
     assert ends["steps"] == 2
     long = found["queued"]["long"]
     # One caller's runs of one network hold four fifths of the room.
-    assert (long["queued"], found["queued"]["short"]["queued"]) == (56, 36)
+    assert (long["queued"], found["queued"]["short"]["queued"]) == (26, 16)
     assert long["memory_mb_queued"]["orchestrator"] > 0
     many = found["parked"]["many"]
     assert (many["parked"], many["wakes"]) == (6, 2)

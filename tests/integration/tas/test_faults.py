@@ -24,7 +24,7 @@ from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 from towpath_fabric.postgres.migrations import migrate
 
-KILLS = 6
+KILLS = 4
 CALLS_BETWEEN = 25
 NAMES = ("orders.find", "orders.tag", "orders.refund")
 
@@ -123,8 +123,8 @@ async def test_two_replicas_work_side_by_side(nats_server: Nats, database: Calla
             await second.wait_ready()
             await caller.set_up()
             caller.auto = world.take
-            requests = [caller.request(NAMES[n % 3]) for n in range(300)]
-            doubled = [*requests, *requests[:100]]
+            requests = [caller.request(NAMES[n % 3]) for n in range(150)]
+            doubled = [*requests, *requests[:50]]
             await asyncio.gather(*(caller.put(request) for request in doubled))
             await until_ended(caller, requests, within_s=30)
             await caller.quiet()

@@ -11,7 +11,7 @@ from towpath_orchestrator.adapters.run_store import QUERIES
 
 RUNS = [UUID(int=number) for number in range(1, 401)]
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
-ROUNDS = 40
+ROUNDS = 12
 BY_ROW = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 """A plan that takes rows as they are given, as the planner may choose it for few runs."""
 

@@ -139,7 +139,7 @@ async def test_what_earlier_runs_of_a_thread_have_read_holds_up_no_decision_of_o
     first = above = await begun(tas, "I am kim@home.example.")
     for number in range(3):
         for step in range(1, 4):
-            texts = ["long words " * 20_000, f"eve{number}{step}@evil.example"]
+            texts = ["long words " * 8_000, f"eve{number}{step}@evil.example"]
             await returned(tas, above, "orders.mails", texts, step=step)
         above = await begun(tas, "Go on.", continues={"run_id": str(above), "thread_id": str(first)})
     forks = [await begun(tas, forked_from={"run_id": str(above), "step": 1}) for _ in range(4)]
