@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.support.places import EXAMPLES
+from tests.support.platform.up_in_process import Lines, status_after
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
 from towpath_embedded.network_folder import NetworkFolderPublisher
@@ -112,7 +113,13 @@ def environment_of(pid: int | None) -> dict[str, str]:
 
 
 async def test_a_worker_is_added_to_a_platform_that_runs(folder: Path) -> None:
-    async with Platform(folder, workers=[sample_worker(folder)], durable=False, starts="exec") as platform:
+    async with Platform(
+        folder,
+        replicas={"decider": 0, "log_writer": 0, "watchdog": 0},  # executed as the others are, for a second of CPU each
+        workers=[sample_worker(folder)],
+        durable=False,
+        starts="exec",
+    ) as platform:
         assert_no_credentials_shown({name: state.pid for name, state in platform.processes.items()})
         names = await platform.add_worker(sample_worker(folder))
         assert names == ["worker-2"]
@@ -168,7 +175,9 @@ def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Reade
             stream.close()
 
 
-def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_unfinished(folder: Path) -> None:
+def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_unfinished(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = folder / "shop"
     shutil.copytree(SAMPLE, project)
     for place in (folder, project):  # none of them is imported, though the platform works beside them
@@ -199,12 +208,15 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     assert process.returncode == 0
     assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
     words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(SAMPLE / "policy.yaml"), "--networks", str(SAMPLE))
-    words = ("--single-person", *words)
-    with up(folder, *words) as (_, out, _):
-        shown = out.wait_for("API").split()
-        assert "nats://127.0.0.1:" in out.wait_for("NATS")
-        assert "Ctrl-C stops all" in out.wait_for("ready in")
+
+    def look(told: Lines) -> None:
+        shown = told.wait_for("API").split()
+        assert "nats://127.0.0.1:" in told.wait_for("NATS")
+        assert "Ctrl-C stops all" in told.wait_for("ready in")
         assert asyncio.run(_end(shown[1].removesuffix("/v1"), local_token(folder), run_id))["status"] == "completed"
+
+    monkeypatch.chdir(folder)
+    assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--single-person", *words) == 0
     assert imported(folder) == imported(project) == []
 
 
