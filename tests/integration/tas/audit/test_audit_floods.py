@@ -17,7 +17,7 @@ async def test_a_stop_switch_is_set_while_another_project_reads_the_audit(
     nats_server: Any, database: Any, tmp_path: Any
 ) -> None:
     async with running(nats_server, database, tmp_path) as tas:
-        for place in range(200):
+        for place in range(100):
             action = {
                 "project": "greedy",
                 "action": "gate.resolved",
