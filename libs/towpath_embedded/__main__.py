@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 
 from towpath_embedded.processes import fork_client
 from towpath_fabric.garbage_collector import paused
+from towpath_embedded.start_hints import GATEWAY_PORT, NATS_PORT, starts_probably
 from towpath_fabric.process_protection import protect_process
 
 if __name__ == "__main__":
     protect_process()
-if __name__ == "__main__" and sys.argv[1:2] == ["up"]:
+if __name__ == "__main__" and starts_probably(sys.argv[1:]):
     fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
 
 with paused():
@@ -22,8 +23,6 @@ with paused():
     from towpath_embedded.up import UpOptions, up
 
 DEFAULT_DATA = Path(".towpath")
-GATEWAY_PORT = 8787
-NATS_PORT = 4222
 
 Port = int | Literal["auto"]
 

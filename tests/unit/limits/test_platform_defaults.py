@@ -10,8 +10,8 @@ from towpath.client.settings import DEFAULT_SERVER
 from towpath.tools import declaration
 from towpath_contracts.streams import MIB, STREAMS
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_embedded.__main__ import GATEWAY_PORT, NATS_PORT
 from towpath_embedded.servers import nats
+from towpath_embedded.start_hints import GATEWAY_PORT, NATS_PORT
 from towpath_embedded.up import UpOptions
 from towpath_fabric.http.connections import TAKEN_BYTES, ConnectionLimits
 from towpath_fabric.settings import Settings

@@ -1,0 +1,51 @@
+"""Whether `up` will probably start: only then the services are imported ahead, which costs a second of processor time.
+
+A hint, and no check: where it is wrong, a start takes longer, or a refusal costs more. Like `fork_client` it imports
+nothing of the platform, since it is asked before anything else.
+"""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+GATEWAY_PORT = 8787
+NATS_PORT = 4222
+
+_FILES = ("--policy", "--networks", "--mcp")
+_DEFAULT_PORTS = {"--port": str(GATEWAY_PORT), "--nats-port": str(NATS_PORT)}
+
+
+def starts_probably(words: Sequence[str]) -> bool:
+    """Return whether nothing is seen in *words* for which `up` refuses to start, or only explains itself."""
+    if words[:1] != ["up"] or {"--help", "-h"} & {*words}:
+        return False
+    options = _options(words[1:])
+    files = [Path(options[name]) for name in _FILES if name in options]
+    ports = [port for port in (options.get(name, port) for name, port in _DEFAULT_PORTS.items()) if port != "auto"]
+    return (
+        not {"--policy", "--profile"} <= options.keys()
+        and all(file.exists() for file in files)
+        and len({*ports}) == len(ports)
+        and all(port.isdecimal() and _is_free(int(port)) for port in ports)
+    )
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """Read `--name value` and `--name=value`; one without a value gets the next word, which is no harm."""
+    found = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--"):
+            name, written, value = word.partition("=")
+            found[name] = value if written else following
+    return found
+
+
+def _is_free(port: int) -> bool:
+    """Return whether the port can be listened on; `ports.is_free` is the same, but imports the problems."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+    return True
