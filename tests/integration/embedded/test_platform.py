@@ -11,6 +11,7 @@ import asyncpg
 import nats
 import nats.errors
 import pytest
+import pytest_asyncio
 from nats.aio.client import Client
 from tests.chaos.servers.broker_store import DAMAGES
 
@@ -19,6 +20,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import CONSUMERS, STREAMS
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import lock_folder, read_state
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 
 @pytest.fixture
@@ -30,6 +32,21 @@ async def servers(folder: Path) -> AsyncIterator[Platform]:
         yield platform
     finally:
         await platform.stop()
+
+
+UNHARMED = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def unharmed() -> AsyncIterator[Platform]:
+    """The same, shared by the tests that only look at it."""
+    with temporary_folder() as folder:
+        platform = Platform(folder, durable=False)
+        try:
+            await platform.start_servers()
+            yield platform
+        finally:
+            await platform.stop()
 
 
 async def connected(platform: Platform, user: str = "deploy") -> Client:
@@ -54,14 +71,16 @@ async def count(dsn: str, query: str) -> int:
         await connection.close()
 
 
-async def test_the_servers_are_migrated_and_have_every_stream(servers: Platform) -> None:
-    assert await count(servers.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
-    assert await streams(servers) == {spec.name for spec in STREAMS}
+@UNHARMED
+async def test_the_servers_are_migrated_and_have_every_stream(unharmed: Platform) -> None:
+    assert await count(unharmed.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
+    assert await streams(unharmed) == {spec.name for spec in STREAMS}
 
 
-async def test_every_service_is_itself_in_the_database(servers: Platform) -> None:
+@UNHARMED
+async def test_every_service_is_itself_in_the_database(unharmed: Platform) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await count(servers.dsn("gateway"), "SELECT count(*) FROM tas.audit_entry")
+        await count(unharmed.dsn("gateway"), "SELECT count(*) FROM tas.audit_entry")
 
 
 async def test_killed_servers_come_back_where_they_were(servers: Platform) -> None:
@@ -186,12 +205,13 @@ async def test_a_broker_whose_files_are_deleted_under_it_is_started_again(
     shutil.rmtree(servers.nats.folder / "store.damaged", ignore_errors=True)  # what it wrote on its way out
 
 
-async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(servers: Platform) -> None:
+@UNHARMED
+async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(unharmed: Platform) -> None:
     with pytest.raises(ProblemError) as refused:
-        await Platform(servers.data).start()
+        await Platform(unharmed.data).start()
     assert refused.value.problem.code == "already_up"
-    assert await count(servers.dsn(), "SELECT 1") == 1
-    assert read_state(servers.data) is not None
+    assert await count(unharmed.dsn(), "SELECT 1") == 1
+    assert read_state(unharmed.data) is not None
 
 
 def test_the_lock_can_be_held_by_its_owner_only(folder: Path) -> None:
@@ -203,9 +223,10 @@ def test_the_lock_can_be_held_by_its_owner_only(folder: Path) -> None:
         (data / "lock").chmod(0o644)  # as earlier versions made it
 
 
-async def test_the_state_file_tells_no_password(servers: Platform) -> None:
-    passwords = json.loads((servers.data / "nats" / "passwords.json").read_text())
-    found = (servers.data / "state.json").read_text()
+@UNHARMED
+async def test_the_state_file_tells_no_password(unharmed: Platform) -> None:
+    passwords = json.loads((unharmed.data / "nats" / "passwords.json").read_text())
+    found = (unharmed.data / "state.json").read_text()
     assert not any(password in found for password in passwords.values())
 
 
