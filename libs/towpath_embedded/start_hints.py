@@ -10,6 +10,7 @@ from pathlib import Path
 
 GATEWAY_PORT = 8787
 NATS_PORT = 4222
+_HIGHEST_PORT = 65_535
 
 _FILES = ("--policy", "--networks", "--mcp")
 _DEFAULT_PORTS = {"--port": str(GATEWAY_PORT), "--nats-port": str(NATS_PORT)}
@@ -26,7 +27,7 @@ def starts_probably(words: Sequence[str]) -> bool:
         not {"--policy", "--profile"} <= options.keys()
         and all(file.exists() for file in files)
         and len({*ports}) == len(ports)
-        and all(port.isdecimal() and _is_free(int(port)) for port in ports)
+        and all(port.isdecimal() and int(port) <= _HIGHEST_PORT and is_free(int(port)) for port in ports)
     )
 
 
@@ -40,12 +41,13 @@ def _options(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _is_free(port: int) -> bool:
-    """Return whether the port can be listened on; `ports.is_free` is the same, but imports the problems."""
+def is_free(port: int) -> bool:
+    """Return whether *port* can be listened on at the loopback address now."""
     with socket.socket() as listener:
+        # As the servers do it, so that connections that linger after a restart don't make the port look taken.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
+        except OSError:
             return False
     return True

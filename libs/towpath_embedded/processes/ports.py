@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_embedded.start_hints import is_free
 from towpath_fabric.socket_owners import LISTENS, socket_tables
 
 LOOPBACK = "127.0.0.1"
@@ -34,18 +35,6 @@ def first_choice(process: int) -> int:
 
 
 _choices = itertools.count(first_choice(os.getpid()))
-
-
-def is_free(port: int) -> bool:
-    """Return whether *port* can be listened on at the loopback address now."""
-    with socket.socket() as listener:
-        # As the servers do it, so that connections that linger after a restart don't make the port look taken.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
 
 
 def free_port() -> int:

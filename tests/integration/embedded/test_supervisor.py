@@ -14,9 +14,10 @@ import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import wait_exit
-from towpath_embedded.processes.ports import first_choice, free_port, is_free, require_free
+from towpath_embedded.processes.ports import first_choice, free_port, require_free
 from towpath_embedded.processes.role_process import RoleProcess, http_status
 from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Supervisor
+from towpath_embedded.start_hints import is_free
 
 ANSWERS = """
 import http.server, os, signal, sys
