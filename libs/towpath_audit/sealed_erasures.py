@@ -44,6 +44,7 @@ class _Request:
 
     actor: str
     at: str
+    entry_id: int
     alone_from: str
     project: str
     what: dict[str, str]
@@ -77,7 +78,7 @@ class SealedErasures:
         erasure = str(said.get("erasure_id"))
         if entry.phase == REQUESTED:
             alone_from, runs = str(said.get("alone_from")), _runs(said) if "runs" in said else None
-            request = _Request(entry.actor, entry.at, alone_from, entry.project, _what(said), runs)
+            request = _Request(entry.actor, entry.at, entry.entry_id, alone_from, entry.project, _what(said), runs)
             self.requested.setdefault(erasure, request)
         elif entry.phase == CONFIRMED and erasure not in self.confirmed:
             self._on_confirmed(entry, said, erasure)
@@ -117,7 +118,8 @@ class SealedErasures:
         request = self.requested[erasure]
         if request.project != entry.project or not _fits(request.what, self.confirmed[erasure], entry):
             return f"erasure {erasure}, which names it, was confirmed for something else"
-        if request.what["kind"] != "run" and entry.at >= request.at:
+        came_first = (entry.at, entry.entry_id) < (request.at, request.entry_id)  # a clock set back leaves equal times
+        if request.what["kind"] != "run" and not came_first:
             return f"erasure {erasure}, which names it, was asked for before it was written"
         return None
 
