@@ -7,6 +7,7 @@ Who decides about calls and who changes what decides them exclude each other, an
 comes later has the higher id, and no earlier checkpoint covers it. Others may be at work at the same time, and their
 entries come as they are committed. A seal takes all that is committed, unless it is full; so what it doesn't cover is
 not older, but for what clocks may differ by. Of what one checkpoint is the first to cover, nothing but the ids tells.
+Checkpoints of the bundle may have been deleted; those that were kept outside count as they do.
 """
 
 from collections.abc import Callable, Hashable
@@ -46,6 +47,12 @@ class SealedOrder:
     _covered: dict[Hashable, int] = field(default_factory=dict)
     _waiting: dict[Hashable, int] = field(default_factory=dict)
     _not_before: str = ""
+    _size: int = 0
+    _times: set[datetime | None] = field(default_factory=set)
+
+    def on_begin(self, size: int) -> None:
+        """Begin behind *size* leaves, which checkpoints before all others cover."""
+        self._size = size
 
     def on_entry(self, leaf: int, line: int, entry: AuditLogEntry) -> AuditLogEntry:
         """Add an entry; return it with the time at which it can have been written at the earliest, if that is later."""
@@ -66,6 +73,16 @@ class SealedOrder:
         """Add an entry from before the first leaf of the bundle: a checkpoint before all others covers it."""
         for one in _ordered_by(entry).among:
             self._covered[one] = max(self._covered.get(one, -1), entry.entry_id)
+
+    def on_checkpoint(self, at: datetime | None, size: int) -> None:
+        """Add a checkpoint of the bundle or from outside, which may be the same; what is behind *size* comes later."""
+        if size > self._size:
+            self._times.clear()
+        elif at in self._times:
+            return  # else a full seal would seem to be one that leaves nothing behind
+        self._times.add(at)
+        self.on_sealed(at, size - self._size)
+        self._size = size
 
     def on_sealed(self, at: datetime | None, leaves: int) -> None:
         """Add a checkpoint, which is the first to cover so many *leaves*."""

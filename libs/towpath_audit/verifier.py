@@ -54,6 +54,7 @@ class _BundleVerifier:
         self._sealed = 0
         self._agreed = 0  # up to here a checkpoint from outside confirms the tree
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
+        self._confirmed: list[Checkpoint] = []  # those from outside that the line which is being taken came to
         self._retention = RetentionCheck(self._add_fault, self._report.notes)
         self._completeness = BundleCompletenessCheck(self._add_fault, self._retention)
         self._order = SealedOrder(self._add_fault)
@@ -101,6 +102,9 @@ class _BundleVerifier:
             self._kinds[line["kind"]](number, line)
         else:
             raise BadLineError(f"a line of kind {line['kind']!r} is not known")
+        for outside in self._confirmed:
+            self._order.on_checkpoint(outside.at, outside.size)
+        self._confirmed.clear()
 
     def end(self) -> AuditReport:
         """Return the report."""
@@ -168,6 +172,7 @@ class _BundleVerifier:
         self._completeness.tells_earlier = line.get("earlier") is True
         self._completeness.tells_grounds = line.get("grounds") is True
         self._before = self._edge
+        self._order.on_begin(self._edge.size)
         self._trust(bundle_keys)
         self._retention.on_header(line, self._edge, self._keys)
         self._read_outside()
@@ -290,6 +295,7 @@ class _BundleVerifier:
                 return
             if outside.root == self._edge.root:
                 self._agreed = outside.size
+                self._confirmed.append(outside)
                 continue
             message = f"the checkpoint from outside over {outside.size} leaves has another root"
             self._lost(message, number, "outside_differs", since=self._agreed)
@@ -315,7 +321,7 @@ class _BundleVerifier:
             message = "the leaves make another root than the one that was signed"
             self._lost(message, number, "tree_changed", since=self._sealed)
         else:
-            self._order.on_sealed(found.at, found.size - self._sealed)
+            self._order.on_checkpoint(found.at, found.size)
             self._sealed = found.size
             self._retention.on_sealed(found.at)
 

@@ -8,16 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.audit import located, watched
+from tests.attacks.corpus.audit import bundle_of, located, watched
 from tests.attacks.corpus.audit_persons import PROJECT_MOVED
 from tests.attacks.target import Target
 
 from towpath_audit.merkle import MerkleFrontier
 from towpath_audit.notes import Checkpoint, Signer
+from towpath_audit.verifier import verify
 from towpath_fabric.clock import monotonic, wall
 
 SEAL_LOCK = "SELECT pg_advisory_xact_lock(7026120)"
@@ -27,6 +29,7 @@ WITHIN_S = 20
 GAP = 1_000
 """Ids that are left out, for entries of later; more than a platform writes in seconds."""
 
+OF_RUN = "SELECT entry_id FROM tas.audit_record WHERE run_id = $1"
 IDS = "tas.audit_record_entry_id_seq"
 
 SHADOWED_CLOCK = """
@@ -207,6 +210,42 @@ async def start_a_call_under_a_pause_with_ids_from_before(target: Target) -> str
             await database.execute(PROJECT_MOVED)
             (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
         return located(await report()) if run["status"] == "completed" else f"the run is {run['status']}"
+
+
+@attack(Position.DATABASE_ADMIN)
+async def decide_under_an_older_policy_and_delete_the_seals_between(target: Target) -> str:
+    """Let older rules decide with ids from before, and delete the seals that tell what came first, but for the last."""
+    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
+    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
+    async with (
+        target.client("aud-63", roles=["policy_admin"]) as admin,
+        target.client("auditor", roles=["auditor"]) as auditor,
+        target.client("aud-64") as client,
+        target.database() as database,
+    ):
+        first, before = (await _checkpoint(auditor)).json(), await _leave_out_ids(database)
+        (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
+        kept = (await _checkpoint(auditor)).json()
+        try:
+            await database.execute(put, -1)
+            async with _ids_from(database, before):
+                run = await target.run(client, [("desk.label", {"ids": ["117"]})], "Label order 117.")
+            await database.execute(put, 1)
+        finally:
+            (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
+        last = (await _checkpoint(auditor)).json()
+        between = "DELETE FROM tas.audit_seal WHERE size > $1 AND size < $2 RETURNING *"
+        seals = await database.fetch(between, first["size"], last["size"])
+        try:
+            found = verify(
+                await bundle_of(auditor), checkpoints=[kept["note"], last["note"]], keys=[last["public_key"]]
+            )
+        finally:
+            for seal in seals:
+                await database.execute("INSERT INTO tas.audit_seal VALUES ($1, $2, $3, $4, $5, $6)", *seal.values())
+        mine = {row["entry_id"] for row in await database.fetch(OF_RUN, UUID(run["run_id"]))}
+        found.faults = [fault for fault in found.faults if fault.entry_id in mine]
+        return located(found)
 
 
 async def _leave_out_ids(database: Any) -> int:

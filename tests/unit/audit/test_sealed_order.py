@@ -1,6 +1,7 @@
 """Entries that exclude each other are sealed in the order of their ids; none is older than what was sealed before."""
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -104,17 +105,25 @@ def test_a_full_seal_leaves_out_what_was_written_before() -> None:
     assert dated((SEALED, MAX_LEAVES_PER_SEAL - 1), at=before) == write_time(SEALED - CLOCKS_DIFFER)
 
 
-def verified(*entries: tuple[str, datetime, dict[str, str]]) -> list[str]:
-    """Verify a bundle of entries with these phases, times and details, each sealed an hour after the one before."""
-    edge, body = MerkleFrontier(), list[bundle.Line]()
+def verified(
+    *entries: tuple[str, datetime, dict[str, str]], gone: Collection[int] = (), kept: bool = True
+) -> list[str]:
+    """Verify a bundle of entries with these phases, times and details, each sealed an hour after the one before.
+
+    Seals that are *gone* are not in the bundle; they, and the last one, are *kept* outside.
+    """
+    edge, body, outside = MerkleFrontier(), list[bundle.Line](), list[str]()
     for number, (phase, at, detail) in enumerate(entries):
         payload = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(detail))
         entry = replace(place(number, phase).entry, at=write_time(at), actor="mia", commitment=payload.commitment())
         entry = replace(entry, run_id=None, execution_id=None)
         body.append(bundle.leaf(number, entry, payload, entry.leaf_hash()))
         edge = edge.extended([entry.leaf_hash()])
-        signed = Checkpoint(ORIGIN, edge.size, edge.root, SEALED + number * HOUR)
-        body.append(bundle.checkpoint(KEY.note(signed.text())))
+        note = KEY.note(Checkpoint(ORIGIN, edge.size, edge.root, SEALED + number * HOUR).text())
+        if number not in gone:
+            body.append(bundle.checkpoint(note))
+        if kept and (number in gone or number == len(entries) - 1):
+            outside.append(note)
     head = bundle.header(
         origin=ORIGIN,
         project="p",
@@ -127,7 +136,8 @@ def verified(*entries: tuple[str, datetime, dict[str, str]]) -> list[str]:
         exported_by="ann",
     )
     lines = [bundle.serialize_line(line) for line in (head, *body)]
-    return [fault.code for fault in verify([*lines, bundle.page(0, "", lines, KEY, last=True)]).faults]
+    lines.append(bundle.page(0, "", lines, KEY, last=True))
+    return [fault.code for fault in verify(lines, checkpoints=outside).faults]
 
 
 def test_a_vote_that_is_dated_back_is_not_by_a_key_that_counted_then() -> None:
@@ -138,6 +148,31 @@ def test_a_vote_that_is_dated_back_is_not_by_a_key_that_counted_then() -> None:
     assert verified(created, ("approval.approved approved", SEALED + HOUR, vote), revoked) == []
     dated_back = ("approval.approved approved", SEALED + HOUR, vote)
     assert verified(created, revoked, between, dated_back) == ["key_unmade"]
+    assert verified(created, revoked, between, dated_back, gone=(1, 2)) == ["key_unmade"], "its seals were deleted"
+    assert verified(created, revoked, between, dated_back, gone=(1, 2), kept=False) == []
+
+
+def test_a_checkpoint_from_outside_covers_what_a_seal_that_was_deleted_covered() -> None:
+    applied, decided = (place(number, kind).entry for number, kind in ((9, APPLIED), (5, ALLOW)))
+    for seals in ([], [1]):
+        found: list[AuditFault] = []
+        order = SealedOrder(found.append)
+        order.on_begin(10)
+        order.on_entry(10, 1, applied)
+        for leaves in seals:
+            order.on_checkpoint(None, 10 + leaves)
+        order.on_entry(11, 2, decided)
+        assert [fault.entry_id for fault in found] == [5] * len(seals)
+
+
+def test_a_full_seal_that_was_also_kept_outside_still_leaves_out_what_was_written_before() -> None:
+    order = SealedOrder(lambda _fault: None)
+    old = replace(place(1, ALLOW).entry, at=write_time(SEALED - HOUR))
+    order.on_checkpoint(SEALED, MAX_LEAVES_PER_SEAL)
+    order.on_checkpoint(SEALED, MAX_LEAVES_PER_SEAL)
+    assert order.on_entry(1, 1, old).at == old.at
+    order.on_checkpoint(SEALED + HOUR, MAX_LEAVES_PER_SEAL)
+    assert order.on_entry(2, 2, old).at == write_time(SEALED + HOUR - CLOCKS_DIFFER), "a second one: nothing waited"
 
 
 def test_the_clocks_of_a_sealer_and_of_postgres_may_differ_by_no_more_than_verifiers_allow() -> None:
