@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from towpath_embedded.processes import fork_client
-from towpath_fabric.garbage_collector import paused
 from towpath_embedded.start_hints import GATEWAY_PORT, NATS_PORT, starts_probably
+from towpath_fabric.garbage_collector import paused
 from towpath_fabric.process_protection import protect_process
 
 if __name__ == "__main__":
