@@ -94,6 +94,7 @@ async def _calls(connection: Any, rows: Sequence[Any], size: int, until: datetim
 async def _blobs(connection: Any, calls: Sequence[Any]) -> BlobDigests:
     """Return the digests of the stored bytes of large results, by project and name, as far as they can be read."""
     named = [(row["project"], name) for row in calls if (name := _blob_name(_read_fact(row["fact"])))]
+    named = [(project, name) for project, name in named if "\0" not in name]  # nothing can be stored under that
     if not named:
         return {}
     rows = await connection.fetch(

@@ -37,6 +37,11 @@ _TICKET_ENDED = ToolFailure(
     began=False,
 )
 
+MAX_COUNT = 2**31 - 1
+"""Of milliseconds and bytes that a worker may claim: what its columns of the history hold."""
+
+MAX_DIGEST_CHARS = 128
+
 _OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.REQUESTED})
 """States in which an outcome decides; a call that a switch holds may have been out before."""
 
@@ -63,7 +68,7 @@ def on_outcome(
         )
     if call.accepted == _key(outcome):
         return repeat_fact(call)  # a repeat: the confirmation was lost
-    outcome = _of_unheard_grant(call, outcome)
+    outcome = _of_unheard_grant(call, storable_outcome(outcome))
     if outcome.status == "ticket_expired":
         return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
     if not _from_holder(call, outcome):
@@ -78,6 +83,26 @@ def on_outcome(
     if _only_this_start_failed(call, outcome):
         return _ignore_failed_start(call, outcome, late=now >= call.deadline or fence > call.fence)
     return with_gate_resolution(approval, _accept(call, outcome))
+
+
+def storable_outcome(outcome: ToolOutcome) -> ToolOutcome:
+    """Return *outcome* with counts and a digest that every table can hold; a worker may claim any.
+
+    The digest of a result in the blob store is looked for whenever the call is read: by the audit, and for where values
+    come from, in one query with those of other calls. A text with U+0000 fails that query.
+    """
+    given = outcome.result_digest
+    claimed = {
+        "duration_ms": _limited_count(outcome.duration_ms),
+        "result_bytes": _limited_count(outcome.result_bytes),
+        "result_digest": None if given is None else given[:MAX_DIGEST_CHARS].replace("\0", "\ufffd"),
+    }
+    changed = {name: value for name, value in claimed.items() if value != getattr(outcome, name)}
+    return outcome.model_copy(update=changed) if changed else outcome
+
+
+def _limited_count(claimed: int) -> int:
+    return min(max(0, claimed), MAX_COUNT)
 
 
 def on_dead_delivery(call: LedgerCall | None, attempt: int, toolset: str, reason: str, *, times: int) -> LedgerChange:

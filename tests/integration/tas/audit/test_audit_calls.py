@@ -272,6 +272,15 @@ async def test_of_an_outcome_that_gives_a_result_and_a_blob_the_blob_counts(tas:
     assert await faults(tas) == []
 
 
+async def test_a_digest_that_no_text_of_the_database_can_be_stops_no_export(tas: Running) -> None:
+    execution_id = await done(tas, result=None, blob=True, result_digest="sha256:\0")
+    assert await faults(tas) == []
+    (row,) = await query(tas.dsn, "SELECT fact FROM tas.tool_call WHERE execution_id = $1", execution_id)
+    fact = {**json.loads(row["fact"]), "result_digest": "sha256:\0"}
+    await query(tas.dsn, "UPDATE tas.tool_call SET fact = $2 WHERE execution_id = $1", execution_id, json.dumps(fact))
+    assert await faults(tas) == CHANGED, "nor does one that was written into the ledger"
+
+
 HIDDEN_RUNS = ("DELETE FROM runs.run", "UPDATE runs.run SET erased_at = now()", "UPDATE runs.run SET project = 'ghost'")
 
 

@@ -46,6 +46,14 @@ async def test_a_large_result_is_looked_at_where_it_lies(tas: Running) -> None:
     assert json.loads((await row(tas.dsn, asked.execution_id))["context"])["origin"]["whole"] is False
 
 
+async def test_a_digest_that_no_text_of_the_database_can_be_hides_nothing_else(tas: Running) -> None:
+    await careful(tas)
+    run_id = await begun(tas)
+    await returned(tas, run_id, "orders.ledger", {"to": "bob@bank.example"})
+    await returned(tas, run_id, "orders.mails", None, blob=True, result_digest="sha256:\0")
+    assert await verdict(tas, run_id, "orders.send", to="bob@bank.example") == "permitted"
+
+
 async def test_a_result_beside_one_in_the_blob_store_is_dropped_and_vouches_for_nothing(tas: Running) -> None:
     await careful(tas)
     run_id, digest = await begun(tas), digest_text('"nothing of interest"')

@@ -23,7 +23,7 @@ from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
-from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.outcomes import MAX_DIGEST_CHARS, on_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 GUARDED = [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE]
@@ -240,6 +240,24 @@ def test_what_the_outcome_says_about_its_digest_is_not_believed() -> None:
     call = permitted(EffectClass.PURE)
     lying = outcome(call, result={"a": 1}, result_digest="sha256:lie")
     assert facts(on_outcome(call, lying, "", allow, now=NOW))[0]["result_digest"] != "sha256:lie"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "kept"),
+    [
+        ({"duration_ms": 10**300, "result_bytes": 2**63}, {"duration_ms": 2**31 - 1, "result_bytes": 2**31 - 1}),
+        ({"duration_ms": -1, "result_bytes": -1}, {"duration_ms": 0, "result_bytes": 0}),
+        ({"duration_ms": 7, "result_bytes": 70_000}, {"duration_ms": 7, "result_bytes": 70_000}),
+        ({"blob": True, "result_digest": "sha256:\0"}, {"result_digest": "sha256:\ufffd"}),
+        ({"blob": True, "result_digest": "x" * 9_000}, {"result_digest": "x" * MAX_DIGEST_CHARS}),
+    ],
+)
+def test_what_no_table_can_hold_is_not_taken_from_an_outcome(claimed: dict[str, Any], kept: dict[str, Any]) -> None:
+    call = permitted(EffectClass.PURE)
+    change = on_outcome(call, outcome(call, **claimed), "", allow, now=NOW)
+    (note,) = [note for note in change.notes if note.phase == "outcome"]
+    detail = note.detail or {}
+    assert {name: facts(change)[0][name] for name in kept} == kept == {name: detail[name] for name in kept}
 
 
 def test_infinite_numbers_do_not_travel_on() -> None:
