@@ -172,6 +172,7 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
                 {"small.txt": digests["small"], "gone.txt": digest_text("gone")},
                 "what they hold is not stored: 'gone.txt'",
             ),
+            ({"small.txt": digests["small"], "nul.txt": "sha256:\0"}, "what they hold is not stored: 'nul.txt'"),
             ({"small.txt": digests["small"]}, ""),
         ):
             run = goal_run()

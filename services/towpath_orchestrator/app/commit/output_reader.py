@@ -33,6 +33,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.adapters.storable_text import storable
 from towpath_orchestrator.app.commit.inbox import InboxFact
 from towpath_readings.execution_log import call_status, response_of
 
@@ -181,7 +182,7 @@ class OutputReader:
             return _output(f"agent:{event.child_id}", event, event.status, as_text(answer))
         if not isinstance(event, ev.ToolCallFinished) or not event.blob:
             return _output(event.tool, event, call_status(event), as_text(response_of(event)))
-        rows = await self._pool.fetch(QUERIES.texts, project, [event.result_digest or ""], MAX_RESULT_BYTES)
+        rows = await self._pool.fetch(QUERIES.texts, project, [storable(event.result_digest or "")], MAX_RESULT_BYTES)
         if not rows:
             return None
         text, _ = await self._turns.compute(partial(stored_text, bytes(rows[0]["data"])))

@@ -14,6 +14,7 @@ from towpath_engine.handlers.calls.internal_tools import digests_for
 from towpath_engine.state.run import RunState
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.adapters.storable_text import storable
 from towpath_orchestrator.app.commit.inbox import InboxFact
 from towpath_orchestrator.core.transitions import Transition
 
@@ -59,7 +60,10 @@ class WorkspaceTextStore:
 
     async def _measure(self, state: RunState, item: InboxFact, fact: ToolFinishedFact) -> None:
         """Put the sizes of what is stored in the place of what a worker reported; the run refuses what is too large."""
-        wanted = sorted({change.digest for change in fact.changes if change.digest is not None})
+        named = {change.digest for change in fact.changes if change.digest is not None}
+        wanted = sorted(
+            digest for digest in named if storable(digest) == digest
+        )  # a query for another ends the process
         rows = await self._pool.fetch(QUERIES.text_sizes, state.created.project, wanted) if wanted else []
         sizes = {row["digest"]: row["size"] for row in rows}
         gone = next((c for c in fact.changes if c.digest is not None and c.digest not in sizes), None)
