@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from tests.attacks.attack import AttackWorkedError, Position, attack
 from tests.attacks.corpus.schemas import register
-from tests.attacks.target import Target, pending_gates
+from tests.attacks.target import Target, decision, pending_gates
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES
@@ -191,6 +191,44 @@ async def what_only_services_may_say(target: Target) -> str:
     if len(refused) < len(told) + len(listened):
         raise AttackWorkedError(f"of {len(told) + len(listened)} only {len(refused)} were refused: {refused}")
     return f"{len(refused)} subjects refused by the broker"
+
+
+@attack(Position.WORKER)
+async def digests_that_no_database_can_hold(target: Target) -> str:
+    """Report of a call that its result and a changed file are stored under names that no query can have."""
+    named = "sha256:\0"
+    async with target.client() as client, _worker(target) as worker:
+        call = await _taken_call(target, client, worker)
+        told = {name: call[name] for name in ("execution_id", "run_id", "attempt", "tool", "ticket")}
+        told |= {"status": "succeeded", "worker": "w", "blob": True, "result_digest": named}
+        await _report(worker, {**told, "changes": [{"path": "a.txt", "digest": named, "size": 1}]})
+        ended = await target.settled(client, call["run_id"])
+        after = await target.run(client, [("desk.mail", {})], "Read the mail.")
+        exported = await client.post("/v1/audit/export", json={})
+    if (ended["status"], after["status"], exported.status_code) != ("completed", "completed", 200):
+        raise AttackWorkedError(f"{ended['status']}, {after['status']}, export: {exported.text[:200]}")
+    return "its run and another one ended, and the audit is exported"
+
+
+async def _taken_call(target: Target, client: httpx2.AsyncClient, worker: NatsClient) -> dict[str, Any]:
+    """Take a call of `desk.mail` before the honest worker does; the broker gives each of both some."""
+    inbox = worker.new_inbox()
+    taken = await worker.subscribe(inbox)
+    subject = "$JS.API.CONSUMER.MSG.NEXT.TOOLEXEC.exec_default=desk"
+    await worker.publish(subject, json.dumps({"batch": 1, "expires": 60 * 10**9}).encode(), reply=inbox)
+    step = decision("USE_TOOL", tool_name="desk.mail", tool_params={})
+    script = [step, decision("RESPOND", payload="done")]
+    async with asyncio.timeout(60):
+        while True:
+            body = {"network": "desk", "user_message": "Read the mail.", "script": script}
+            (await client.post("/v1/runs", json=body)).raise_for_status()
+            try:
+                message = await taken.next_msg(timeout=ANSWERED_S)
+            except TimeoutError:
+                continue
+            await message.ack()
+            call: dict[str, Any] = json.loads(message.data)
+            return call
 
 
 @asynccontextmanager
