@@ -4,10 +4,10 @@ A chain of grants lets through what every one of them lets through, so adding on
 grant without entries lets nothing through; no grant at all narrows nothing.
 """
 
-import fnmatch
 from collections.abc import Iterable, Sequence
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.tools.name_globs import name_matches
 
 Grant = tuple[JsonObject, ...]
 """Entries of `tool` and `operation` globs with perhaps a condition `when`; one of them must let a call through."""
@@ -56,8 +56,8 @@ def grant_chain(grants: Iterable[Iterable[JsonObject]], grant: Sequence[JsonObje
 
 def covers_operation(entry: JsonObject, tool: str, operation: str) -> bool:
     """Return whether an entry names *operation* of *tool*, whatever its condition says."""
-    named = fnmatch.fnmatchcase(tool, str(entry.get("tool", "")))
-    return named and fnmatch.fnmatchcase(operation, str(entry.get("operation", "*")))
+    named = name_matches(str(entry.get("tool", "")), tool)
+    return named and name_matches(str(entry.get("operation", "*")), operation)
 
 
 def chain_covers(grants: Iterable[Sequence[JsonObject]], tool: str, operation: str) -> bool:

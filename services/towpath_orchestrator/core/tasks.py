@@ -3,7 +3,6 @@
 A task is refused whole, with every reason at once; what is accepted has every default filled in.
 """
 
-import fnmatch
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail
 from towpath_contracts.runs.trace_context import parse_traceparent
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
 from towpath_contracts.tools.grants import Grants, narrow
+from towpath_contracts.tools.name_globs import name_matches
 from towpath_engine.rules.plan_goals import goal_settings_of
 from towpath_orchestrator.core.run_times import USUAL_TIMES, RunTimes, times_of
 from towpath_orchestrator.core.task_attachments import attachment_problems, read_attachments
@@ -106,7 +106,7 @@ def _grant_problems(grant: Sequence[TaskGrantRule], snapshot: NetworkSnapshot) -
             hint = _meant(entry.tool, snapshot) if len(details) < SUGGESTED else ""
             detail = f"the network has no tool {entry.tool!r}{hint}"
             details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=detail))
-        elif not fnmatch.fnmatchcase(spec.operation, entry.operation):
+        elif not name_matches(entry.operation, spec.operation):
             detail = f"the operation of {entry.tool} is {spec.operation!r}"
             details.append(ProblemDetail(pointer=f"/grant/{place}/operation", code="operation_unknown", detail=detail))
     return details

@@ -26,6 +26,9 @@ WRONG = 6
 REFERRING = 40
 """More than the gateway has under way at a time of one project and of such a size."""
 
+GRANTED = 12
+"""Tasks at once whose grants are all of other patterns."""
+
 RESPOND = decision("RESPOND", payload={"a": "x"})
 
 
@@ -208,6 +211,20 @@ async def meanwhile(target: Target, tasks: list[dict[str, Any]], *, refused: int
     if answered.count(202) != len(tasks) - refused:
         raise ValueError(f"the tasks were answered {answered}")
     return held_up(longest, "a run of another project took")
+
+
+@attack(Position.KEY_HOLDER, timed=True)
+async def grants_of_long_patterns(target: Target) -> str:
+    """Submit tasks with 256 patterns each that would take a millisecond and more to be made regular expressions."""
+    tasks = [
+        {
+            "user_message": "go",
+            "script": [RESPOND],
+            "grant": [{"tool": f"{'*.' * 56}*{place}x{number}"} for number in range(255)] + [{"tool": "*"}],
+        }
+        for place in range(GRANTED)
+    ]
+    return await meanwhile(target, tasks, refused=0)
 
 
 @attack(Position.KEY_HOLDER)

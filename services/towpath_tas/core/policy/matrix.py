@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
+from towpath_contracts.tools.name_globs import name_matches
 from towpath_tas.core.policy.conditions import Condition, ConditionCompiler, ConditionContext, ConditionResult
 
 RuleEffect = Literal["allow", "deny", "require_approval"]
@@ -362,4 +363,4 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 def glob_matches(pattern: str, value: str) -> bool:
     """Return whether the glob *pattern* matches *value*, case-sensitively."""
-    return fnmatch.fnmatchcase(value, pattern)
+    return name_matches(pattern, value)
