@@ -184,6 +184,23 @@ async def test_forged_reports_end_no_run(database: Any, nats_server: Any, peers:
         assert (await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=run_id))).status == "running"
 
 
+async def test_what_an_agent_reports_is_its_own_projects_whatever_run_it_names(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        run_id = (await submit(peers))["run_id"]
+        pool = subjects.agent_pool("other", "critic")
+        subject = subjects.for_agent(rpc.DEAD_LETTER_RUNS.subject, "other", "critic")
+        reply = await peers.raw(subject, forged(run_id, {}, 1, stream="DECIDE", subject=subjects.decide(pool)))
+        assert json.loads(reply.data)["detail"] == "kept"
+        reply = await peers.raw(subject, forged(run_id, {}, 2, stream="TASKS", subject=subjects.decide(pool)))
+        assert json.loads(reply.data)["code"] == "forbidden", "an agent reports requests, and nothing else"
+        page = await peers.ask(rpc.LIST_DEAD_LETTERS, ListDeadLetters(project="other"))
+        assert [(letter.project, letter.run_id) for letter in page.letters] == [("other", None)]
+        assert (await peers.ask(rpc.LIST_DEAD_LETTERS, ListDeadLetters(project="default"))).letters == ()
+
+
 async def test_hostile_letters_can_be_shown_and_no_report_takes_their_place(
     database: Any, nats_server: Any, peers: Peers
 ) -> None:

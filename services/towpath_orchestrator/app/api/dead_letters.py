@@ -6,6 +6,7 @@ it was. A letter of another project does not exist; one whose project nobody kno
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_json
@@ -23,6 +24,7 @@ from towpath_contracts.rpc import RECORD_ACTION, REPUBLISH
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.dead_letters import (
+    DeadLetterOwner,
     decode_reported_body,
     message_dead_fact,
     owner_of_message,
@@ -66,17 +68,24 @@ class DeadLetterRequests:
 
     async def report(self, request: ReportDeadLetter) -> ActionDone:
         """Keep a decision request that a decider could not read, and tell its run."""
-        if request.stream != REQUESTS or not request.subject.startswith("decide."):
-            raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
-        body = decode_reported_body(request)
+        body = _body_of_request(request)
         about = owner_of_message(body)
-        if not await store_reported_dead_letter(self._pool, request, body, about):
-            self._log.error("too many open dead letters, this one is only counted", stream=REQUESTS)
-        self._metrics.dead.labels(REQUESTS).inc()
+        await self._keep(request, body, about)
         if request.tells and about.run_id is not None and about.effect_id is not None:
             # The body names run and attempt: the fact counts for the pending decision in that attempt, or not at all.
             self._local_facts.add(message_dead_fact(REQUESTS, request.reason, about.run_id, about))
         return ActionDone(detail="kept")
+
+    async def report_of_agent(self, request: ReportDeadLetter, project: str) -> ActionDone:
+        """Keep a request that an agent of *project* could not read: a letter of that project, whatever run it names."""
+        body = _body_of_request(request)
+        await self._keep(request, body, replace(owner_of_message(body), project=project))
+        return ActionDone(detail="kept")
+
+    async def _keep(self, request: ReportDeadLetter, body: bytes, owner: DeadLetterOwner) -> None:
+        if not await store_reported_dead_letter(self._pool, request, body, owner):
+            self._log.error("too many open dead letters, this one is only counted", stream=REQUESTS)
+        self._metrics.dead.labels(REQUESTS).inc()
 
     async def list(self, request: ListDeadLetters) -> DeadLetterPage:
         """Return a page of letters, newest first; bodies only where one letter is asked for."""
@@ -173,3 +182,10 @@ def _fitting(rows: list[Any]) -> tuple[DeadLetter, ...]:
             break
         letters.append(letter)
     return tuple(letters)
+
+
+def _body_of_request(report: ReportDeadLetter) -> bytes:
+    """Return what a report is about; raises ProblemError where that is no request for a decision."""
+    if report.stream != REQUESTS or not report.subject.startswith("decide."):
+        raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
+    return decode_reported_body(report)

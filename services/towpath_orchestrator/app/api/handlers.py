@@ -213,7 +213,7 @@ def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQue
 
     async def report(request: ReportDeadLetter, project: Token, agent: Token) -> ActionDone:
         _require(request.subject, subjects.decide(subjects.agent_pool(project, agent)))
-        return await letters.report(request.model_copy(update={"tells": False}))
+        return await letters.report_of_agent(request, project)
 
     bus.subscriber(subjects.for_agent(rpc.SERVE_AGENT.subject, "{project}", "{agent}"))(serve)
     bus.subscriber(subjects.for_agent(rpc.DEAD_LETTER_RUNS.subject, "{project}", "{agent}"))(report)
