@@ -26,7 +26,7 @@ WRONG = 6
 REFERRING = 40
 """More than the gateway has under way at a time of one project and of such a size."""
 
-GRANTED = 32
+GRANTED = 60
 """Tasks at once whose grants are all of other patterns."""
 
 RESPOND = decision("RESPOND", payload={"a": "x"})
