@@ -260,7 +260,7 @@ async def test_the_first_key_is_made_on_the_command_line(place: Place, monkeypat
     first = ("--project", "shop", "--caller", "alice", "--scopes", "runs:read,runs:write", "gates:read")
     made = await asyncio.to_thread(make_key, place.dsn, *first)
     async with place.gateway.client(made.stdout.strip()) as alice:
-        assert (await alice.get("/v1/runs")).status_code == 200
+        assert ((await alice.get("/v1/runs")).status_code, made.stderr) == (200, "")
         assert (await alice.get("/v1/audit")).status_code == 403
     more = ("--caller", "ann", "--scopes", "runs:write", "keys:admin", "--roles", "approver")
     status, _, warned = await told("--project", "shop", *more)

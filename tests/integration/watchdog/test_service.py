@@ -1,6 +1,7 @@
 """The watchdog as a process: it finds what the stream did not tell, reads it from the run log, and reports facts."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,7 +73,8 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
         assert message.subject == subjects.run_inbox("watchdog", fact.run_id)
         assert fact.type in SOURCE_FACTS["watchdog"]
         message_id = (message.headers or {})["Nats-Msg-Id"]
-        assert message_id.startswith(f"{fact.fact_id}:")  # an agent could store an id first that can be guessed
+        # An agent could store an id first that can be guessed.
+        assert re.fullmatch(f"{fact.fact_id}:[0-9a-f]{{32}}", message_id)
         facts[fact.run_id] = fact
         told_of.append(fact.run_id)
 

@@ -50,6 +50,6 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 
 def test_the_document_is_printed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["openapi"])
+    assert main(["openapi"]) == 0
     assert '"/v1/runs/{run_id}/events"' in capsys.readouterr().out
     assert len(SCOPES) == len(set(SCOPES))
