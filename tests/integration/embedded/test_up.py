@@ -1,4 +1,7 @@
-"""`python -m towpath_embedded` as people start it: addresses, refusals with a remedy, an ordered end."""
+"""`up` and `servers`: addresses, refusals with a remedy, an ordered end.
+
+Executed as people do it where the way there, Ctrl-C, a kill or the user matters; else called in this process.
+"""
 
 import json
 import os
