@@ -24,7 +24,10 @@ from towpath_audit.sealed_rules import JUDGED, POLICY_APPLIED
 from towpath_audit.sealed_tools import DRIFTED, IN_FORCE_AFTER, OFFERED, RESTORED
 
 MAX_LEAVES_PER_SEAL = 10_000
-"""Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait."""
+"""Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait.
+
+Verifiers tell by it which seals were full, those of older logs too: with another number they would be misjudged.
+"""
 
 CLOCKS_DIFFER = timedelta(minutes=6)
 """By which an entry may be older than the checkpoint before it: nothing is sealed where the sealer's clock and that of

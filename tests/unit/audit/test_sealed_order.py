@@ -105,6 +105,11 @@ def test_a_full_seal_leaves_out_what_was_written_before() -> None:
     assert dated((SEALED, MAX_LEAVES_PER_SEAL - 1), at=before) == write_time(SEALED - CLOCKS_DIFFER)
 
 
+def test_a_seal_that_was_full_when_older_versions_signed_it_counts_as_full() -> None:
+    """With a larger number, what it left behind would count as written after it."""
+    assert MAX_LEAVES_PER_SEAL == 10_000
+
+
 def verified(
     *entries: tuple[str, datetime, dict[str, str]], gone: Collection[int] = (), kept: bool = True
 ) -> list[str]:
