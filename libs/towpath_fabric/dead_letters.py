@@ -305,6 +305,15 @@ class DeadLetters:
         return False
 
 
+def requeue_id(dead_letter_id: int, body: bytes) -> str:
+    """Return the id under which a letter is published again, the same each time: an unclear publish may be repeated.
+
+    Its number alone can be guessed, and whoever may write to a part of the stream could store another message under
+    that id before; the broker would then take this one for its copy.
+    """
+    return f"dead:{dead_letter_id}:{hashlib.sha256(body).hexdigest()}"
+
+
 def _row(dead: UndeliverableMessage, owner: DeadLetterOwner | None = None) -> _LetterRow:
     return _LetterRow(
         subject=dead.message.subject,

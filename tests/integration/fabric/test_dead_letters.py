@@ -93,6 +93,9 @@ async def test_a_letter_is_settled_once_and_a_requeued_message_is_handled(
         await connection.close()
         assert (await settle(peers, task, "discard"))["detail"].endswith("discarded")
         (found,) = await letters(peers, 1)
+        # Who knows its number stores another message under the id that one might expect: no copy of the letter.
+        forged = subjects.run_inbox("agent.default.critic", uuid4())
+        await peers.nc.jetstream().publish(forged, b"x", headers={"Nats-Msg-Id": f"dead:{found.dead_letter_id}"})
         assert (await settle(peers, found, "requeue"))["detail"].endswith("requeued")
         await peers.until(lambda: len(peers.requests) >= 2)
         assert (await settle(peers, found, "requeue"))["code"] == "dead_letter_settled"

@@ -28,6 +28,7 @@ from towpath_fabric.dead_letters import (
     decode_reported_body,
     message_dead_fact,
     owner_of_message,
+    requeue_id,
     store_reported_dead_letter,
 )
 from towpath_fabric.ports import Database, MessageBus
@@ -148,7 +149,9 @@ class DeadLetterRequests:
         """Publish under an id of the letter's own: an unclear publish may be repeated without a second message."""
         if row["stream"] in OF_TAS:
             await self._bus.request(REPUBLISH, RepublishDeadLetter(dead_letter_id=dead_letter_id))
-        elif not await self._bus.store(row["subject"], row["body"], {"Nats-Msg-Id": f"dead:{dead_letter_id}"}):
+            return
+        headers = {"Nats-Msg-Id": requeue_id(dead_letter_id, row["body"])}
+        if not await self._bus.store(row["subject"], row["body"], headers):
             raise ProblemError(problem("unavailable", "the broker did not take the letter", retry_after_s=2))
 
 

@@ -18,6 +18,7 @@ from towpath_fabric.dead_letters import (
     DeadLetterOwner,
     decode_reported_body,
     owner_of_message,
+    requeue_id,
     store_reported_dead_letter,
 )
 from towpath_fabric.ports import Database, MessageBus
@@ -96,7 +97,7 @@ class WorkerDeadLetters:
         if row is None or row["stream"] not in OWN_STREAMS:
             detail = f"no dead letter {request.dead_letter_id} of {', '.join(sorted(OWN_STREAMS))}"
             raise ProblemError(problem("not_found", detail))
-        headers = {MESSAGE_ID: f"dead:{request.dead_letter_id}"}
+        headers = {MESSAGE_ID: requeue_id(request.dead_letter_id, row["body"])}
         if not await self._bus.store(row["subject"], row["body"], headers):
             raise ProblemError(problem("unavailable", "the broker did not take the letter", retry_after_s=2))
         return ActionDone(detail=f"sent again on {row['subject']}")
