@@ -56,7 +56,7 @@ class ConditionBudget:
     def spend(self, work: float) -> bool:
         """Count *work*; False if that is more than is left."""
         self.work += work
-        return not self.spent
+        return self.work <= self.limit
 
     def share(self, name: str, limit: float) -> "ConditionBudget":
         """Return the budget of a purpose beside the decision itself: with a limit of its own, and the same answers."""
