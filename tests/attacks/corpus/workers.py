@@ -203,6 +203,11 @@ async def digests_that_no_database_can_hold(target: Target) -> str:
         told |= {"status": "succeeded", "worker": "w", "blob": True, "result_digest": named}
         await _report(worker, {**told, "changes": [{"path": "a.txt", "digest": named, "size": 1}]})
         ended = await target.settled(client, call["run_id"])
+        async with target.database() as database:
+            query = "SELECT fact FROM tas.tool_call WHERE run_id = $1"
+            fact = json.loads(await database.fetchval(query, uuid.UUID(call["run_id"])) or "{}")
+        if fact.get("worker") != "w":
+            raise ValueError(f"the report was not taken: {fact}")
         after = await target.run(client, [("desk.mail", {})], "Read the mail.")
         exported = await client.post("/v1/audit/export", json={})
     if (ended["status"], after["status"], exported.status_code) != ("completed", "completed", 200):

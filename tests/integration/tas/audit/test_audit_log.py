@@ -34,6 +34,7 @@ from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_tas.adapters.ledger_tables import platform_audit_row
+from towpath_tas.app.audit import audit_export
 from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import QUERIES, AuditLogMismatchError
 
@@ -53,8 +54,11 @@ def codes(lines: list[str], **more: Any) -> list[str]:
     return [fault.code for fault in verify(lines, **more).faults]
 
 
-async def test_a_bundle_holds_and_whoever_tampers_with_it_is_found_and_located(log: AuditLog) -> None:
+async def test_a_bundle_holds_and_whoever_tampers_with_it_is_found_and_located(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await fill(log, CALLS)
+    monkeypatch.setattr(audit_export, "MAX_LEAVES", 100)  # several pieces of leaves, with borders to tamper across
     lines = await log.export()
     trusted = {"checkpoints": log.kept.notes, "keys": [log.notes.public.fingerprint]}
     report = verify(lines, **trusted)
