@@ -97,7 +97,7 @@ async def test_a_letter_is_settled_once_and_a_requeued_message_is_handled(
         forged = subjects.run_inbox("agent.default.critic", uuid4())
         await peers.nc.jetstream().publish(forged, b"x", headers={"Nats-Msg-Id": f"dead:{found.dead_letter_id}"})
         assert (await settle(peers, found, "requeue"))["detail"].endswith("requeued")
-        await peers.until(lambda: len(peers.requests) >= 2)
+        await peers.until(lambda: len({request.execution_id for request in peers.requests}) >= 2)
         assert (await settle(peers, found, "requeue"))["code"] == "dead_letter_settled"
         assert await letters(peers, 0) == []
         again = await letters(peers, 1, status="requeued")
