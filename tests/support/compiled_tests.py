@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-HALVES = (("tests/unit",), ("tests/integration", "tests/e2e", "tests/simulation", "tests/conformance"))
+HALVES = (("tests/unit",), ("tests", "--ignore=tests/unit"))
 """Collected side by side, on two cores: about as much to compile in each."""
 
 

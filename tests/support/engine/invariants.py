@@ -29,7 +29,7 @@ AFTER_THE_END = frozenset(
 """What a finished run may still write: the fate of its fence, and what a late answer says that it used."""
 
 SNAPSHOT_EVERY = 3
-"""After so many transitions a state is dumped and loaded: often enough to meet every kind of state in some run."""
+"""After so many transitions a state is dumped and loaded: among hundreds of runs, every kind of state is met."""
 
 
 class InvariantChecker:
