@@ -45,11 +45,15 @@ async def test_a_key_is_made_while_another_project_makes_many(place: Place) -> N
     async with await place.client("shop", "alice") as alice, await place.client("bank", "bob") as bob:
         wanted = {"caller": "robot", "scopes": ["runs:read"]}
         await bob.get("/v1/keys")  # connected before the others keep this process busy
-        many = [asyncio.ensure_future(alice.post("/v1/keys", json=wanted)) for _ in range(120)]
-        await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
-        assert (await bob.post("/v1/keys", json={**wanted, "caller": "clerk"})).status_code == 201
-        answers = {(await one).status_code for one in many}
-        assert 201 in answers and answers <= {201, 429}, "what finds no room on a busy machine is told to come again"
-        made, mine = (await alice.get("/v1/keys?limit=500")).json(), (await bob.get("/v1/keys?limit=50")).json()
-        (clerk,) = [key["created_at"] for key in mine["keys"] if key["caller"] == "clerk"]
-        assert clerk < max(key["created_at"] for key in made["keys"]), "it did not wait for all of them"
+        for number in range(3):  # on a busy machine all that find room may be made before this process asks
+            many = [asyncio.ensure_future(alice.post("/v1/keys", json=wanted)) for _ in range(120)]
+            await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
+            clerk = {**wanted, "caller": f"clerk-{number}"}
+            assert (await bob.post("/v1/keys", json=clerk)).status_code == 201
+            answers = {(await one).status_code for one in many}
+            assert 201 in answers and answers <= {201, 429}, "what finds no room is told to come again"
+            made, mine = (await alice.get("/v1/keys?limit=500")).json(), (await bob.get("/v1/keys?limit=50")).json()
+            (at,) = [key["created_at"] for key in mine["keys"] if key["caller"] == clerk["caller"]]
+            if at < max(key["created_at"] for key in made["keys"]):
+                return
+        pytest.fail("it waited for all of them, each time")

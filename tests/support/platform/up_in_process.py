@@ -48,13 +48,16 @@ class Lines(io.TextIOBase):
 
 
 def command_status(*words: str) -> int:
-    """Run a command to its end; returns its exit status."""
+    """Run a command to its end; returns its exit status. Leaves the umask and the handlers of signals as they were."""
     umask = os.umask(0)
     os.umask(umask)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         return app(words, result_action="return_value") or 0
     finally:
         os.umask(umask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def status_after(look: Callable[[Lines], None], *words: str) -> int:

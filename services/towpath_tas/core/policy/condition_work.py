@@ -105,14 +105,6 @@ class ContextMeasure:
             self._touched[path] = found
         return found
 
-    def all_touched(self, paths: Iterable[Path]) -> float:
-        """Return the sum of `touched` of *paths*."""
-        known, total = self._touched, 0.0
-        for path in paths:
-            found = known.get(path)
-            total += self.touched(path) if found is None else found
-        return total
-
     def everything(self) -> float:
         """Return the work of copying or comparing all that a condition sees once."""
         return _touched(self.at(()))
@@ -164,7 +156,6 @@ class ConditionWork:
     listed: int = 1
     nested: int = 0
     chars: int = 0
-    _plain: "tuple[float, tuple[Path, ...], int] | None" = field(default=None, init=False, compare=False)
 
     @property
     def plain(self) -> bool:
@@ -174,13 +165,11 @@ class ConditionWork:
 
     def estimate(self, measure: ContextMeasure) -> float:
         """Return the work at most on a context with these sizes."""
-        if self._plain is None and self.plain:  # a decision asks some dozen of these
+        if self.plain:
             first = self.levels[0]
-            self._plain = (first.parts * PART, tuple(first.seen), first.members)
-        if self._plain is not None:
-            parts, names, members = self._plain
-            seen = measure.all_touched(names)
-            return min(parts + seen + (members * (measure.everything() + seen) if members else 0.0), MOST)
+            seen = sum(map(measure.touched, first.seen))
+            loose = first.members * (measure.everything() + seen) if first.members else 0.0
+            return min(first.parts * PART + seen + loose, MOST)
         sizes = measure.at(())
         joined = sum(level.joined for level in self.levels[1:])
         growth = float((1 + self.levels[0].joined) * 2 ** min(joined, 64))
