@@ -30,6 +30,8 @@ class _Letters:
         self._but = parts[0].startswith("!")
         if self._but:
             parts[0] = parts[0][1:]
+        if not parts[0] and len(parts) > 1:  # of `[b-a!-c]` is left `[!-c]`: what begins with `-` has no range there
+            parts[:2] = ["-" + parts[1]]
         self._single = frozenset("".join(parts))
         self._ranges = [(low[-1], high[0]) for low, high in pairwise(parts)]
 

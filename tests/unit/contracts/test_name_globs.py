@@ -26,6 +26,15 @@ def test_random_patterns_match_what_fnmatch_matches() -> None:
     assert seen == {True, False}
 
 
+def test_random_brackets_hold_the_letters_that_those_of_fnmatch_hold() -> None:
+    """Of ranges that have no letter others remain, and signs come to other places."""
+    chosen = random.Random(12)
+    for _ in range(3_000):
+        pattern = f"[{''.join(chosen.choices('abc!-', k=chosen.randrange(1, 10)))}]"
+        for name in "abc!-":
+            assert name_matches(pattern, name) is fnmatchcase(name, pattern), (pattern, name)
+
+
 @pytest.mark.parametrize(
     ("pattern", "matched", "others"),
     [
@@ -34,13 +43,16 @@ def test_random_patterns_match_what_fnmatch_matches() -> None:
         ("file[!s-z]?read", "file1.read", ("files.read", "file.read")),
         ("[!b-a]", "x", ("", "xy")),
         ("[]x-]", "]", ("", "[")),
+        ("[b-a!-c]", "b", ("-", "c", "")),
+        ("[b-a!-ce-g]", "b", ("-", "c", "e", "f", "g")),
+        ("[b-ax-z]", "y", ("a", "b", "-")),
         ("a[b", "a[b", ("ab",)),
         ("*", "", ()),
     ],
 )
 def test_a_pattern_matches_the_whole_name_in_its_case(pattern: str, matched: str, others: tuple[str, ...]) -> None:
-    assert name_matches(pattern, matched)
-    assert not any(name_matches(pattern, other) for other in others)
+    for name in (matched, *others):
+        assert name_matches(pattern, name) is fnmatchcase(name, pattern) is (name == matched), name
     assert not name_matches("[b-a]", "a"), "a range without a letter matches none"
 
 
