@@ -96,14 +96,27 @@ class Untold(httpx2.AsyncByteStream):
         self.closed = True
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_of_an_answer_that_nobody_reads_only_the_head_is_taken(method: str) -> None:
-    """The SDK reads the whole answer to the DELETE that ends a session, however long it is."""
+@pytest.mark.parametrize(
+    ("method", "status", "kind"),
+    [
+        ("GET", 405, "text/plain"),
+        ("GET", 307, "text/event-stream"),
+        ("DELETE", 405, "text/plain"),
+        ("DELETE", 200, "text/event-stream"),
+    ],
+)
+async def test_of_an_answer_that_nobody_reads_only_the_head_is_taken(method: str, status: int, kind: str) -> None:
+    """The SDK reads the whole answer to the DELETE that ends a session, and of a redirect, however long it is."""
     body, request = Untold(), httpx2.Request(method, "https://server.example/mcp")
-    network = Network(httpx2.Response(405, headers={"allow": "POST", "content-type": "text/plain"}, stream=body))
+    network = Network(httpx2.Response(status, headers={"allow": "POST", "content-type": kind}, stream=body))
     response = await ErrorReplyTransport(network, LIMIT).handle_async_request(request)
-    assert (await response.aread(), response.status_code, response.headers["allow"]) == (b"", 405, "POST")
+    assert (await response.aread(), response.status_code, response.headers["allow"]) == (b"", status, "POST")
     assert (body.read, body.closed) == (False, True)
+
+
+async def test_a_redirect_that_calls_itself_an_event_stream_is_read_within_the_limit() -> None:
+    moved = answered(307, b": \n\n" * LIMIT, "text/event-stream")
+    assert json.loads((await posted(moved)).content)["error"]["code"] == TOO_LARGE
 
 
 EMPTY_BLOCKS = b"\x1f\x8b\x08\0\0\0\0\0\0\3" + b"\0\0\0\xff\xff" * 1_000

@@ -55,7 +55,7 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
             return _fault(request, NOT_SENT, f"the server can't be reached: {type(error).__name__}")
         except httpx2.TransportError as error:
             return _fault(request, LOST, f"the connection broke: {type(error).__name__}")
-        if response.status_code < 400 and _is_stream(response):
+        if _is_stream(response):
             return _with_checked_events(request, response, self._limit)
         return await self._read_whole(request, response)
 
@@ -64,8 +64,8 @@ class ErrorReplyTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def _without_body(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Return the answer to a GET or DELETE: of one that is no event stream nobody needs more than its head."""
-        if _is_stream(response):
+        """Return the answer to a GET or DELETE: its head, and behind that only the events that a GET asks for."""
+        if request.method == "GET" and _is_stream(response):
             return _with_checked_events(request, response, self._limit)
         await response.aclose()
         return httpx2.Response(response.status_code, headers=_kept_headers(response), request=request)
@@ -146,7 +146,8 @@ def _kept_headers(response: httpx2.Response) -> list[tuple[bytes, bytes]]:
 
 
 def _is_stream(response: httpx2.Response) -> bool:
-    return response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    """Return whether events come; what does not succeed brings none, and of a redirect the SDK reads the whole body."""
+    return response.is_success and response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
 def _is_json(response: httpx2.Response) -> bool:
