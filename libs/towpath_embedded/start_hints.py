@@ -4,9 +4,9 @@ A hint, and no check: where it is wrong, a start takes longer, or a refusal cost
 nothing of the platform, since it is asked before anything else.
 """
 
+import os
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 
 GATEWAY_PORT = 8787
 NATS_PORT = 4222
@@ -21,14 +21,18 @@ def starts_probably(words: Sequence[str]) -> bool:
     if words[:1] != ["up"] or {"--help", "-h"} & {*words}:
         return False
     options = _options(words[1:])
-    files = [Path(options[name]) for name in _FILES if name in options]
+    files = [options[name] for name in _FILES if name in options]
     ports = [port for port in (options.get(name, port) for name, port in _DEFAULT_PORTS.items()) if port != "auto"]
     return (
         not {"--policy", "--profile"} <= options.keys()
-        and all(file.exists() for file in files)
+        and all(os.path.exists(file) for file in files)  # noqa: PTH110 - that of Path raises where one may not look
         and len({*ports}) == len(ports)
-        and all(port.isdecimal() and int(port) <= _HIGHEST_PORT and is_free(int(port)) for port in ports)
+        and all(_is_port(port) and is_free(int(port)) for port in ports)
     )
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= len(str(_HIGHEST_PORT)) and int(text) <= _HIGHEST_PORT
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:

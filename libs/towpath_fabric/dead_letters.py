@@ -70,7 +70,7 @@ RETRY_S = 0.5
 class DeadLetterOwner:
     """Whose message it is, as far as is known: its run, and the effect of that run that waits for an answer to it.
 
-    `project` is only used for messages without a run, and comes from the process that stores the letter.
+    `project` comes from the process that stores the letter; without one it is that of the run.
     """
 
     run_id: UUID | None = None

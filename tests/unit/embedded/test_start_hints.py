@@ -29,7 +29,16 @@ def test_a_start_is_expected_where_nothing_speaks_against_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("servers",), ("--help",), (*ANY, "--help"), (*ANY, "-h"), (*ANY, "--networks", "/nowhere/at/all")]
+    "words",
+    [
+        (),
+        ("servers",),
+        ("--help",),
+        (*ANY, "--help"),
+        (*ANY, "-h"),
+        (*ANY, "--networks", "/nowhere/at/all"),
+        (*ANY, "--mcp", "n" * 5_000),
+    ],
 )
 def test_no_start_is_expected_of_other_commands_of_a_question_and_without_a_file(words: tuple[str, ...]) -> None:
     assert not starts_probably(list(words))
@@ -37,7 +46,14 @@ def test_no_start_is_expected_of_other_commands_of_a_question_and_without_a_file
 
 def test_no_start_is_expected_where_ports_or_options_contradict(busy: str, tmp_path: Path) -> None:
     free = str(free_port())
-    for ports in ((busy, "auto"), ("auto", busy), (free, free), ("99999", "auto"), ("x", "auto")):
+    for ports in (
+        (busy, "auto"),
+        ("auto", busy),
+        (free, free),
+        ("99999", "auto"),
+        ("9" * 5_000, "auto"),
+        ("x", "auto"),
+    ):
         assert not starts_probably(["up", "--port", ports[0], f"--nats-port={ports[1]}"]), ports
     assert not starts_probably([*ANY, "--policy", str(tmp_path), "--profile", "open"])
 
