@@ -17,6 +17,8 @@ from towpath_contracts.canonical import digest_text
 from towpath_fabric.clock import wall
 from towpath_tas.core.policy.policy_file import rules_digest
 
+PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
+
 TOLD_FOR_EVER = frozenset(
     {
         *("approval_without_votes", "call_args_changed", "call_state_changed", "call_under_pause"),
@@ -128,6 +130,40 @@ async def watched(target: Target) -> AsyncIterator[Callable[[], Awaitable[AuditR
             return found
 
         yield new_faults
+
+
+@asynccontextmanager
+async def label_denied(admin: httpx2.AsyncClient) -> AsyncIterator[None]:
+    """Deny `desk.label` by its rule until the block ends."""
+    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
+    (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
+    try:
+        yield
+    finally:
+        (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
+
+
+@asynccontextmanager
+async def older_policy(database: Any) -> AsyncIterator[None]:
+    """Let the policy before the one in force count until the block ends."""
+    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
+    await database.execute(put, -1)
+    try:
+        yield
+    finally:
+        await database.execute(put, 1)
+
+
+@asynccontextmanager
+async def switch_taken_away(database: Any, name: str) -> AsyncIterator[None]:
+    """Take the switch of a tool out of its table until the block ends."""
+    (row,) = await database.fetch("DELETE FROM tas.switch WHERE name = $1 RETURNING *", name)
+    await database.execute(PROJECT_MOVED)
+    try:
+        yield
+    finally:
+        await database.execute("INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *row.values())
+        await database.execute(PROJECT_MOVED)
 
 
 async def bundle_of(client: httpx2.AsyncClient, **wanted: Any) -> list[str]:

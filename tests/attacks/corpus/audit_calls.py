@@ -7,8 +7,16 @@ from typing import Any
 from uuid import UUID
 
 from tests.attacks.attack import Position, attack
-from tests.attacks.corpus.audit import PUT_DIGEST, RULES_IN_FORCE, bundle_of, located, watched
-from tests.attacks.corpus.audit_persons import PROJECT_MOVED
+from tests.attacks.corpus.audit import (
+    PROJECT_MOVED,
+    PUT_DIGEST,
+    RULES_IN_FORCE,
+    bundle_of,
+    label_denied,
+    located,
+    older_policy,
+    watched,
+)
 from tests.attacks.target import Target, decision, pending_gates
 
 from towpath_audit.verifier import verify
@@ -112,8 +120,6 @@ async def _by_other_rules(target: Target, *, with_digest: bool) -> str:
 @attack(Position.DATABASE_ADMIN)
 async def let_an_older_policy_decide_for_a_moment(target: Target) -> str:
     """Let the policy from before a rule was tightened count again, have a call made, and undo that."""
-    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
-    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
     async with (
         target.client("aud-22", roles=["policy_admin"]) as admin,
         target.client("aud-23") as client,
@@ -121,13 +127,8 @@ async def let_an_older_policy_decide_for_a_moment(target: Target) -> str:
         watched(target) as report,
     ):
         done = len(target.effects())
-        (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
-        try:
-            await database.execute(put, -1)
+        async with label_denied(admin), older_policy(database):
             run = await target.run(client, [("desk.label", {"ids": ["91"]})], "Label order 91.")
-            await database.execute(put, 1)
-        finally:
-            (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
         if not target.effects()[done:]:
             return f"nothing was labelled, and the run is {run['status']}"
         return located(await report())

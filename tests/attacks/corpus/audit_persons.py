@@ -8,7 +8,7 @@ from uuid import UUID
 
 import httpx2
 from tests.attacks.attack import Position, attack
-from tests.attacks.corpus.audit import located, watched
+from tests.attacks.corpus.audit import PROJECT_MOVED, located, switch_taken_away, watched
 from tests.attacks.target import Target, pending_gates
 
 from towpath_contracts.tools.calls import ToolSpec
@@ -16,7 +16,6 @@ from towpath_gateway.core.api_keys import SCOPES
 from towpath_tas.core.tools.registry import spec_digest
 
 IN_FORCE = "WHERE project = 'default' AND name = 'desk.label' AND status = 'accepted'"
-PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -107,15 +106,12 @@ async def take_a_pause_away_while_an_approved_call_starts(target: Target) -> str
         (gate,) = await pending_gates(client, run["run_id"])
         switch = {"kind": "tool", "name": "desk.refund", "reason": "it pays twice"}
         (await operator.post("/v1/switches/pause", json=switch)).raise_for_status()
-        (row,) = await database.fetch("DELETE FROM tas.switch WHERE name = 'desk.refund' RETURNING *")
-        await database.execute(PROJECT_MOVED)
         try:
-            vote = {"verdict": "approved", "reason": "once the pause is over"}
-            (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
-            run = await target.settled(client, run["run_id"])
+            async with switch_taken_away(database, "desk.refund"):
+                vote = {"verdict": "approved", "reason": "once the pause is over"}
+                (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
+                run = await target.settled(client, run["run_id"])
         finally:
-            await database.execute("INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *row.values())
-            await database.execute(PROJECT_MOVED)
             (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
         return located(await report()) if run["status"] == "completed" else f"the run is {run['status']}"
 

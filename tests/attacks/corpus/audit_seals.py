@@ -13,8 +13,7 @@ from uuid import UUID
 import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.audit import bundle_of, located, watched
-from tests.attacks.corpus.audit_persons import PROJECT_MOVED
+from tests.attacks.corpus.audit import bundle_of, label_denied, located, older_policy, switch_taken_away, watched
 from tests.attacks.target import Target
 
 from towpath_audit.merkle import MerkleFrontier
@@ -164,8 +163,6 @@ def _refusal(answer: httpx2.Response) -> str:
 @attack(Position.DATABASE_ADMIN)
 async def decide_under_an_older_policy_with_ids_from_before(target: Target) -> str:
     """Leave ids out before a rule is tightened; let the older rules decide, and give these ids to what is written."""
-    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
-    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
     async with (
         target.client("aud-58", roles=["policy_admin"]) as admin,
         target.client("aud-59") as client,
@@ -173,15 +170,10 @@ async def decide_under_an_older_policy_with_ids_from_before(target: Target) -> s
         watched(target) as report,
     ):
         done, before = len(target.effects()), await _leave_out_ids(database)
-        (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
-        (await client.get("/v1/audit/checkpoint")).raise_for_status()
-        try:
-            await database.execute(put, -1)
-            async with _ids_from(database, before):
+        async with label_denied(admin):
+            (await client.get("/v1/audit/checkpoint")).raise_for_status()
+            async with older_policy(database), _ids_from(database, before):
                 run = await target.run(client, [("desk.label", {"ids": ["114"]})], "Label order 114.")
-            await database.execute(put, 1)
-        finally:
-            (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
         if not target.effects()[done:]:
             return f"nothing was labelled, and the run is {run['status']}"
         return located(await report())
@@ -200,14 +192,10 @@ async def start_a_call_under_a_pause_with_ids_from_before(target: Target) -> str
         before = await _leave_out_ids(database)
         (await operator.post("/v1/switches/pause", json=switch)).raise_for_status()
         (await client.get("/v1/audit/checkpoint")).raise_for_status()
-        (row,) = await database.fetch("DELETE FROM tas.switch WHERE name = 'desk.label' RETURNING *")
-        await database.execute(PROJECT_MOVED)
         try:
-            async with _ids_from(database, before):
+            async with switch_taken_away(database, "desk.label"), _ids_from(database, before):
                 run = await target.run(client, [("desk.label", {"ids": ["115"]})], "Label order 115.")
         finally:
-            await database.execute("INSERT INTO tas.switch VALUES ($1, $2, $3, $4, $5, $6, $7)", *row.values())
-            await database.execute(PROJECT_MOVED)
             (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
         return located(await report()) if run["status"] == "completed" else f"the run is {run['status']}"
 
@@ -215,8 +203,6 @@ async def start_a_call_under_a_pause_with_ids_from_before(target: Target) -> str
 @attack(Position.DATABASE_ADMIN)
 async def decide_under_an_older_policy_and_delete_the_seals_between(target: Target) -> str:
     """Let older rules decide with ids from before, and delete the seals that tell what came first, but for the last."""
-    put = "UPDATE tas.project_state SET policy_version = policy_version + $1 WHERE project = 'default'"
-    rule = {"name": "label", "tool": "desk.label", "effect": "allow"}
     async with (
         target.client("aud-63", roles=["policy_admin"]) as admin,
         target.client("auditor", roles=["auditor"]) as auditor,
@@ -224,15 +210,10 @@ async def decide_under_an_older_policy_and_delete_the_seals_between(target: Targ
         target.database() as database,
     ):
         first, before = (await _checkpoint(auditor)).json(), await _leave_out_ids(database)
-        (await admin.put("/v1/policy/rules/label", json={"rule": {**rule, "effect": "deny"}})).raise_for_status()
-        kept = (await _checkpoint(auditor)).json()
-        try:
-            await database.execute(put, -1)
-            async with _ids_from(database, before):
+        async with label_denied(admin):
+            kept = (await _checkpoint(auditor)).json()
+            async with older_policy(database), _ids_from(database, before):
                 run = await target.run(client, [("desk.label", {"ids": ["117"]})], "Label order 117.")
-            await database.execute(put, 1)
-        finally:
-            (await admin.put("/v1/policy/rules/label", json={"rule": rule})).raise_for_status()
         last = (await _checkpoint(auditor)).json()
         between = "DELETE FROM tas.audit_seal WHERE size > $1 AND size < $2 RETURNING *"
         seals = await database.fetch(between, first["size"], last["size"])
