@@ -30,3 +30,6 @@ MAX_PARALLEL = 4
 
 PLAN_STEPS = 12
 """Steps of one plan."""
+
+MAX_VERSION = 2**31 - 1
+"""The highest version of a network that may be named: what its column can hold."""

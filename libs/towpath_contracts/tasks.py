@@ -17,7 +17,7 @@ from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMo
 from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask, with_own_names
-from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS
+from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS, MAX_VERSION
 from towpath_contracts.runs.trace_context import parse_traceparent
 
 GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
@@ -63,7 +63,7 @@ class SubmitTask(ClientMessage):
 
     network: Name
     user_message: str = Field(default="", max_length=100_000)
-    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    version: int | None = Field(default=None, ge=1, le=MAX_VERSION)
     agent_key: str | None = None
     system_params: JsonObject = Field(default_factory=dict)
     quoted_inputs: dict[Name, str] = Field(default_factory=dict, max_length=32, exclude_if=lambda texts: not texts)

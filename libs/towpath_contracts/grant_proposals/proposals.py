@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, Field
 
 from towpath_contracts.base import ClientMessage, Message, MessagePart, Name
 from towpath_contracts.networks.spec import NetworkSnapshot
+from towpath_contracts.run_limits import MAX_VERSION
 from towpath_contracts.tasks import GLOB, TaskGrantRule
 from towpath_contracts.tools.calls import ToolSpec
 
@@ -126,7 +127,7 @@ class GrantQuestion(ClientMessage):
 
     network: Name
     user_message: str = Field(min_length=1, max_length=100_000)
-    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    version: int | None = Field(default=None, ge=1, le=MAX_VERSION)
     model: str | None = Field(default=None, max_length=256)
     script: tuple[Any, ...] | None = Field(default=None, max_length=16)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)

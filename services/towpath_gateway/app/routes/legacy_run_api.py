@@ -15,6 +15,7 @@ from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
 from towpath_contracts.decisions.request import RenderPromptAnswer, RenderPromptRequest
 from towpath_contracts.events.log import LogEntry, ToolCallFinished
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.run_limits import MAX_VERSION
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
@@ -111,7 +112,7 @@ class ExecuteDecisionBody(ClientMessage):
     decision: JsonObject
     system_params: JsonObject = Field(default_factory=dict)
     user_message: str = Field(default="", max_length=100_000)
-    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    version: int | None = Field(default=None, ge=1, le=MAX_VERSION)
 
 
 class PreviewPromptBody(ClientMessage):
@@ -119,7 +120,7 @@ class PreviewPromptBody(ClientMessage):
 
     agent_key: Name | None = None
     user_message: str = Field(default="", max_length=100_000)
-    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    version: int | None = Field(default=None, ge=1, le=MAX_VERSION)
 
 
 class PromptPreviewAnswer(Message):

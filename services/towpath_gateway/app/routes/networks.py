@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Response
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.networks.spec import NetworkList, NetworkVersion, PublishNetwork
+from towpath_contracts.run_limits import MAX_VERSION
 from towpath_contracts.runs.views import PreviewPrompt
 from towpath_contracts.tools.access import GetPolicy
 from towpath_gateway.app.dependencies import (
@@ -90,7 +91,7 @@ async def get_network(
     name: str,
     dependencies: Dependencies,
     principal: NetworksReader,
-    version: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    version: Annotated[int | None, Query(ge=1, le=MAX_VERSION)] = None,
 ) -> Response:
     """Return a version with its snapshot and the spec it was made from."""
     request = PreviewPrompt(project=principal.project, network=name, version=version)
