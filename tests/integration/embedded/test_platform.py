@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -23,15 +24,22 @@ from towpath_embedded.platform_state import lock_folder, read_state
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 
-@pytest.fixture
-async def servers(folder: Path) -> AsyncIterator[Platform]:
-    """A platform with NATS and Postgres only."""
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[Platform]:
+    """Start a platform with NATS and Postgres only."""
     platform = Platform(folder, durable=False)
     try:
         await platform.start_servers()
         yield platform
     finally:
         await platform.stop()
+
+
+@pytest.fixture
+async def servers(folder: Path) -> AsyncIterator[Platform]:
+    """A platform with NATS and Postgres only."""
+    async with started(folder) as platform:
+        yield platform
 
 
 UNHARMED = pytest.mark.asyncio(loop_scope="module")
@@ -41,12 +49,8 @@ UNHARMED = pytest.mark.asyncio(loop_scope="module")
 async def unharmed() -> AsyncIterator[Platform]:
     """The same, shared by the tests that only look at it."""
     with temporary_folder() as folder:
-        platform = Platform(folder, durable=False)
-        try:
-            await platform.start_servers()
+        async with started(folder) as platform:
             yield platform
-        finally:
-            await platform.stop()
 
 
 async def connected(platform: Platform, user: str = "deploy") -> Client:

@@ -1,4 +1,4 @@
-"""What the platform writes is for its user alone, and a file too large for a network is not read."""
+"""What the platform writes is for its user alone; what can't be read or started is told."""
 
 import os
 import signal
@@ -37,3 +37,8 @@ def test_a_file_of_four_mebibytes_may_be_a_network(tmp_path: Path) -> None:
     os.truncate(file, 4 * 1024 * 1024 + 1)
     with pytest.raises(ValueError, match="larger than 4194304 bytes"):
         _text(file)
+
+
+def test_a_program_that_is_missing_is_told_by_whoever_starts_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        spawn(["/nowhere/program"], log=tmp_path / "log", environment={}, death_signal=signal.SIGTERM)
