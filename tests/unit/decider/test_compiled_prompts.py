@@ -51,7 +51,7 @@ async def test_a_costly_prompt_of_one_project_holds_up_no_decision_of_another() 
         await maker.answer(asked("other", SMALL))
         longest = max(longest, monotonic() - began)
     assert {type(one.fact).__name__ for one in await costly} == {"DecisionMadeFact"}
-    assert longest < one, "on the event loop all four would come first"
+    assert longest < 2 * one, "on the event loop all four would come first"
 
 
 async def test_a_costly_prompt_is_compiled_once_for_all_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
