@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
-from towpath_tas.core.policy.condition_work import VARIABLES, work_of
+from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
 from towpath_tas.core.policy.conditions import Condition, ConditionContext, ConditionResult
 from towpath_tas.core.provenance.provenance_messages import MEMBERS, WHOLE, origin_members, unknown_members
 
@@ -64,7 +64,7 @@ class CelCondition:
         self.text = text
         self._program = _library().compile(text)
         self._work = work_of(text)
-        self._plain = self._work.plain
+        self._plain = isinstance(self._work, PlainWork)
         self.has_macros = any(is_macro(tokens, place) for place in range(len(tokens)))
         if not self.has_macros and _hides_macro(self._program.functions(), {token.word for token in tokens}):
             msg = "a macro (all, exists, exists_one, map, filter) is written as list.all(name, …)"

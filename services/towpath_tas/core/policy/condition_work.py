@@ -7,12 +7,13 @@ for, as does each member of a member. The estimate is an upper bound in about mi
 text and the sizes of what it sees, not from a clock: the same call is decided in the same way everywhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from towpath_contracts.schema_bounds.pattern_work import PatternWork, pattern_work
 from towpath_tas.core.policy.condition_tokens import Token, is_macro, macro_variables, sign_at, text_value, tokens_of
+from towpath_tas.core.policy.context_sizes import CHARS, SEEN, ContextMeasure, Path, touched
 
 MAX_WORK = 100_000
 """Work of all conditions of one decision; in practice most of it takes a third of that many microseconds."""
@@ -26,96 +27,16 @@ PART = 0.4
 MOVED = 0.07
 """Copying or comparing one element of a list."""
 
-SEEN = 0.25
-"""Copying or comparing one value that a condition names, in lists or objects of any kind."""
-
-CHARS = 1_000
-"""Characters that are read or copied in one unit."""
-
 VARIABLES = frozenset({"args", "run", "agent", "caller", "origin"})
 """The names that a condition may use. `origin` says where the values of arguments come from."""
 
 _COLLECTING = frozenset({"map", "filter"})
 
-Path = tuple[str, ...]
-"""A name of `VARIABLES` and the members that follow it."""
-
-_IN_PLACE = 2
-"""The length of a path, like `args.m`, up to which it is read without a copy of what is around it."""
+MAX_SHARED = 4_096
+"""Plain works that conditions share; what is dropped is estimated once more for each condition."""
 
 WRITTEN: Path = ("",)
 """In place of the path of a list that the condition writes out, of nothing but texts and numbers."""
-
-
-@dataclass(slots=True)
-class ContextSizes:
-    """The longest list or map, the longest text, and how many values and characters there are."""
-
-    longest: int = 0
-    text: int = 0
-    values: int = 0
-    chars: int = 0
-
-    def add(self, value: Any) -> None:
-        """Count *value* with all that is in it."""
-        waiting = [value]
-        while waiting:
-            found = waiting.pop()
-            self.values += 1
-            if isinstance(found, str):
-                self.text = max(self.text, len(found))
-                self.chars += len(found)
-            elif isinstance(found, dict):
-                self.longest = max(self.longest, len(found))
-                waiting += found
-                waiting += found.values()
-            elif isinstance(found, list | tuple):
-                self.longest = max(self.longest, len(found))
-                waiting += found
-
-
-class ContextMeasure:
-    """The sizes of what a condition sees, each measured once."""
-
-    __slots__ = ("_context", "_known", "_touched")
-
-    def __init__(self, context: Mapping[str, Any]) -> None:
-        self._context = context
-        self._known: dict[Path, ContextSizes] = {}
-        self._touched: dict[Path, float] = {}
-
-    def touched(self, path: Path) -> float:
-        """Return the work of copying or comparing what is at *path* once, and of coming there.
-
-        The engine reads a member of `args` in place, and copies a member before it reads one of that: for `args.m.x`
-        all of `args.m`. What is further down is part of it, so that is measured once, however many paths lead there.
-        """
-        found = self._touched.get(path)
-        if found is None:
-            value = _value_at(self._context, path)
-            if isinstance(value, str):
-                found = SEEN + len(value) / CHARS
-            elif len(path) <= _IN_PLACE and isinstance(value, dict | list | tuple):
-                found = _touched(self.at(path))
-            else:
-                found = SEEN
-            copies = len(path) - _IN_PLACE + isinstance(value, dict | list | tuple)
-            if len(path) > _IN_PLACE:
-                found += copies * self.touched(path[:_IN_PLACE])
-            self._touched[path] = found
-        return found
-
-    def everything(self) -> float:
-        """Return the work of copying or comparing all that a condition sees once."""
-        return _touched(self.at(()))
-
-    def at(self, path: Path) -> ContextSizes:
-        """Return the sizes of what is at *path*; of everything for the empty path."""
-        found = self._known.get(path)
-        if found is None:
-            values = (_value_at(self._context, path),) if path else self._context.values()
-            found = self._known[path] = sizes_of(values)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +66,28 @@ class _Level:
     searches: list[_Search] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainWork:
+    """What a condition costs of which each part is evaluated once, and makes and searches nothing: most are so.
+
+    Conditions that have the same have one object (`_plain_work`), by which what they cost in one context is found.
+    """
+
+    parts: int
+    members: int
+    seen: tuple[Path, ...]
+
+    def estimate(self, measure: ContextMeasure) -> float:
+        """Return the work at most on a context with these sizes."""
+        seen = sum(map(measure.touched, self.seen))
+        loose = self.members * (measure.everything() + seen) if self.members else 0.0
+        return min(self.parts * PART + seen + loose, MOST)
+
+
+_plain_work = functools.lru_cache(maxsize=MAX_SHARED)(PlainWork)
+
+
+@dataclass(slots=True, eq=False)
 class ConditionWork:
     """What one condition costs; `levels` by how many macros are around them.
 
@@ -157,23 +99,19 @@ class ConditionWork:
     nested: int = 0
     chars: int = 0
 
-    @property
-    def plain(self) -> bool:
-        """Each part is evaluated once, and makes and searches nothing: most conditions are."""
+    def plain(self) -> PlainWork | None:
+        """Return the same as work that many conditions share, if this is plain."""
         first = self.levels[0]
-        return len(self.levels) == 1 and not first.joined and not first.searches
+        if len(self.levels) > 1 or first.joined or first.searches:
+            return None
+        return _plain_work(first.parts, first.members, tuple(first.seen))
 
     def estimate(self, measure: ContextMeasure) -> float:
         """Return the work at most on a context with these sizes."""
-        if self.plain:
-            first = self.levels[0]
-            seen = sum(map(measure.touched, first.seen))
-            loose = first.members * (measure.everything() + seen) if first.members else 0.0
-            return min(first.parts * PART + seen + loose, MOST)
         sizes = measure.at(())
         joined = sum(level.joined for level in self.levels[1:])
         growth = float((1 + self.levels[0].joined) * 2 ** min(joined, 64))
-        made = growth * 2 ** min(self.nested, 64) * (_touched(sizes) + self.listed * SEEN)
+        made = growth * 2 ** min(self.nested, 64) * (touched(sizes) + self.listed * SEEN)
         rounds = min(max(sizes.longest, self.listed, 1) * (growth if len(self.levels) > 1 else 1), 1e9)
         held = sum(sum(map(measure.touched, level.seen)) for level in self.levels if level.seen)
         total = 0.0
@@ -186,7 +124,7 @@ class ConditionWork:
             once += made * (sum(path is None for path in level.elements) + (level.compared if self.nested else 0))
             once += sum(self._search(search, measure, growth) for search in level.searches if not search.each)
             total += _times(rounds, depth) * once + (outer * level.parts * sizes.chars / CHARS if depth else 0)
-            total += outer * sum(_touched(measure.at(path)) for path in level.elements if path is not None)
+            total += outer * sum(touched(measure.at(path)) for path in level.elements if path is not None)
             total += outer * sum(self._search(search, measure, growth) for search in level.searches if search.each)
         return min(total, MOST)
 
@@ -197,10 +135,6 @@ class ConditionWork:
         return search.pattern.search(measure.at(search.path).chars if search.each else measure.at(search.path).text)
 
 
-def _touched(sizes: ContextSizes) -> float:
-    return sizes.values * SEEN + sizes.chars / CHARS
-
-
 def _times(rounds: float, depth: int) -> float:
     """Return *rounds* to the power *depth*, at most MOST: floats raise above 1e308."""
     found = 1.0
@@ -209,19 +143,7 @@ def _times(rounds: float, depth: int) -> float:
     return found
 
 
-def _value_at(context: Mapping[str, Any], path: Path) -> Any:
-    """Return the value at *path*, None if there is none; a list on the way counts as a whole."""
-    value: Any = context
-    for step in path:
-        if isinstance(value, list | tuple):
-            break
-        if not isinstance(value, dict):
-            return None
-        value = value.get(step)
-    return value
-
-
-def work_of(text: str) -> ConditionWork:
+def work_of(text: str) -> PlainWork | ConditionWork:
     """Return what *text* costs; raises ValueError for a condition of which that can't be told."""
     tokens = tokens_of(text)
     hidden = macro_variables(tokens) & VARIABLES
@@ -249,7 +171,7 @@ def work_of(text: str) -> ConditionWork:
             level.members += place >= followed and _is_member(tokens, place)
             if kind == "name" and opened:
                 opened[-1].names = True
-    return work
+    return work.plain() or work
 
 
 @dataclass(slots=True)
@@ -385,11 +307,3 @@ def _path_before(tokens: list[Token], place: int) -> Path | None:
 
 def _step(token: Token) -> str | None:
     return text_value(token.word) if token.kind == "text" else token.word if token.kind == "number" else None
-
-
-def sizes_of(values: Iterable[Any]) -> ContextSizes:
-    """Return the sizes of all *values* together."""
-    sizes = ContextSizes()
-    for value in values:
-        sizes.add(value)
-    return sizes

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from towpath_tas.core.policy.condition_work import MAX_WORK, ConditionWork, ContextMeasure
+from towpath_tas.core.policy.condition_work import MAX_WORK, ConditionWork, PlainWork
+from towpath_tas.core.policy.context_sizes import ContextMeasure
 
 
 class ConditionResult(Enum):
@@ -75,7 +76,7 @@ class ConditionContext(dict[str, Any]):
     are written, where 1 is not true; *args_text* is the JSON of the arguments, where it is known.
     """
 
-    __slots__ = ("_keys", "_measure", "_unconverted", "budget", "prepared", "ready")
+    __slots__ = ("_keys", "_measure", "_unconverted", "_works", "budget", "prepared", "ready")
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class ConditionContext(dict[str, Any]):
         self.budget = ConditionBudget() if budget is None else budget
         self._keys = {} if args_text is None else {"args": args_text}
         self._unconverted = False
+        self._works: dict[PlainWork | ConditionWork, float] = {}
         self._measure = ContextMeasure(context)  # not of self: a circle would stay in memory for long
 
     @property
@@ -103,13 +105,17 @@ class ConditionContext(dict[str, Any]):
         found._unconverted = True
         return found
 
-    def spend(self, work: ConditionWork) -> bool:
+    def spend(self, work: PlainWork | ConditionWork) -> bool:
         """Count the work of a condition; False if that is more than is left."""
-        total = work.estimate(self._measure)
+        total = self._works.get(work)
+        if total is None:
+            total = self._works[work] = work.estimate(self._measure)
         if self._unconverted:
             self._unconverted = False
             total += self._measure.at(()).values * CONVERTED
-        return self.budget.spend(total)
+        budget = self.budget
+        budget.work += total
+        return budget.work <= budget.limit
 
     def spend_on_text(self, text: str) -> bool:
         """Count once that a condition of a grant is compiled; False if that is more than is left."""

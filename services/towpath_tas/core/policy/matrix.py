@@ -191,9 +191,11 @@ class Matrix:
         matched: dict[RuleEffect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
         for rule in self.candidates(principal, tool, operation, discovered=discovered):
-            if self.applies(rule, context):
-                matched[rule.effect].append(rule)
-            elif rule.effect != "deny":
+            effect, when = rule.effect, rule.when
+            met = ConditionResult.YES if when is None else self.met(when, context)
+            if _applies(effect, met):
+                matched[effect].append(rule)
+            elif effect != "deny":
                 unmet.append(rule)
         if discovered and not any(map(names_discovered, (*matched["require_approval"], *matched["allow"]))):
             matched["require_approval"] = matched["allow"] = []  # rules that do not name it only restrict
@@ -248,8 +250,7 @@ class Matrix:
 
     def applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
         """Return whether the condition of *rule* holds; an unclear one holds only if the rule restricts."""
-        met = self._met(rule, context)
-        return met is ConditionResult.YES if rule.effect == "allow" else met is not ConditionResult.NO
+        return _applies(rule.effect, self._met(rule, context))
 
     def _met(self, rule: Rule, context: Mapping[str, Any]) -> ConditionResult:
         return ConditionResult.YES if rule.when is None else self.met(rule.when, context)
@@ -272,6 +273,10 @@ class Matrix:
             condition = _unclear
         self._conditions[when] = condition
         return condition
+
+
+def _applies(effect: RuleEffect, met: ConditionResult) -> bool:
+    return met is ConditionResult.YES or (met is ConditionResult.UNCLEAR and effect != "allow")
 
 
 def _unclear(context: Mapping[str, Any]) -> ConditionResult:

@@ -11,8 +11,9 @@ from tests.unit.tas.test_argument_work import ALLOW, decided
 
 from towpath_tas.adapters import cel
 from towpath_tas.adapters.cel import CelCondition, compile_condition, compile_grant
-from towpath_tas.core.policy.condition_work import MAX_WORK, MOST, ContextMeasure, work_of
+from towpath_tas.core.policy.condition_work import MAX_WORK, MOST, work_of
 from towpath_tas.core.policy.conditions import ConditionBudget, ConditionContext, ConditionResult
+from towpath_tas.core.policy.context_sizes import ContextMeasure
 
 LIST = [f"v{number}" for number in range(1_000)]
 LONG = LIST * 20
