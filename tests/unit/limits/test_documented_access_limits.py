@@ -1,14 +1,20 @@
 """What the pages tell in words of the limits of keys and of tool access, and what has to fit into one message."""
 
+import json
+from uuid import UUID
+
 import pytest
 from tests.support.documented_limits import KIB, Promise, promise
 
+from towpath_audit.entries import SALT_BYTES, ErasablePayload
+from towpath_contracts.tools import erasures
 from towpath_embedded.servers import nats
 from towpath_gateway.adapters import key_store
 from towpath_tas.adapters import cel
 from towpath_tas.app.audit import audit_queries, export_piece
 from towpath_tas.app.calls import run_ancestors
 from towpath_tas.app.policy import access_queries, policy_statistics
+from towpath_tas.core import erasure_rules
 from towpath_tas.core.calls import outcomes
 
 TOLD = [
@@ -33,6 +39,13 @@ MESSAGE = 1_024 * KIB
 def test_a_piece_of_an_export_that_is_nearly_full_has_room_for_the_longest_payload_in_one_message() -> None:
     assert nats.MAX_PAYLOAD == "1MB"
     assert export_piece.MAX_PIECE_BYTES + export_piece.MAX_PAYLOAD_BYTES < MESSAGE
+
+
+def test_nothing_is_withheld_of_the_largest_erasure() -> None:
+    """What it names is what may be gone: of the log's own entries a bundle has to show all."""
+    runs = [str(UUID(int=2**127 + place)) for place in range(erasure_rules.MAX_RUNS)]
+    detail = json.dumps({"reason": '"' * erasures.MAX_REASON, "runs": runs})
+    assert not export_piece.is_large(ErasablePayload(salt=b"s" * SALT_BYTES, args_digest="", detail=detail))
 
 
 def test_an_argument_that_all_calls_gave_alike_fits_into_the_condition_of_a_grant() -> None:

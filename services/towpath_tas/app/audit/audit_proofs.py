@@ -4,13 +4,14 @@ A proof holds entries of the requesting project only, and does not prove that th
 verify` checks it without any server.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from towpath_audit.proof import ProvedEntry, serialize_proof
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import AuditProof, ProveRun
-from towpath_tas.app.audit.export_piece import entry_of, payload_of
+from towpath_tas.app.audit.export_piece import entry_of, payload_of, travelling_bytes
 from towpath_tas.app.audit.sealer import QUERIES, Sealer, SealRefusedError
 from towpath_tas.app.audit.tree_paths import MerklePaths, MissingLeavesError
 
@@ -18,7 +19,7 @@ MAX_ENTRIES = 500
 """Entries of one proof; a longer run needs proofs of single calls, or a bundle."""
 
 MAX_SHOWN_BYTES = 300_000
-"""Payloads of one proof; of the rest it has the commitments only."""
+"""Payloads of one proof, as they travel; of the rest it has the commitments only."""
 
 
 class AuditProofs:
@@ -74,7 +75,7 @@ def _within_message(proved: list[ProvedEntry]) -> list[ProvedEntry]:
     """Leave payloads out from where the message is full. Readers can't compare these, so they are compared here."""
     kept, weight = [], 0
     for one in proved:
-        weight += 0 if one.payload is None else len(one.payload.detail.encode()) + len(one.payload.args_digest)
+        weight += 0 if one.payload is None else travelling_bytes(json.dumps(one.payload.as_json()))
         if one.payload is None or weight <= MAX_SHOWN_BYTES:
             kept.append(one)
         else:

@@ -21,7 +21,10 @@ MAX_PIECE_BYTES = 400_000
 """About what one piece holds, as it travels: a message of the broker has at most 1 MB."""
 
 MAX_PAYLOAD_BYTES = 300_000
-"""A payload that is larger would not fit into a message of the broker: its large members are withheld."""
+"""As it travels: a larger payload would not fit into a message of the broker, so its large members are withheld."""
+
+NEVER_LARGE = MAX_PAYLOAD_BYTES // 14
+"""Characters that can't be so much: one of them travels in fourteen bytes at most."""
 
 _ENTRY_COLUMNS = (
     *("project", "phase", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "rule"),
@@ -68,7 +71,7 @@ class ExportPiece:
     def _write(self, line: bundle.Line) -> None:
         text = bundle.serialize_line(line)
         self.lines.append(text)
-        self.size_bytes += len(json.dumps(text))  # as it travels: a text within a text
+        self.size_bytes += travelling_bytes(text)
 
 
 def add_leaves_and_checkpoints(
@@ -120,8 +123,19 @@ def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
 
 
 def is_large(payload: ErasablePayload) -> bool:
-    """Return whether *payload* would not fit into a message."""
-    return len(payload.detail.encode()) + len(payload.args_digest.encode()) > MAX_PAYLOAD_BYTES
+    """Return whether *payload* would not fit into a message: it is a text in a line, which is a text in a message.
+
+    A quote that a model wrote into a name is two characters of the details, and eight bytes of a message.
+    """
+    if len(payload.detail) + len(payload.args_digest) <= NEVER_LARGE:
+        return False
+    shown = payload.as_json()
+    return travelling_bytes(bundle.serialize_line(dict(shown))) > MAX_PAYLOAD_BYTES
+
+
+def travelling_bytes(text: str) -> int:
+    """Return how long *text* is as it travels, a text within a text."""
+    return len(json.dumps(text))
 
 
 def entry_of(row: Any) -> AuditLogEntry:

@@ -42,6 +42,12 @@ MAX_COUNT = 2**31 - 1
 
 MAX_DIGEST_CHARS = 128
 
+MAX_WORKER_CHARS = 256
+"""As in a registration: entries of the audit have the name, which can't be withheld from a bundle."""
+
+MAX_CODE_CHARS = 128
+"""A bundle has it twice: as the entry has it, and as the ledger has it."""
+
 _OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.REQUESTED})
 """States in which an outcome decides; a call that a switch holds may have been out before."""
 
@@ -62,13 +68,14 @@ def on_outcome(
     """
     if call is None:
         return LedgerChange(dead_letter_reason="an outcome for a call that is not in the ledger")
+    outcome = storable_outcome(outcome)
     if fault:
         return _evidence(
             call, outcome, f"ticket {fault}", dead_letter_reason=f"an outcome with a ticket that is {fault}"
         )
     if call.accepted == _key(outcome):
         return repeat_fact(call)  # a repeat: the confirmation was lost
-    outcome = _of_unheard_grant(call, storable_outcome(outcome))
+    outcome = _of_unheard_grant(call, outcome)
     if outcome.status == "ticket_expired":
         return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
     if not _from_holder(call, outcome):
@@ -86,17 +93,20 @@ def on_outcome(
 
 
 def storable_outcome(outcome: ToolOutcome) -> ToolOutcome:
-    """Return *outcome* with counts and a digest that every table can hold; a worker may claim any.
+    """Return *outcome* with counts, names and a digest that every table and bundle can hold; a worker may claim any.
 
     The digest of a result in the blob store is looked for whenever the call is read: by the audit, and for where values
     come from, in one query with those of other calls. A text with U+0000 fails that query.
     """
     given = outcome.result_digest
-    claimed = {
+    claimed: dict[str, object] = {
+        "worker": outcome.worker[:MAX_WORKER_CHARS].replace("\0", "\ufffd"),
         "duration_ms": _limited_count(outcome.duration_ms),
         "result_bytes": _limited_count(outcome.result_bytes),
         "result_digest": None if given is None else given[:MAX_DIGEST_CHARS].replace("\0", "\ufffd"),
     }
+    if outcome.failure is not None and len(outcome.failure.code) > MAX_CODE_CHARS:
+        claimed["failure"] = outcome.failure.model_copy(update={"code": outcome.failure.code[:MAX_CODE_CHARS]})
     changed = {name: value for name, value in claimed.items() if value != getattr(outcome, name)}
     return outcome.model_copy(update=changed) if changed else outcome
 

@@ -24,8 +24,10 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.audit import ProveRun
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
+from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit import tree_paths
 from towpath_tas.app.audit.audit_proofs import AuditProofs
+from towpath_tas.app.audit.export_piece import MAX_PAYLOAD_BYTES
 from towpath_tas.app.audit.housekeeping import AuditRetention
 
 
@@ -107,3 +109,21 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
     (kept, *_) = await log.owner("SELECT run_id FROM tas.audit_record WHERE run_id IS NOT NULL LIMIT 1")
     made = await proving.prove(ProveRun(project=PROJECT, run_id=kept["run_id"]))
     assert verify_proof(made.proof, keys=[key]).faults == []
+
+
+@pytest.mark.parametrize("sign", ['"', "\\", "é", "\U0001f600"])
+async def test_a_payload_that_fits_a_message_only_as_it_is_stored_stops_no_export(log: AuditLog, sign: str) -> None:
+    """What a call's arguments are called is written by a model, and stands in the decision about it."""
+    await fill(log, 10)
+    (run,) = await log.owner("SELECT run_id FROM runs.run LIMIT 1")
+    names = {sign * length: "unknown" for length in range(2_000, 2_020)}
+    for count in (5, 10, 15, 20):
+        detail = {"origin": {"args": dict(list(names.items())[:count])}}
+        row = platform_audit_row(PROJECT, "wide", "x", actor="", run_id=run["run_id"], detail=detail)
+        await log.write(row)
+    lines = await log.export()
+    assert max(len(json.dumps(line)) for line in lines) < MAX_PAYLOAD_BYTES + 10_000
+    assert verify(lines, checkpoints=log.kept.notes).faults == []
+    made = await AuditProofs(log.pool, log.sealer).prove(ProveRun(project=PROJECT, run_id=run["run_id"]))
+    assert len(made.model_dump_json()) < 1_000_000
+    assert verify_proof(made.proof).faults == []

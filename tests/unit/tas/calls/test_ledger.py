@@ -17,13 +17,13 @@ from tests.support.tas.tas_calls import (
 )
 
 from towpath_contracts.problems.registry import Problem
-from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
 from towpath_tas.core.authorization import AuthorizationDecision
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
-from towpath_tas.core.calls.outcomes import MAX_DIGEST_CHARS, on_outcome
+from towpath_tas.core.calls.outcomes import MAX_CODE_CHARS, MAX_DIGEST_CHARS, MAX_WORKER_CHARS, on_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 GUARDED = [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE]
@@ -258,6 +258,28 @@ def test_what_no_table_can_hold_is_not_taken_from_an_outcome(claimed: dict[str, 
     (note,) = [note for note in change.notes if note.phase == "outcome"]
     detail = note.detail or {}
     assert {name: facts(change)[0][name] for name in kept} == kept == {name: detail[name] for name in kept}
+
+
+@pytest.mark.parametrize("fault", ["", "expired"])
+def test_an_entry_of_an_outcome_has_no_longer_names_than_a_bundle_takes(fault: str) -> None:
+    call = permitted(EffectClass.PURE)
+    failure = ToolFailure(code='"' * 90_000, message="no")
+    change = on_outcome(
+        call, outcome(call, status="failed", worker='"' * 90_000, failure=failure), fault, allow, now=NOW
+    )
+    (note,) = change.notes
+    assert (note.actor, (note.detail or {})["code"]) == ('"' * MAX_WORKER_CHARS, '"' * MAX_CODE_CHARS)
+    told = facts(change)
+    assert [(one["worker"], one["failure"]["code"]) for one in told] == [(note.actor, '"' * MAX_CODE_CHARS)][
+        : len(told)
+    ]
+
+
+def test_an_outcome_of_a_worker_with_a_long_name_that_comes_again_is_the_same() -> None:
+    call = permitted(EffectClass.PURE)
+    said = outcome(call, worker="w\0" * 500)
+    ended = become(on_outcome(call, said, "", allow, now=NOW))
+    assert on_outcome(ended, said, "", allow, now=NOW).notes == ()
 
 
 def test_infinite_numbers_do_not_travel_on() -> None:
