@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from towpath_contracts.canonical import digest_text
@@ -27,6 +28,12 @@ MAX_TOTAL = 10_000
 
 MAX_SCANNED = 1_000_000
 """Entries that one page scans at most: a second or two of Postgres."""
+
+MAX_PAGE_BYTES = 900_000
+"""Of the entries of one page, which travels as one message: a call's details may have 300 kB."""
+
+ENTRY_BYTES = 1_500
+"""Of an entry beside its details, at most."""
 
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
@@ -52,7 +59,8 @@ class AuditQueries:
     async def query(self, request: AuditQuery) -> AuditPage:
         """Return a page of entries, newest first.
 
-        A page scans a bounded part of the audit: it may be empty and still have a page before it.
+        A page scans a bounded part of the audit: it may be empty and still have a page before it. It has as many
+        entries as fit an answer, and at least one.
         """
         filters = (
             *(request.project, request.run_id, request.execution_id, request.agent_key, request.tool),
@@ -68,8 +76,8 @@ class AuditQueries:
         rows = await self._pool.fetch(page_of, *filters, request.before, request.limit + 1, lower, upper)
         counted_from = first if whole else max(first, last - MAX_SCANNED + 1)
         total = await self._pool.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last)
-        page = rows[: request.limit]
-        before = page[-1]["entry_id"] if len(rows) > request.limit else lower if lower > first else None
+        page = _fitting(rows[: request.limit])
+        before = page[-1]["entry_id"] if len(rows) > len(page) else lower if lower > first else None
         return AuditPage(entries=tuple(_entry(row) for row in page), next_before=before, total=total)
 
     async def _window(self, request: AuditQuery) -> tuple[int, int]:
@@ -170,6 +178,16 @@ def _data(chunk: BlobChunk) -> bytes:
     if len(data) > CHUNK_BYTES:
         raise ProblemError(problem("request_too_large", f"a piece has at most {CHUNK_BYTES} bytes"))
     return data
+
+
+def _fitting(rows: Sequence[Any]) -> Sequence[Any]:
+    """Return as many of *rows* as fit an answer, and at least one."""
+    room = MAX_PAGE_BYTES
+    for place, row in enumerate(rows):
+        room -= len(row["detail"].encode()) + ENTRY_BYTES
+        if room < 0:
+            return rows[: max(1, place)]
+    return rows
 
 
 def _entry(row: Any) -> AuditEntry:

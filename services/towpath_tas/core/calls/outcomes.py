@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from towpath_contracts.canonical import digest, json_safe
+from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolOutcome
 from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest
@@ -47,6 +48,9 @@ MAX_WORKER_CHARS = 256
 
 MAX_CODE_CHARS = 128
 """A bundle has it twice: as the entry has it, and as the ledger has it."""
+
+MAX_REASON_CHARS = 4_000
+"""Of what a worker says of a call that was cut off, which a person reads; an honest one says half of that."""
 
 _OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.REQUESTED})
 """States in which an outcome decides; a call that a switch holds may have been out before."""
@@ -196,7 +200,8 @@ def _end_uncertain(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
         return _evidence(call, outcome, f"the call is {call.status} already")
     if _superseded_reason(call, outcome):
         return _evidence(call, outcome, _superseded_reason(call, outcome))
-    change = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
+    said = truncate(f"{outcome.failure.code}: {outcome.failure.message}", MAX_REASON_CHARS)
+    change = unknown(call, said, probe=outcome.probe)
     note = CallAuditEntry(
         phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome)
     )

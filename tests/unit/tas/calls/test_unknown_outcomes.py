@@ -96,6 +96,14 @@ def test_a_doubt_tells_what_is_known() -> None:
     )
 
 
+def test_of_a_doubt_so_much_is_told_as_a_bundle_and_a_page_of_the_audit_can_hold() -> None:
+    call, _ = start(permitted(EffectClass.RECONCILABLE), FIRST, 1)
+    failure = ToolFailure(code="outcome_unknown", message='"' * 400_000, uncertain=True)
+    change = after_outcome(call, FIRST, status="failed", failure=failure, probe="unclear")
+    assert max(len(note.detail_text()) for note in change.notes) < 10_000
+    assert len(change.call.fact or "") < 10_000 if change.call else False
+
+
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen"])
 def test_a_persons_word_is_marked_as_one(verdict: Any) -> None:
     change = on_settle(lost(EffectClass.IRREVERSIBLE), verdict, "ann", "looked", now=OVER)
