@@ -1,15 +1,23 @@
-"""Attacks by what is long to answer: bodies that are wrong everywhere, and runs with long logs.
+"""Attacks by what is long to answer: bodies that are wrong everywhere, long logs of runs, long entries of the audit.
 
-Another project shall wait for less than a second; LONGEST_S allows for machines that do something else.
+Another project shall wait for less than a second; LONGEST_S allows for machines that do something else. Auditors shall
+read and export whatever an entry says.
 """
 
 import asyncio
 import json
+from typing import Any
 from uuid import UUID
 
+import httpx2
 from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.corpus.audit import bundle_of
 from tests.attacks.corpus.availability import held_up, longest_answer
-from tests.attacks.target import NETWORK, Target
+from tests.attacks.corpus.schemas import register
+from tests.attacks.target import NETWORK, Target, decision
+
+from towpath_audit.verifier import verify
+from towpath_fabric.clock import monotonic, wall
 
 QUESTION = {"network": NETWORK["name"], "agent_key": "clerk", "tool": "desk.mail"}
 EVENTS = 900
@@ -63,3 +71,71 @@ async def readers_of_a_long_run(target: Target) -> str:
     if 200 not in answers or not answers <= {200, 429, 503}:  # on a slow machine some wait too long behind the others
         raise ValueError(f"readers were answered {sorted(answers)}")
     return held_up(longest)
+
+
+WIDE: dict[str, Any] = {"name": "desk.wide", "toolset": "desk", "effect_class": "idempotent"}
+RULE = {"name": "wide", "tool": "desk.wide", "effect": "allow", "when": 'origin.worst_sink != "untrusted"'}
+NAMES = {'"' * 934 + "é" * 74 + f"{place:02x}": 1 for place in range(128)}
+"""A decision of 256 kB, whose names have 300 kB in the details of an entry, and had more than 1 MB in a message."""
+
+DECIDED_WITHIN_S = 30
+
+
+@attack(Position.KEY_HOLDER)
+async def stop_the_export_with_names_of_arguments(target: Target) -> str:
+    """Name arguments with thousands of quotes, where rules ask for `origin`, so that no message takes their entry."""
+    answer = await register(target, {**WIDE, "parameters": {"type": "object"}})
+    if answer["standings"][0]["status"] == "pending":
+        raise ValueError(f"the tool waits for a person: {answer}")
+    since = wall().isoformat()
+    async with target.client(roles=["policy_admin"]) as admin:
+        (await admin.put("/v1/policy/rules/wide", json={"rule": RULE})).raise_for_status()
+        try:
+            (await admin.post("/v1/networks", json={"spec": _wide_network()})).raise_for_status()
+            for _ in range(4):
+                await _ask_for_a_wide_call(target)
+        finally:
+            (await admin.delete("/v1/policy/rules/wide")).raise_for_status()
+    return await _read_all(target, since)
+
+
+def _wide_network() -> dict[str, Any]:
+    (agent,) = NETWORK["agents"]
+    return {**NETWORK, "name": "wide", "agents": [{**agent, "equipped_tools": [WIDE["name"]]}]}
+
+
+async def _ask_for_a_wide_call(target: Target) -> None:
+    """Have the call decided, and cancel its run: nobody has the tool."""
+    script = [decision("USE_TOOL", tool_name=WIDE["name"], tool_params=NAMES), decision("RESPOND", payload="done")]
+    async with target.client(scopes=["runs:write", "runs:read", "runs:operate", "audit:read"]) as client:
+        accepted = await client.post("/v1/runs", json={"network": "wide", "user_message": "go", "script": script})
+        accepted.raise_for_status()
+        run_id = accepted.json()["run_id"]
+        await _decided(client, run_id)
+        await client.post(f"/v1/runs/{run_id}/cancel", json={})
+
+
+async def _decided(client: httpx2.AsyncClient, run_id: str) -> None:
+    until = monotonic() + DECIDED_WITHIN_S
+    while (await client.get("/v1/audit", params={"run_id": run_id, "limit": 1})).json().get("total") == 0:
+        if monotonic() > until:
+            raise TimeoutError(f"the call of {run_id} was not decided")
+        await asyncio.sleep(0.1)
+
+
+async def _read_all(target: Target, since: str) -> str:
+    async with target.client(scopes=["audit:read"]) as auditor:
+        page = await auditor.get("/v1/audit")
+        if not page.is_success:
+            raise AttackWorkedError(f"a page of the audit was answered {page.text[:200]}")
+        try:
+            lines = await bundle_of(auditor, since=since)
+        except httpx2.HTTPStatusError as error:
+            raise AttackWorkedError(f"the export was answered {error.response.text[:200]}") from error
+    wide = [line for line in map(json.loads, lines) if line["kind"] == "leaf" and line["entry"]["tool"] == WIDE["name"]]
+    if not any("withheld" in line for line in wide):
+        raise ValueError("no long entry was exported")
+    found = [fault for fault in verify(lines).faults if fault.leaf in {line["leaf"] for line in wide}]
+    if found:
+        raise AttackWorkedError(f"a fault was told of what nobody changed: {found[0]}")
+    return f"exported, but for the names in {sum('withheld' in line for line in wide)} entries"
