@@ -23,6 +23,7 @@ from towpath.tools.isolation.sandbox_mounts import HOME
 from towpath.tools.sandbox import refusal
 from towpath_fabric.clock import monotonic
 from towpath_worker.adapters.mcp.config import load_servers
+from towpath_worker.adapters.mcp.connection import MAX_ASKED
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool
 from towpath_worker.adapters.mcp.server import McpServer
 from towpath_worker.adapters.mcp.server_list import make_servers
@@ -196,6 +197,22 @@ async def test_what_a_server_prints_without_end_leaves_others_their_turns(folder
             await asyncio.sleep(0.005)
             turns += 1
     assert turns > TURNS, turns
+
+
+async def test_a_server_that_asks_without_end_and_reads_no_answer_loses_its_connection_and_fills_no_log(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each refusal waited in the worker until the server took it: ten megabytes a second, for as long as it asked."""
+    caplog.set_level(logging.INFO, "worker")
+    async with hostile(folder) as bad:
+        first = await bad.pid()
+        with pytest.raises(ExternalOutcomeUnknownError) as lost:
+            await bad.call("beg", timeout_s=20)
+        assert lost.value.code == "mcp_server_lost"
+        assert bad.server.state == "it asks for something without end"
+        assert MAX_ASKED <= caplog.text.count("asks for something and is refused") < MAX_ASKED + 20
+        assert await bad.pid() != first
+        assert gone(first)
 
 
 async def test_an_error_of_marks_without_end_holds_up_no_other_server(folder: Path) -> None:

@@ -5,6 +5,7 @@ of the same name with `.once` added lies beside it, a process lists its tools on
 refuses to list them again.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -40,6 +41,7 @@ NAMES = (
     "nonsense",
     "env",
     "ask",
+    "beg",
     "fail",
     "refuse",
     "family",
@@ -86,6 +88,12 @@ def ask() -> Message:
     return text(",".join(answers))
 
 
+def beg() -> None:
+    """Ask without end, and read no answer."""
+    for number in itertools.count():
+        say({"id": f"beg-{number}", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}})
+
+
 def fetched(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
@@ -127,6 +135,8 @@ def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one bran
         return text(json.dumps(dict(os.environ)))
     if name == "ask":
         return ask()
+    if name == "beg":
+        beg()
     if name == "fail":
         return {**text("it did not work"), "isError": True}
     if name == "accents":

@@ -1,7 +1,8 @@
 """One live connection to an MCP server: listing its tools, calling one, and noticing its end.
 
 A server may ask nothing of us. What it asks (elicitation, sampling, roots) is refused by the SDK, because no such
-capability is declared, and noted; what it answers is read as data, and checked within bounds before it is believed.
+capability is declared, and noted; one that asks without end has its connection ended, since each refusal waits in this
+process until the server takes it. What it answers is read as data, and checked within bounds before it is believed.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, cast
 
+import anyio
 import mcp_types
 from mcp.client.client import Client
 from mcp.client.subscriptions import SubscriptionLost
@@ -18,11 +20,16 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
 
+from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.tool_checks import MAX_TOOLS
 
 MAX_PAGES = 16
 """Of a listing; a server that never ends it has no tools here."""
+
+MAX_ASKED = 100
+ASKED_PER_S = 1.0
+"""Requests of a server at once, and in the long run: honest ones ping now and then, or ask once in a call."""
 
 META_EXECUTION = "io.towpath/execution_id"
 META_ATTEMPT = "io.towpath/attempt"
@@ -53,6 +60,7 @@ class ServerConnection:
         self.idle.set()
         self.changed = asyncio.Event()
         self.fault = ""
+        self._may_ask, self._asked_s = float(MAX_ASKED), monotonic()
 
     @property
     def client(self) -> Client:
@@ -140,10 +148,18 @@ class ServerConnection:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self.changed.set()
 
-    def observe(self, item: Any) -> None:
-        """Log what the server asks of us; the SDK refuses it."""
-        if isinstance(item, SessionMessage) and isinstance(item.message, mcp_types.JSONRPCRequest):
-            self._log.warning("the server asks for something and is refused", method=item.message.method[:64])
+    def observe(self, item: Any) -> bool:
+        """Log what the server asks of us, which the SDK refuses; return whether to hear more of it."""
+        if not (isinstance(item, SessionMessage) and isinstance(item.message, mcp_types.JSONRPCRequest)):
+            return True
+        now = monotonic()
+        self._may_ask = min(MAX_ASKED, self._may_ask + (now - self._asked_s) * ASKED_PER_S) - 1
+        self._asked_s = now
+        if self._may_ask < 0:
+            self.retire("it asks for something without end")
+            return False
+        self._log.warning("the server asks for something and is refused", method=item.message.method[:64])
+        return True
 
     def mark_ended(self) -> None:
         """Note that the server answers no more."""
@@ -172,7 +188,9 @@ class _WatchedStream:
     async def receive(self) -> Any:
         """Return the next item."""
         item = await self._inner.receive()
-        self._connection.observe(item)
+        if not self._connection.observe(item):
+            self._connection.mark_ended()
+            raise anyio.EndOfStream
         return item
 
     async def aclose(self) -> None:
@@ -188,7 +206,9 @@ class _WatchedStream:
         except StopAsyncIteration:
             self._connection.mark_ended()
             raise
-        self._connection.observe(item)
+        if not self._connection.observe(item):
+            self._connection.mark_ended()
+            raise StopAsyncIteration
         return item
 
     async def __aenter__(self) -> Self:
