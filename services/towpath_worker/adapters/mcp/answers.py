@@ -45,7 +45,7 @@ _PATTERNS = frozenset({"pattern", "patternProperties", "format"})
 
 def failure_from(error: MCPError, server: str, secrets: SecretResolver) -> Exception:
     """Return what a JSON-RPC error means for the call."""
-    message = clean_text(secrets.hide(error.message), MAX_ERROR_CHARS).text
+    message = clean_text(error.message, MAX_ERROR_CHARS, secrets.hide).text
     if error.code in CERTAINLY_NOT:
         return ToolError("mcp_not_sent", f"{server}: {message}", retryable=True, external=True)
     if error.code in UNCERTAIN:
@@ -70,7 +70,7 @@ async def result_of_answer(
     """Return the result that *answer* stands for; raises ToolError, else ExternalOutcomeUnknownError."""
     if answer.is_error:
         message = " ".join(block.text for block in answer.content if isinstance(block, mcp_types.TextContent))
-        text = clean_text(secrets.hide(message), MAX_ERROR_CHARS).text
+        text = clean_text(message, MAX_ERROR_CHARS, secrets.hide).text
         raise ToolError("mcp_tool_error", text or f"{server} says that the call failed, and not why")
     if answer.structured_content is not None and output_schema is not None:
         await _check(answer.structured_content, output_schema, server)

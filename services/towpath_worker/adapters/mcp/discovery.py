@@ -2,11 +2,12 @@
 
 Every discovered tool is irreversible, untrusted and closed until the operator's file says otherwise. Its `definition`
 is the digest of everything that the server says of it, so that nothing about it can change unnoticed. A discovered tool
-calls its server only while the platform has accepted exactly this definition; a changed one is a new object.
+calls its server only while the platform has accepted exactly this definition; a changed one is a new object. Secrets
+that the server was given are taken out of what it says, since models read it and the platform stores it.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -55,8 +56,13 @@ class ServerListing:
     missing: tuple[str, ...] = ()
 
 
-def sort_listing(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool]) -> ServerListing:
-    """Sort what a server lists. Tools whose names could be taken for each other are refused, all of them."""
+def sort_listing(
+    toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool], hide: Callable[[str], str] = str
+) -> ServerListing:
+    """Sort what a server lists. Tools whose names could be taken for each other are refused, all of them.
+
+    *hide* takes the secrets out of a text that the server was given.
+    """
     wanted = [tool for tool in listed if config.takes(tool.name)]
     alike = Counter(skeleton(tool.name) for tool in wanted)
     found: list[OfferableTool] = []
@@ -69,12 +75,17 @@ def sort_listing(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.
                 _refuse("its name can be taken for another tool's of this server")
             if place >= MAX_TOOLS:
                 _refuse(f"a server may have {MAX_TOOLS} tools; leave some out with allow or deny")
-            room -= len(tool.model_dump_json(by_alias=True, exclude_none=True))  # before anything costs time
+            said = tool.model_dump_json(by_alias=True, exclude_none=True)
+            room -= len(said)  # before anything costs time
             if room < 0:
                 _refuse(f"the tools of this server are longer than {MAX_OFFER_BYTES} bytes together")
-            found.append(_listed_tool(toolset, config, tool))
+            offered = _listed_tool(toolset, config, _without_secrets(tool, said, hide))
+            shown = canonical_json([offered.spec.description, offered.spec.parameters, offered.output_schema])
+            if hide(shown) != shown:
+                _refuse("a secret of its server stands between hidden characters of its definition")
+            found.append(offered)
         except DiscoveredToolRefusedError as error:
-            refused[tool.name[:64].encode("ascii", "backslashreplace").decode()] = str(error)
+            refused[hide(tool.name)[:64].encode("ascii", "backslashreplace").decode()] = str(error)
     names = {tool.name for tool in listed}
     return ServerListing(
         found=tuple(found),
@@ -82,6 +93,19 @@ def sort_listing(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.
         left_out=tuple(sorted(name[:64] for name in names if not config.takes(name))),
         missing=tuple(sorted(set(config.tools) - names)),
     )
+
+
+def _without_secrets(tool: mcp_types.Tool, said: str, hide: Callable[[str], str]) -> mcp_types.Tool:
+    """Return *tool*, which is *said*, without the secrets in it; it is called by its name, so none may be in that."""
+    told = hide(said)
+    if told == said:
+        return tool
+    try:
+        hidden = mcp_types.Tool.model_validate_json(told)
+    except ValidationError:
+        _refuse("its definition has a secret of its server in its form")
+    check_name(hidden.name)
+    return hidden
 
 
 def definition_of(tool: mcp_types.Tool) -> str:

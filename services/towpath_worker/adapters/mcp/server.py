@@ -245,7 +245,7 @@ class McpServer:
         async with self._listing:
             async with asyncio.timeout(LISTING_S):
                 listed = await connection.list_tools()
-            found = await asyncio.to_thread(sort_listing, self.toolset, self.config, listed)
+            found = await asyncio.to_thread(sort_listing, self.toolset, self.config, listed, self._secrets.hide)
             tools = tuple(self._known(one) or DiscoveredTool(one, self.call) for one in found.found)
             changed = tools != self.tools or found.refused != self.discovered.refused
             self.tools, self.discovered, self._listed_s = tools, found, monotonic()
@@ -291,7 +291,7 @@ class _Progress:
         if monotonic() - self._written_s < PROGRESS_S:
             return
         self._written_s = monotonic()
-        text = clean_text(self._secrets.hide(message or ""), 200).text
+        text = clean_text(message or "", 200, self._secrets.hide).text
         self._context.log("progress", progress=progress, total=total, said=text)
 
 
@@ -300,5 +300,5 @@ def _reason_of(error: BaseException, secrets: SecretResolver) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     message = error.message if isinstance(error, MCPError) else str(error)
-    text = clean_text(secrets.hide(message), 300).text
+    text = clean_text(message, 300, secrets.hide).text
     return f"{type(error).__name__}: {text}".removesuffix(": ")

@@ -211,7 +211,7 @@ async def _log_stderr(process: asyncio.subprocess.Process, secrets: SecretResolv
             line.clear()
             logged += 1
             if text.strip():
-                log.info("server says", text=clean_text(secrets.hide(text), MAX_LINE_CHARS).text, left_out=left_out)
+                log.info("server says", text=clean_text(text, MAX_LINE_CHARS, secrets.hide).text, left_out=left_out)
                 left_out = 0
         if b"\n" in piece:
             left_out += piece.count(b"\n")

@@ -7,7 +7,7 @@ that could cause endless work is refused. Nothing here decides about rights.
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +68,17 @@ class CleanedText:
     warnings: tuple[str, ...] = ()
 
 
-def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> CleanedText:
-    """Return *text* normalised, without control, format, private and unassigned characters, at most *limit* long."""
+def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS, hide: Callable[[str], str] = str) -> CleanedText:
+    """Return *text* normalised, without control, format, private and unassigned characters, at most *limit* long.
+
+    *hide* takes secrets out, before and after: one with invisible characters in it is one again without them.
+    """
+    text = hide(text)
     seen = text[: HIDDEN_SHARE * limit]
     normal = normalized("NFC", seen)
     kept = "".join(sign for sign in normal if sign in "\n\t" or unicodedata.category(sign)[0] != "C").strip()
     warnings = ["hidden characters were removed"] if len(kept) < len(normal.strip()) else []
+    kept = hide(kept)
     if len(kept) > limit or len(seen) < len(text):
         kept = kept[: limit - 1] + "…"
         warnings.append(f"cut to {limit} characters")
