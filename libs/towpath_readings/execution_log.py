@@ -4,7 +4,7 @@ Shapes and truncations of entries are part of the API; full payloads live only i
 by `execution_id`. A text of at most n characters is kept; a longer one keeps n-1 and one ellipsis.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -104,9 +104,8 @@ class RunLogView(Message):
     tool_refs: tuple[str, ...]
 
 
-def run_log_view(run_id: UUID, status: str, entries: Iterable["ev.LogEntry"]) -> RunLogView:
-    """Return the execution log of a run from the beginning of its log."""
-    log = project_execution_log(entries)
+def run_log_view(run_id: UUID, status: str, log: "RunExecutionLogs") -> RunLogView:
+    """Return what *log*, of a run of that status, says of it."""
     return RunLogView(
         run_id=run_id,
         status=status,
@@ -125,16 +124,19 @@ class RunExecutionLogs(MessagePart):
     instructions: list[JsonObject] = Field(default_factory=list)
 
 
-class _ExecutionLogProjection:
-    """Walks the events once, in order."""
+class ExecutionLogReader:
+    """Walks the events once, in order. Payloads are kept of the calls *of* alone, where they are named."""
 
-    def __init__(self) -> None:
+    def __init__(self, of: Collection[UUID] | None = None) -> None:
+        """Nothing is known yet; without *of* the payload of every call is kept: they may be most of the log."""
         self.log = RunExecutionLogs()
+        self._of = of
         self._previews: dict[str, str] = {}
         self._calls: dict[str, ToolCall] = {}
         self._places: list[tuple[int, int]] = []
 
-    def add(self, entry: "ev.LogEntry") -> None:
+    def take(self, entry: "ev.LogEntry") -> None:
+        """Read one more event."""
         event = entry.event
         match event:
             case ev.DecisionRequested():
@@ -186,6 +188,8 @@ class _ExecutionLogProjection:
         behind = self._finished_before_their_turn(event.step, event.call_index)
         _insert(self.log.execution_log, behind, tool_entry(event, call.shown_args() if call else {}))
         _insert(self.log.tool_refs, behind, key)
+        if self._of is not None and event.execution_id not in self._of:
+            return
         self.log.tool_log[key] = {
             "agent_key": event.agent_key,
             "tool_key": event.tool,
@@ -204,7 +208,7 @@ def _insert(items: list[Any], behind: int, item: Any) -> None:
 
 def project_execution_log(entries: Iterable["ev.LogEntry"]) -> RunExecutionLogs:
     """Project the events of one run, given in seq order."""
-    projection = _ExecutionLogProjection()
+    reader = ExecutionLogReader()
     for entry in entries:
-        projection.add(entry)
-    return projection.log
+        reader.take(entry)
+    return reader.log

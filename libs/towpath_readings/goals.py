@@ -126,15 +126,30 @@ class GetGoal(Message):
 
 def project_goal(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> GoalView | None:
     """Return the task state that *entries*, from the first on, show; None for a run that pursues no goal."""
-    reading: GoalViewBuilder | None = None
+    reader = GoalReader(run_id)
     for entry in entries:
-        if isinstance(entry.event, ev.RunCreated):
-            if entry.event.goal is None:
-                return None
-            reading = GoalViewBuilder(run_id, entry.event)
-        if reading is not None:
-            reading.add(entry)
-    return None if reading is None else reading.state()
+        reader.take(entry)
+    return reader.view()
+
+
+class GoalReader:
+    """Reads the events of any run, in order, and builds the goal view of one that pursues a goal."""
+
+    def __init__(self, run_id: UUID) -> None:
+        """Nothing is known of *run_id* yet."""
+        self._run_id = run_id
+        self._building: GoalViewBuilder | None = None
+
+    def take(self, entry: "ev.LogEntry") -> None:
+        """Read one more event."""
+        if isinstance(entry.event, ev.RunCreated) and entry.event.goal is not None:
+            self._building = GoalViewBuilder(self._run_id, entry.event)
+        if self._building is not None:
+            self._building.add(entry)
+
+    def view(self) -> GoalView | None:
+        """Return the task state after the events so far; None for a run that pursues no goal."""
+        return None if self._building is None else self._building.state()
 
 
 class GoalViewBuilder:

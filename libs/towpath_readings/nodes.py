@@ -109,21 +109,23 @@ def project_nodes(
     run_id: UUID, entries: Iterable[ev.LogEntry], calls: Sequence[Mapping[str, Any]] = ()
 ) -> RunNodesView:
     """Return the state of a run from its log, in order; *calls* are the recorded calls of providers, where known."""
-    walk = _NodeProjection(run_id)
+    walk = RunNodesReader(run_id)
     for entry in entries:
         walk.take(entry)
     return walk.result(calls)
 
 
-class _NodeProjection:
-    """What is known after the events so far."""
+class RunNodesReader:
+    """What is known of the nodes of a run after the events so far."""
 
     def __init__(self, run_id: UUID) -> None:
+        """Nothing is known of *run_id* yet."""
         self._run: JsonObject = {"run_id": run_id, "status": NodeStatus.INIT}
         self._nodes: dict[UUID, ModelRequestNode] = {}
         self._waits = False
 
     def take(self, entry: ev.LogEntry) -> None:
+        """Read one more event."""
         self._run["seq"] = entry.seq
         match entry.event:
             case ev.RunCreated():
@@ -218,6 +220,7 @@ class _NodeProjection:
                 self._nodes[node.node_id] = _ended(node, at, status, error)
 
     def result(self, calls: Sequence[Mapping[str, Any]]) -> RunNodesView:
+        """Return the state after the events so far; *calls* are the recorded calls of providers, where known."""
         nodes = tuple(_with_calls(node, calls) if calls else node for node in self._nodes.values())
         started, ended = self._run.get("started_at"), self._run.get("ended_at")
         summed = {

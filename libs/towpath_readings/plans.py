@@ -87,17 +87,33 @@ def project_plan(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> PlanView | N
 
     A handoff and a team are swarms without a plan: their agents decide who comes next.
     """
-    reading: _PlanProjection | None = None
+    reader = PlanReader(run_id)
     for entry in entries:
+        reader.take(entry)
+    return reader.view()
+
+
+class PlanReader:
+    """Reads the events of any run, in order, and says how the plan of one that carries one out stands."""
+
+    def __init__(self, run_id: UUID) -> None:
+        """Nothing is known of *run_id* yet."""
+        self._run_id = run_id
+        self._reading: _PlanProjection | None = None
+
+    def take(self, entry: "ev.LogEntry") -> None:
+        """Read one more event."""
         if isinstance(entry.event, ev.RunCreated):
             created = entry.event
             flows = created.swarm is not None and created.swarm.swarm.mode == "workflow"
-            if not flows and (created.plan is None or created.swarm is not None):
-                return None
-            reading = _PlanProjection(run_id, created)
-        if reading is not None:
-            reading.add(entry)
-    return None if reading is None else reading.view()
+            if flows or (created.plan is not None and created.swarm is None):
+                self._reading = _PlanProjection(self._run_id, created)
+        if self._reading is not None:
+            self._reading.add(entry)
+
+    def view(self) -> PlanView | None:
+        """Return how the plan stands after the events so far; None for a run that carries out none."""
+        return None if self._reading is None else self._reading.view()
 
 
 class _PlanProjection:

@@ -93,40 +93,52 @@ def last_tool_calls(messages: Sequence[ChatMessage]) -> tuple[ChatToolCall, ...]
 
 def project_messages(run_id: UUID, entries: Iterable[ev.LogEntry]) -> RunMessages:
     """Return a run's conversation from its log, the current turn included."""
-    talk = _TranscriptBuilder()
-    seq = 0
+    talk = TranscriptReader(run_id)
     for entry in entries:
-        talk.take(entry.event)
-        seq = entry.seq
-    messages = talk.messages()
-    dangling = dangling_calls(messages)
-    waiting = tuple(call for call in last_tool_calls(messages) if call.call_id in dangling)
-    return RunMessages(
-        run_id=run_id, messages=messages, dangling=dangling, waiting=waiting, usage=merge_usage(talk.usages), seq=seq
-    )
+        talk.take(entry)
+    return talk.view()
 
 
-class _TranscriptBuilder:
-    """The conversation so far; results are kept apart until their calls are known to be complete."""
+class TranscriptReader:
+    """The conversation so far; results are kept apart, as texts, until their calls are known to be complete."""
 
-    def __init__(self) -> None:
-        self.usages: list[Usage] = []
+    def __init__(self, run_id: UUID) -> None:
+        """Nothing was said in *run_id* yet."""
+        self._run_id = run_id
+        self._seq = 0
+        self._usages: list[Usage] = []
         self._said: list[ChatMessage] = []
         self._results: dict[str, ChatMessage] = {}
         self._assessments: set[UUID] = set()
 
-    def take(self, event: ev.AnyEvent) -> None:
+    def view(self) -> RunMessages:
+        """Return the conversation after the events so far."""
+        messages = self._messages()
+        dangling = dangling_calls(messages)
+        return RunMessages(
+            run_id=self._run_id,
+            messages=messages,
+            dangling=dangling,
+            waiting=tuple(call for call in last_tool_calls(messages) if call.call_id in dangling),
+            usage=merge_usage(self._usages),
+            seq=self._seq,
+        )
+
+    def take(self, entry: ev.LogEntry) -> None:
+        """Read one more event."""
+        self._seq = entry.seq
+        event = entry.event
         match event:
             case ev.RunCreated():
                 self._begin(event)
             case ev.DecisionRequested(kind=kind) if kind not in DECIDING:
                 self._assessments.add(event.request_id)  # what the platform asks for itself is no part of the talk
             case ev.DecisionReceived():
-                self.usages.append(event.usage)
+                self._usages.append(event.usage)
                 if event.request_id not in self._assessments:
                     self._say(MessageRole.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
             case ev.DecisionRequestFailed() | ev.DecisionPostponed():
-                self.usages.append(event.usage)
+                self._usages.append(event.usage)
             case ev.InstructionIssued(instruction=CallToolsInstruction() as instruction):
                 self._call(instruction)
             case ev.DecisionRefused():
@@ -179,7 +191,7 @@ class _TranscriptBuilder:
             status=status,
         )
 
-    def messages(self) -> tuple[ChatMessage, ...]:
+    def _messages(self) -> tuple[ChatMessage, ...]:
         """Return all of it, each result behind the message of its call and in the order of the calls."""
         ordered: list[ChatMessage] = []
         for message in self._said:

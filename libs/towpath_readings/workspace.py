@@ -18,6 +18,29 @@ VERSIONS_KEPT = 50
 """Of one file: older ones are in the log."""
 
 
+class WorkspaceReader:
+    """Keeps what the workspace of a run is made of, and how far its log was read."""
+
+    def __init__(self, run_id: UUID) -> None:
+        """Nothing is known of *run_id* yet."""
+        self._run_id = run_id
+        self._seq = 0
+        self._status = "running"
+        self._entries: list[ev.LogEntry] = []
+
+    def take(self, entry: "ev.LogEntry") -> None:
+        """Read one more event."""
+        self._seq = entry.seq
+        if isinstance(entry.event, ev.RunFinished):
+            self._status = entry.event.status
+        if entry.event.type in WORKSPACE_EVENTS:
+            self._entries.append(entry)
+
+    def view(self) -> WorkspaceView:
+        """Return the workspace after the events so far."""
+        return project_workspace(self._run_id, self._seq, self._status, self._entries)
+
+
 def project_workspace(run_id: UUID, seq: int, status: str, entries: Iterable["ev.LogEntry"]) -> WorkspaceView:
     """Return the workspace as *entries* leave it."""
     files: dict[str, WorkspaceFileView] = {}

@@ -18,7 +18,6 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
@@ -165,15 +164,6 @@ class PlatformClient:
                 limit = max(1, limit // 4)
             else:
                 return page
-
-    async def events(self, project: str, run_id: UUID, first: list[LogEntry]) -> list[LogEntry]:
-        """Return the whole log of a run, of which *first* is the beginning."""
-        entries = list(first)
-        while True:
-            page = await self.page(project, run_id, entries[-1].seq if entries else 0)
-            entries += page.entries
-            if not page.entries or entries[-1].seq >= page.seq:
-                return entries
 
     async def wait_for_end(self, project: str, run_id: UUID, seconds: float) -> RunView | None:
         """Return the run as soon as it has ended, or as it stands after *seconds*; None if nobody could say.

@@ -1,14 +1,15 @@
 """Reads logs and large results for answers: few at once, of each project fewer, and none for who does not take them.
 
-A log may have hundreds of megabytes, all of which becomes objects of this process, and then the text of an answer. One
-of a single page needs the turn of a page alone. Every page is read, and every part of an answer written, on its own, so
-that other requests are served between two of them.
+A log may have hundreds of megabytes, and twenty times that as objects. So what an answer says of it is taken from one
+page after the other, and no page is kept. One of a single page needs the turn of a page alone. Every few entries are
+taken, and every part of an answer written, on their own, so that other requests are served between two of them.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 from uuid import UUID
 
 from fastapi import Response
@@ -20,6 +21,7 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_fabric.clock import monotonic
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.adapters.platform_client import PAGE, PlatformClient
 
@@ -40,7 +42,17 @@ UNREAD_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 256 * 1024
 """An answer is handed to its connection in pieces of this size, each once the one before has nearly gone."""
 
+TAKING_S = 0.01
+"""How long entries are read without a pause: a result of 64 KiB may take as long."""
+
 FULL = "project_share_full"
+
+
+class ReadsEntries(Protocol):
+    """What is made of a log: it takes its entries one after the other."""
+
+    def take(self, entry: LogEntry) -> None:
+        """Read one more entry."""
 
 
 class LogReadings:
@@ -61,16 +73,20 @@ class LogReadings:
         return await self._platform.page(project, run_id, after, limit, wait_ms)
 
     @asynccontextmanager
-    async def log(self, project: str, run_id: UUID) -> AsyncIterator[list[LogEntry]]:
-        """Give the whole log of a run, with the turn that it needs until its answer is made."""
+    async def log(self, project: str, run_id: UUID, *readers: ReadsEntries) -> AsyncIterator[None]:
+        """Let *readers* take the whole log of a run, with the turn that it needs until its answer is made."""
         self._refuse_who_reads_nothing(project)
         page = await self.page(project, run_id, 0, PAGE)
-        first = list(page.entries)
-        if not first or first[-1].seq >= page.seq:
-            yield first
+        if _is_whole(page):
+            await _take(page, readers)
+            yield
             return
         async with self._whole.held(project):
-            yield await self._platform.events(project, run_id, first)
+            await _take(page, readers)
+            while not _is_whole(page):
+                page = await self._platform.page(project, run_id, page.entries[-1].seq)
+                await _take(page, readers)
+            yield
 
     @asynccontextmanager
     async def blob(self, project: str, run_id: UUID, digest: str) -> AsyncIterator[bytes]:
@@ -95,6 +111,22 @@ class LogReadings:
         if self.unread[project] >= UNREAD_BYTES:
             detail = f"{self.unread[project]} bytes of answers wait to be taken"
             raise ProblemError(problem(FULL, detail, retry_after_s=2))
+
+
+def _is_whole(page: EventPage) -> bool:
+    return not page.entries or page.entries[-1].seq >= page.seq
+
+
+async def _take(page: EventPage, readers: Sequence[ReadsEntries]) -> None:
+    """Give *readers* the entries of a page; what comes of a large one takes milliseconds, so others come between."""
+    since = monotonic()
+    for entry in page.entries:
+        for reader in readers:
+            reader.take(entry)
+        if monotonic() - since > TAKING_S:
+            await asyncio.sleep(0)
+            since = monotonic()
+    await asyncio.sleep(0)
 
 
 async def json_parts(message: BaseModel, written: Mapping[str, bytes] | None = None) -> list[bytes]:

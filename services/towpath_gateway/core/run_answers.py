@@ -14,7 +14,7 @@ from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.log import DecisionReceived, DecisionRequestFailed, LogEntry
 from towpath_contracts.runs.views import RunView
-from towpath_readings.execution_log import project_execution_log
+from towpath_readings.execution_log import RunExecutionLogs
 
 
 class RunDuration(MessagePart):
@@ -71,9 +71,8 @@ class RunAnswer(Message):
     debug: DebugModelCallList | None = None
 
 
-def run_answer(view: RunView, entries: Iterable[LogEntry], debug: DebugModelCallList | None) -> RunAnswer:
-    """Return the answer for a finished run and its whole log."""
-    log = project_execution_log(entries)
+def run_answer(view: RunView, log: RunExecutionLogs, debug: DebugModelCallList | None) -> RunAnswer:
+    """Return the answer for a finished run, of whose whole log *log* was read."""
     started = view.started_at or view.created_at
     took = (view.ended_at - started).total_seconds() if view.ended_at is not None else 0.0
     return RunAnswer(
@@ -98,12 +97,17 @@ def run_answer(view: RunView, entries: Iterable[LogEntry], debug: DebugModelCall
     )
 
 
-def answered_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
-    """Return the decision requests of a run that a model has answered, or failed to answer."""
-    answered = (entry.event for entry in entries)
-    return frozenset(
-        str(event.request_id) for event in answered if isinstance(event, DecisionReceived | DecisionRequestFailed)
-    )
+class AnsweredRequests:
+    """The decision requests of a run that a model has answered, or failed to answer."""
+
+    def __init__(self) -> None:
+        """None is known yet."""
+        self.found: set[str] = set()
+
+    def take(self, entry: LogEntry) -> None:
+        """Read one more entry."""
+        if isinstance(entry.event, DecisionReceived | DecisionRequestFailed):
+            self.found.add(str(entry.event.request_id))
 
 
 def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> DebugModelCallList:

@@ -27,6 +27,16 @@ SELECT $1, place, now(), 'note_added',
   json_build_object('type', 'note_added', 'step', 1, 'text', repeat(md5(place::text), 1900))
 FROM runs.run, generate_series(run.seq + 1, run.seq + $2) AS place WHERE run_id = $1
 """
+RESULTS = 2_000
+READ_S = 240
+LONG_RESULTS = """
+INSERT INTO runs.run_event (run_id, seq, at, type, event)
+SELECT $1, place, now(), 'tool_call_finished',
+  json_build_object('type', 'tool_call_finished', 'execution_id', gen_random_uuid(), 'step', 1, 'epoch', 0,
+    'agent_key', 'clerk', 'call_index', 0, 'tool', 'desk.cards', 'status', 'succeeded',
+    'result', ('[0.5' || repeat(',0.5', 15900) || ']')::json)
+FROM runs.run, generate_series(run.seq + 1, run.seq + $2) AS place WHERE run_id = $1
+"""
 
 
 @attack(Position.KEY_HOLDER, timed=True)
@@ -51,6 +61,28 @@ async def bodies_that_are_wrong_in_half_a_million_places(target: Target) -> str:
 JSON = {"Content-Type": "application/json"}
 
 
+@attack(Position.KEY_HOLDER, timed=True)
+async def a_conversation_of_many_numbers(target: Target) -> str:
+    """Read the conversation of a run with 128 MB of numbers in its results, while another project lists its runs."""
+    async with target.client() as client:
+        path = await _long_run(target, client, LONG_RESULTS, RESULTS)
+        asking = asyncio.ensure_future(client.get(f"{path}/messages", timeout=READ_S))
+        longest = await longest_answer(target, asking, "/v1/runs")
+    asking.result().raise_for_status()
+    return held_up(longest)
+
+
+async def _long_run(target: Target, client: httpx2.AsyncClient, events: str, count: int) -> str:
+    """Return where a run is found that has *count* more *events*: what many calls leave, without their time."""
+    run = await target.run(client, [], "go")
+    run_id = UUID(run["run_id"])
+    async with target.database() as database:
+        await database.execute(events, run_id, count)
+        await database.execute("UPDATE runs.run SET seq = seq + $2 WHERE run_id = $1", run_id, count)
+        await database.execute("ANALYZE runs.run_event")
+    return f"/v1/runs/{run_id}"
+
+
 def _text(body: object) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
@@ -59,11 +91,7 @@ def _text(body: object) -> bytes:
 async def readers_of_a_long_run(target: Target) -> str:
     """Read pages and nodes of a run with 54 MB of events, 61 at a time, while another project lists its runs."""
     async with target.client() as client:
-        run = await target.run(client, [], "go")
-        path = f"/v1/runs/{run['run_id']}"
-        async with target.database() as database:  # what many calls with long results leave, without their time
-            await database.execute(LONG_LOG, UUID(run["run_id"]), EVENTS)
-            await database.execute("UPDATE runs.run SET seq = seq + $2 WHERE run_id = $1", UUID(run["run_id"]), EVENTS)
+        path = await _long_run(target, client, LONG_LOG, EVENTS)
         asked = [f"{path}/events?limit=1000"] * 60 + [f"{path}/nodes"]
         doing = asyncio.gather(*[client.get(one) for one in asked])
         longest = await longest_answer(target, doing, "/v1/runs")

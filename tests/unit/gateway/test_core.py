@@ -37,7 +37,8 @@ from towpath_gateway.core.headers import (
     refused_origin,
     wants_stream,
 )
-from towpath_gateway.core.run_answers import answered_requests, requests_with_text, run_answer, run_debug
+from towpath_gateway.core.run_answers import AnsweredRequests, requests_with_text, run_answer, run_debug
+from towpath_readings.execution_log import project_execution_log
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SECRET = "s" * 43
@@ -327,7 +328,7 @@ def view(run_id: uuid.UUID, **more: object) -> RunView:
 
 def test_a_failed_run_is_answered_with_its_transcript_and_last_output() -> None:
     run_id = uuid.uuid4()
-    answer = run_answer(view(run_id), [entry(1, "forced respond")], None)
+    answer = run_answer(view(run_id), project_execution_log([entry(1, "forced respond")]), None)
     assert answer.final == {"status": "error", "error": "max_steps_exceeded"}
     assert (answer.status, answer.reason, answer.last_output) == ("failed", "max_steps_exceeded", {"n": 1})
     assert answer.execution_log[0]["text"] == "forced respond"
@@ -345,7 +346,10 @@ def test_raw_texts_are_ordered_and_missing_ones_are_counted() -> None:
         ),
         LogEntry(seq=3, at=NOW, event=DecisionReceived(request_id=asked[2], decision={}, **place)),
     ]
-    wanted = answered_requests(entries)
+    answered = AnsweredRequests()
+    for one in entries:
+        answered.take(one)
+    wanted = frozenset(answered.found)
     assert wanted == {str(request_id) for request_id in asked}
     rows = [
         {"request_id": str(asked[2]), "step": 2, "prompt": "second", "raw_text": "{}", "unknown": 1},

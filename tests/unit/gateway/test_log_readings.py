@@ -1,7 +1,10 @@
 """Logs and large results: a project has a share of them at once, and answers are written and sent in steps."""
 
 import asyncio
+import itertools
 import json
+import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,29 +16,49 @@ from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.workspace import FileText
 from towpath_gateway.app import log_readings
-from towpath_gateway.app.log_readings import PIECE_BYTES, UNREAD_BYTES, WHOLE_OF_PROJECT, LogReadings, json_parts
+from towpath_gateway.app.log_readings import (
+    PIECE_BYTES,
+    TAKING_S,
+    UNREAD_BYTES,
+    WHOLE_OF_PROJECT,
+    LogReadings,
+    json_parts,
+)
 from towpath_readings.transcript import ChatMessage, ChatToolCall, MessageRole, RunMessages
 
 RUN = uuid4()
 
 
+def note(seq: int) -> LogEntry:
+    return LogEntry.model_validate(
+        {"seq": seq, "at": "2030-01-01T00:00:00Z", "event": {"type": "note_added", "step": 1, "text": "x"}}
+    )
+
+
 class LongLogs:
-    """The platform: every log has more than a page, and is read once it is released."""
+    """The platform: every log has more than a page, and what comes after the first one is read once it is released."""
 
     def __init__(self) -> None:
         self.whole: list[str] = []
         self.released = asyncio.Event()
 
-    async def page(self, _project: str, run_id: UUID, _after: int, _limit: int, _wait_ms: int = 0) -> EventPage:
-        entry = LogEntry.model_validate(
-            {"seq": 1, "at": "2030-01-01T00:00:00Z", "event": {"type": "note_added", "step": 1, "text": "x"}}
-        )
-        return EventPage(run_id=run_id, entries=(entry,), seq=9, status="running")
+    async def page(self, project: str, run_id: UUID, after: int, _limit: int = 0, _wait_ms: int = 0) -> EventPage:
+        if after == 1:
+            self.whole.append(project)
+            await self.released.wait()
+        return EventPage(run_id=run_id, entries=(note(after + 1),), seq=9, status="running")
 
-    async def events(self, project: str, _run_id: UUID, first: list[LogEntry]) -> list[LogEntry]:
-        self.whole.append(project)
-        await self.released.wait()
-        return first
+
+class Counts:
+    """Counts entries, and remembers the last page that it saw."""
+
+    def __init__(self, takes_s: float = 0.0) -> None:
+        self.seen: list[int] = []
+        self._takes_s = takes_s
+
+    def take(self, entry: LogEntry) -> None:
+        self.seen.append(entry.seq)
+        time.sleep(self._takes_s)
 
 
 @pytest.fixture
@@ -49,8 +72,9 @@ def readings(logs: LongLogs) -> Iterator[LogReadings]:
 
 
 async def read(readings: LogReadings, project: str) -> int:
-    async with readings.log(project, RUN) as entries:
-        return len(entries)
+    counts = Counts()
+    async with readings.log(project, RUN, counts):
+        return len(counts.seen)
 
 
 async def test_a_project_reads_few_whole_logs_at_once_and_others_beside_it(
@@ -60,7 +84,45 @@ async def test_a_project_reads_few_whole_logs_at_once_and_others_beside_it(
     await asyncio.sleep(0.05)
     assert sorted(logs.whole) == ["other"] + ["reader"] * WHOLE_OF_PROJECT
     logs.released.set()
-    assert await asyncio.gather(*tasks) == [1] * 61
+    assert await asyncio.gather(*tasks) == [9] * 61
+
+
+class LongPages:
+    """The platform: a log of pages of ten entries, and how many entries of pages before the last one are held."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+        self._pages: list[weakref.ref[EventPage]] = []
+
+    async def page(self, _project: str, run_id: UUID, after: int, _limit: int = 0, _wait_ms: int = 0) -> EventPage:
+        self.held.append(sum(page() is not None for page in self._pages))
+        found = EventPage(
+            run_id=run_id, entries=tuple(map(note, range(after + 1, after + 11))), seq=50, status="failed"
+        )
+        self._pages.append(weakref.ref(found))
+        return found
+
+
+async def test_a_long_log_is_read_page_by_page_and_no_page_is_kept() -> None:
+    logs, counts, whole = LongPages(), Counts(), Counts()
+    async with LogReadings(logs).log("reader", RUN, counts, whole):  # type: ignore[arg-type]
+        assert counts.seen == whole.seen == list(range(1, 51))
+    assert len(logs.held) == 5 and max(logs.held) <= 1  # the one before, until the next has come
+
+
+async def test_others_come_between_the_entries_of_a_page_that_take_long() -> None:
+    slow, looks, ended = Counts(takes_s=2 * TAKING_S), [0], False
+
+    async def other() -> None:
+        while not ended:
+            looks.append(len(slow.seen))
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    async with LogReadings(LongPages()).log("reader", RUN, slow):  # type: ignore[arg-type]
+        ended = True
+    await beside
+    assert max(later - earlier for earlier, later in itertools.pairwise(looks)) == 1
 
 
 async def test_nothing_is_read_for_who_takes_none_of_its_answers(logs: LongLogs, readings: LogReadings) -> None:
@@ -80,11 +142,11 @@ async def test_nothing_is_read_for_who_takes_none_of_its_answers(logs: LongLogs,
     with pytest.raises(ProblemError) as refused:
         await read(readings, "reader")
     assert refused.value.problem.code == "project_share_full"
-    assert await read(readings, "other") == 1
+    assert await read(readings, "other") == 9
     taken.set()
     await sending
     assert sum(len(message.get("body", b"")) for message in sent) == UNREAD_BYTES
-    assert await read(readings, "reader") == 1
+    assert await read(readings, "reader") == 9
 
 
 async def test_an_answer_in_steps_says_what_it_says_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ from towpath_gateway.app.routes.runs.submission import IdempotencyKey, trace_hea
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import byte_range, preferred_wait
-from towpath_gateway.core.run_answers import DebugModelCallList, RunAnswer, answered_requests, run_answer, run_debug
-from towpath_readings.execution_log import project_execution_log
+from towpath_gateway.core.run_answers import AnsweredRequests, DebugModelCallList, RunAnswer, run_answer, run_debug
+from towpath_readings.execution_log import ExecutionLogReader
 
 
 async def run_to_end(
@@ -70,9 +70,10 @@ async def _answer_of(
     view = await platform.wait_for_end(project, run_id, seconds)
     if view is None or view.status not in FINAL_STATUSES:
         raise ProblemError(still_running(str(run_id), accepted.status if view is None else view.status, seconds))
-    async with dependencies.readings.log(project, run_id) as entries:
-        debug = await _debug(platform, project, run_id, entries) if task.debug else None
-        return run_answer(view, entries, debug)
+    log, answered = ExecutionLogReader(of=()), AnsweredRequests()
+    async with dependencies.readings.log(project, run_id, log, answered):
+        debug = await _debug(platform, project, run_id, frozenset(answered.found)) if task.debug else None
+        return run_answer(view, log.log, debug)
 
 
 def still_running(run_id: str, status: str, seconds: float) -> Problem:
@@ -81,9 +82,8 @@ def still_running(run_id: str, status: str, seconds: float) -> Problem:
     return problem("timeout", detail, run_id=run_id, extra={"status": status, "location": f"/v1/runs/{run_id}"})
 
 
-async def _debug(platform: PlatformClient, project: str, run_id: UUID, entries: list[LogEntry]) -> DebugModelCallList:
+async def _debug(platform: PlatformClient, project: str, run_id: UUID, wanted: frozenset[str]) -> DebugModelCallList:
     """Return the raw texts; without the log-writer there are none, which `missing` says, and the answer stands."""
-    wanted = answered_requests(entries)
     try:
         calls = await platform.llm_calls(project, run_id, wanted)
     except ProblemError as error:
@@ -272,12 +272,12 @@ async def _ended_call(
     dependencies: GatewayDependencies, project: str, run_id: UUID, execution_id: UUID
 ) -> tuple[JsonObject, str | None]:
     """Return what the log of a run has of a call that ended, and the digest of a result that is stored apart."""
-    async with dependencies.readings.log(project, run_id) as entries:
-        found = project_execution_log(entries).tool_log.get(str(execution_id))
-        stored = blob_of(entries, execution_id)
+    log, stored = ExecutionLogReader(of={execution_id}), StoredResult(execution_id)
+    async with dependencies.readings.log(project, run_id, log, stored):
+        found = log.log.tool_log.get(str(execution_id))
     if found is None:
         raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
-    return found, stored
+    return found, stored.digest
 
 
 def _part_of_output(readings: LogReadings, project: str, text: str, wanted: str | None, *, is_text: bool) -> Response:
@@ -295,13 +295,19 @@ def _part_of_output(readings: LogReadings, project: str, text: str, wanted: str 
     return readings.answer(project, [data[start:end]], status=206, headers=headers, media_type=kind)
 
 
-def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:
-    """Return the digest under which a call's large result is stored, or None for one that is in the log."""
-    for entry in entries:
+class StoredResult:
+    """The digest under which a call's large result is stored; None for one that is in the log."""
+
+    def __init__(self, execution_id: UUID) -> None:
+        """Nothing is known of the call *execution_id* yet."""
+        self._execution_id = execution_id
+        self.digest: str | None = None
+
+    def take(self, entry: LogEntry) -> None:
+        """Read one more entry."""
         event = entry.event
-        if isinstance(event, ToolCallFinished) and event.execution_id == execution_id and event.blob:
-            return event.result_digest
-    return None
+        if isinstance(event, ToolCallFinished) and event.execution_id == self._execution_id and event.blob:
+            self.digest = event.result_digest
 
 
 def _limit(dependencies: GatewayDependencies, prefer: str | None) -> float:

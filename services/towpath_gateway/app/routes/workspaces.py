@@ -8,7 +8,6 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
-from towpath_contracts.events.log import RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.workspace import FileText, FileVersion, WorkspaceView
 from towpath_gateway.app.dependencies import (
@@ -20,7 +19,7 @@ from towpath_gateway.app.dependencies import (
     long_json_answer,
 )
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
-from towpath_readings.workspace import project_workspace
+from towpath_readings.workspace import WorkspaceReader
 
 router = APIRouter(prefix="/v1/runs/{run_id}/workspace", route_class=BoundedJsonRoute, tags=["runs"])
 
@@ -62,6 +61,6 @@ async def get_file(
 
 
 async def _view(dependencies: GatewayDependencies, project: str, run_id: UUID) -> WorkspaceView:
-    async with dependencies.readings.log(project, run_id) as entries:
-        status = next((e.event.status for e in reversed(entries) if isinstance(e.event, RunFinished)), "running")
-        return project_workspace(run_id, entries[-1].seq, status, entries)
+    reader = WorkspaceReader(run_id)
+    async with dependencies.readings.log(project, run_id, reader):
+        return reader.view()

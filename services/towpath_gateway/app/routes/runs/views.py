@@ -11,11 +11,11 @@ from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GetRun
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer, long_json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
-from towpath_readings.execution_log import RunLogView, run_log_view
-from towpath_readings.goals import GoalView, project_goal
-from towpath_readings.nodes import RunNodesView, project_nodes
-from towpath_readings.plans import PlanView, project_plan
-from towpath_readings.transcript import RunMessages, project_messages
+from towpath_readings.execution_log import ExecutionLogReader, RunLogView, run_log_view
+from towpath_readings.goals import GoalReader, GoalView
+from towpath_readings.nodes import RunNodesReader, RunNodesView
+from towpath_readings.plans import PlanReader, PlanView
+from towpath_readings.transcript import RunMessages, TranscriptReader
 
 router = APIRouter(prefix="/v1/runs/{run_id}", route_class=BoundedJsonRoute, tags=["runs"])
 
@@ -34,9 +34,10 @@ async def get_nodes(
 ) -> Response:
     """Return status, times, usage and cost of the run and of each of its model calls."""
     project = principal.project
-    async with dependencies.readings.log(project, run_id) as entries:
+    reader = RunNodesReader(run_id)
+    async with dependencies.readings.log(project, run_id, reader):
         rows = await dependencies.platform.llm_calls(project, run_id, frozenset()) if calls else ()
-        return await long_json_answer(dependencies, project, project_nodes(run_id, entries, rows))
+        return await long_json_answer(dependencies, project, reader.result(rows))
 
 
 @router.get(
@@ -47,8 +48,9 @@ async def get_nodes(
 )
 async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return the task state with every step: what was planned, done and found, progress, confidence, cost."""
-    async with dependencies.readings.log(principal.project, run_id) as entries:
-        state = project_goal(run_id, entries)
+    reader = GoalReader(run_id)
+    async with dependencies.readings.log(principal.project, run_id, reader):
+        state = reader.view()
     if state is not None and state.status not in FINAL_STATUSES:  # what it waits for may stand below it
         run = await dependencies.platform.request(rpc.GET_RUN, GetRun(project=principal.project, run_id=run_id))
         state = state.model_copy(update={"status": run.status if run.status not in FINAL_STATUSES else state.status})
@@ -65,8 +67,9 @@ async def get_goal(run_id: UUID, dependencies: Dependencies, principal: RunsRead
 )
 async def get_plan(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return every step with its agents: how each stands, its child run, what came of it, how long it took."""
-    async with dependencies.readings.log(principal.project, run_id) as entries:
-        view = project_plan(run_id, entries)
+    reader = PlanReader(run_id)
+    async with dependencies.readings.log(principal.project, run_id, reader):
+        view = reader.view()
     if view is None:
         raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))
     return json_answer(view)
@@ -82,8 +85,9 @@ async def get_execution_log(run_id: UUID, dependencies: Dependencies, principal:
     """Return what agents decided, which calls came of it and how each ended, in previews; `tool_refs` name payloads."""
     project = principal.project
     status = (await dependencies.platform.request(rpc.GET_RUN, GetRun(project=project, run_id=run_id))).status
-    async with dependencies.readings.log(project, run_id) as entries:
-        return await long_json_answer(dependencies, project, run_log_view(run_id, status, entries))
+    reader = ExecutionLogReader(of=())
+    async with dependencies.readings.log(project, run_id, reader):
+        return await long_json_answer(dependencies, project, run_log_view(run_id, status, reader.log))
 
 
 @router.get(
@@ -94,5 +98,6 @@ async def get_execution_log(run_id: UUID, dependencies: Dependencies, principal:
 )
 async def get_messages(run_id: UUID, dependencies: Dependencies, principal: RunsReader) -> Response:
     """Return what user, models and tools wrote, the current turn included, and which calls have no result."""
-    async with dependencies.readings.log(principal.project, run_id) as entries:
-        return await long_json_answer(dependencies, principal.project, project_messages(run_id, entries))
+    reader = TranscriptReader(run_id)
+    async with dependencies.readings.log(principal.project, run_id, reader):
+        return await long_json_answer(dependencies, principal.project, reader.view())
