@@ -6,6 +6,7 @@ taken, and every part of an answer written, on their own, so that other requests
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -41,6 +42,13 @@ UNREAD_BYTES = 64 * 1024 * 1024
 
 PIECE_BYTES = 256 * 1024
 """An answer is handed to its connection in pieces of this size, each once the one before has nearly gone."""
+
+FEW = 8
+LONG_PAGE_S = 0.03
+"""Who reads a long log begins with few entries, and asks for twice as many as long as a page takes less than this."""
+
+MAX_PAUSE_S = 0.25
+"""Who reads a long log rests after a page for as long as it took, so that half of the time is for other requests."""
 
 TAKING_S = 0.01
 """How long entries are read without a pause: a result of 64 KiB may take as long."""
@@ -83,9 +91,14 @@ class LogReadings:
             return
         async with self._whole.held(project):
             await _take(page, readers)
+            limit = FEW
             while not _is_whole(page):
-                page = await self._platform.page(project, run_id, page.entries[-1].seq)
+                began = time.thread_time()
+                page = await self._platform.page(project, run_id, page.entries[-1].seq, limit)
                 await _take(page, readers)
+                took = time.thread_time() - began
+                limit = max(1, len(page.entries) // 2) if took > LONG_PAGE_S else min(PAGE, 2 * limit)
+                await asyncio.sleep(min(MAX_PAUSE_S, took))
             yield
 
     @asynccontextmanager

@@ -17,6 +17,8 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.workspace import FileText
 from towpath_gateway.app import log_readings
 from towpath_gateway.app.log_readings import (
+    FEW,
+    LONG_PAGE_S,
     PIECE_BYTES,
     TAKING_S,
     UNREAD_BYTES,
@@ -27,6 +29,7 @@ from towpath_gateway.app.log_readings import (
 from towpath_readings.transcript import ChatMessage, ChatToolCall, MessageRole, RunMessages
 
 RUN = uuid4()
+PAGES, PARSED_S = 5, 0.03
 
 
 def note(seq: int) -> LogEntry:
@@ -123,6 +126,46 @@ async def test_others_come_between_the_entries_of_a_page_that_take_long() -> Non
         ended = True
     await beside
     assert max(later - earlier for earlier, later in itertools.pairwise(looks)) == 1
+
+
+class CostlyPages:
+    """The platform: a log of some pages, each of which takes a while of the processor to be parsed."""
+
+    async def page(self, _project: str, run_id: UUID, after: int, _limit: int = 0, _wait_ms: int = 0) -> EventPage:
+        until = time.thread_time() + PARSED_S
+        while time.thread_time() < until:
+            pass
+        return EventPage(run_id=run_id, entries=(note(after + 1),), seq=PAGES, status="failed")
+
+
+async def test_who_reads_a_long_log_leaves_half_of_the_time_to_others() -> None:
+    began = time.monotonic()
+    async with LogReadings(CostlyPages()).log("reader", RUN):  # type: ignore[arg-type]
+        assert time.monotonic() - began >= (2 * PAGES - 1) * PARSED_S
+
+
+class CostlyEntries:
+    """The platform: a log of 25 entries, each of which takes a while of the processor to be parsed."""
+
+    def __init__(self, parsed_s: float) -> None:
+        self.asked: list[int] = []
+        self._parsed_s = parsed_s
+
+    async def page(self, _project: str, run_id: UUID, after: int, limit: int = 0, _wait_ms: int = 0) -> EventPage:
+        self.asked.append(limit)
+        entries = tuple(map(note, range(after + 1, 1 + min(25, after + limit) if after else 2)))
+        until = time.thread_time() + self._parsed_s * len(entries)
+        while time.thread_time() < until:
+            pass
+        return EventPage(run_id=run_id, entries=entries, seq=25, status="failed")
+
+
+@pytest.mark.parametrize(("parsed_s", "asked"), [(2 * LONG_PAGE_S, [FEW, 4, 2, 1, 1]), (0.0, [FEW, 16])])
+async def test_of_entries_that_take_long_few_are_asked_for_at_a_time(parsed_s: float, asked: list[int]) -> None:
+    logs, counts = CostlyEntries(parsed_s), Counts()
+    async with LogReadings(logs).log("reader", RUN, counts):  # type: ignore[arg-type]
+        assert counts.seen == list(range(1, 26))
+    assert logs.asked[1 : 1 + len(asked)] == asked
 
 
 async def test_nothing_is_read_for_who_takes_none_of_its_answers(logs: LongLogs, readings: LogReadings) -> None:

@@ -43,7 +43,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
-from towpath_orchestrator.app.api.run_export import erased_problem
+from towpath_orchestrator.app.api.run_export import erased_problem, let_others
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
@@ -299,8 +299,11 @@ class RunQueries:
             raise erased_problem(run_id, run["erased_at"])
         wanted = (run_id, after, limit, PAGE_BYTES)
         rows = await self._pool.fetch(QUERIES.events_page, *wanted) if run["seq"] > after else []
-        entries = tuple(read_entry(row) for row in rows)
-        return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
+        entries = []
+        for row in rows:
+            entries.append(read_entry(row))
+            await let_others(row["event"])
+        return EventPage(run_id=run_id, entries=tuple(entries), seq=run["seq"], status=run["status"])
 
     async def sweep(self, request: ListChangedRuns) -> ChangedRunList:
         """Return the runs that moved since a time, so that readers find events that were not published to them."""

@@ -4,6 +4,7 @@ An event or fact leaves here as the bytes that are stored. The file is one heade
 events; each line begins with its body, so that the body's bytes can be cut out again.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -29,6 +30,16 @@ PIECE_CHARS = 200_000
 _FACT, _EVENT, _HEADER = '{"fact":', '{"event":', '{"towpath_record":'
 _PARTS = ("header", "snapshot", "facts", "events")
 """Of an export, in order; the header and the snapshot are one line."""
+
+
+LONG_CHARS = 4_096
+"""Of a row: who takes it as objects needs a millisecond for it, or tens of them."""
+
+
+async def let_others(text: str) -> None:
+    """Let others in after a long row: a page of them may take seconds to be replayed, or forked from."""
+    if len(text) > LONG_CHARS:
+        await asyncio.sleep(0)
 
 
 def erased_problem(run_id: UUID, at: datetime) -> ProblemError:
@@ -68,6 +79,7 @@ class DatabaseRecord:
             for row in rows:
                 after = row["seq"]
                 yield RecordedEvent(seq=after, at=row["at"], text=row["event"])
+                await let_others(row["event"])
             if len(rows) < PAGE_ROWS:
                 return
 
@@ -80,6 +92,7 @@ class DatabaseRecord:
                 yield RecordedFact(
                     first_seq=after, at=row["at"], engine_version=row["engine_version"], text=row["fact"]
                 )
+                await let_others(row["fact"])
             if len(rows) < PAGE_ROWS:
                 return
 

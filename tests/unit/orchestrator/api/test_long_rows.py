@@ -1,0 +1,67 @@
+"""Long rows of a log: others come in between two of them, whoever reads them, and not between short ones."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from towpath_contracts.runs.views import GetEvents
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.api.run_export import LONG_CHARS, DatabaseRecord
+from towpath_orchestrator.app.state_cache import RunWaiters
+
+RUN = uuid4()
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+ROWS = 20
+
+
+class LongLog:
+    """A database that holds one run, each event of which has *chars* characters and more."""
+
+    def __init__(self, chars: int) -> None:
+        self._text = json.dumps({"type": "note_added", "step": 1, "text": "x" * chars})
+
+    async def fetchrow(self, *_asked: Any) -> dict[str, Any]:
+        known = {"seq": ROWS, "status": "completed", "project": "default", "erased_at": None}
+        return {**known, "run_id": RUN, "network": "n", "version": 1, "reason": "", "snapshot_digest": ""}
+
+    async def fetchval(self, *_asked: Any) -> str:
+        return "{}"
+
+    async def fetch(self, *_asked: Any) -> list[dict[str, Any]]:
+        return [{"seq": seq, "at": NOW, "event": self._text} for seq in range(1, ROWS + 1)]
+
+
+async def page(log: LongLog) -> int:
+    """Read a page of its events."""
+    queries = RunQueries(log, RunWaiters(), RunWaiters())  # type: ignore[arg-type]
+    return len((await queries.events(GetEvents(project="default", run_id=RUN))).entries)
+
+
+async def record(log: LongLog) -> int:
+    """Read its record, as a fork and a replay do."""
+    opened = await DatabaseRecord.open(log, RUN, "default")
+    return len([event async for event in opened.events()])
+
+
+@pytest.mark.parametrize("read", [page, record])
+@pytest.mark.parametrize(("chars", "turns"), [(LONG_CHARS, ROWS), (10, 0)])
+async def test_others_have_a_turn_after_each_long_row(
+    read: Callable[[LongLog], Awaitable[int]], chars: int, turns: int
+) -> None:
+    had = 0
+
+    async def other() -> None:
+        nonlocal had
+        while True:
+            had += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    assert await read(LongLog(chars)) == ROWS
+    beside.cancel()
+    assert had == turns
