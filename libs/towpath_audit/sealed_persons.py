@@ -42,6 +42,9 @@ ASKED = ("decision", "require_approval")
 VOTES = frozenset({"approval.vote", "approval.approved", "approval.denied", "approval.edited"})
 
 
+OPERATED = ("budget.set", "budget.lifted", "dead_letter.requeued", "dead_letter.discarded")
+"""Entries about limits and dead letters, which are an operator's."""
+
 WORDS = frozenset({"settled", "outcome", "gate.resolved"})
 """Entries of a person's word at a gate that is no approval; outcomes have a key only where a person has stated them."""
 
@@ -78,13 +81,15 @@ SCOPE_OF = (
     | dict.fromkeys((KEY_CREATED, KEY_REVOKED), "keys:admin")
     | dict.fromkeys(("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase")
     | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")
-    | dict.fromkeys((PAUSED, RESUMED, "run.paused", "run.resumed"), "runs:operate")
+    | dict.fromkeys((PAUSED, RESUMED, "run.paused", "run.resumed", *OPERATED), "runs:operate")
     | dict.fromkeys(("run.note_given", "run.gate_requested", "run.confidence_requested"), "runs:write")
+    | dict.fromkeys(("run.cancel_requested", "run.forked"), "runs:write")
+    | {"network.published": "networks:write"}
 )
 """What the key has to allow that an entry was made with, by phase."""
 
 ROLE_OF = dict.fromkeys((*TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy_admin") | dict.fromkeys(
-    (PAUSED, RESUMED), "operator"
+    (PAUSED, RESUMED, *OPERATED), "operator"
 )
 """And which role it has to have; that of a vote is the one that people were asked in."""
 

@@ -188,6 +188,8 @@ class SetBudget(Message):
     actor: str
     roles: tuple[str, ...] = ()
     reason: str = Field(default="", max_length=2_000)
+    key_prefix: str = ""
+    key_commitment: str = ""
 
 
 class ShowBudgets(Message):

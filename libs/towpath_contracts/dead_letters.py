@@ -82,6 +82,8 @@ class SettleDeadLetter(Message):
     verdict: Literal["requeue", "discard"]
     actor: str
     reason: str = Field(max_length=2_000)
+    key_prefix: str = ""
+    key_commitment: str = ""
 
 
 class RepublishDeadLetter(Message):

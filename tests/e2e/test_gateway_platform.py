@@ -10,9 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
+import yaml
 from pydantic import SecretStr
+from tests.support.gateway.audited_acts import act, entries_of
 from tests.support.gateway.sse import frames
 from tests.support.places import EXAMPLES
+from tests.support.platform.objective_runs import use
 
 from towpath import run
 from towpath.cli import main
@@ -27,15 +30,6 @@ from towpath_gateway.wiring import create_key
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAMPLE = EXAMPLES / "support"
-
-
-def use(tool: str, **params: Any) -> dict[str, Any]:
-    """Return the decision to use a tool, as a model writes it."""
-    return {
-        "action": "USE_TOOL",
-        "action_reasoning": "as planned",
-        "action_details": {"tool_name": tool, "tool_params": params},
-    }
 
 
 NO_PLANS = {"TOWPATH_AGENT_ORCHESTRATE_ENABLED": "false"}
@@ -67,22 +61,19 @@ async def platform() -> AsyncIterator[Platform]:
 
 async def key_for(platform: Platform, caller: str, project: str = "default") -> str:
     settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
-    new = CreateKeyBody(caller=caller, scopes=SCOPES, roles=("approver", "policy_admin"))
+    new = CreateKeyBody(caller=caller, scopes=SCOPES, roles=("approver", "policy_admin", "operator"))
     return await create_key(settings, new, project)
 
 
 def client_of(platform: Platform, key: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        base_url=platform.gateway_url, verify=False, headers={"Authorization": f"Bearer {key}"}, timeout=60
-    )
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx2.AsyncClient(base_url=platform.gateway_url, verify=False, headers=headers, timeout=60)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def alice(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the default project, with the sample network published."""
     async with client_of(platform, await key_for(platform, f"alice-{uuid.uuid4().hex[:6]}")) as client:
-        import yaml
-
         spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
         for _ in range(100):
             published = await client.post("/v1/networks", json={"spec": spec})
@@ -191,6 +182,16 @@ async def test_what_is_approved_while_a_run_is_paused_is_done_once_it_goes_on(
     late = await alice.post(f"{run}/note", json={"text": "Too late."})
     assert (late.status_code, late.json()["code"]) == (409, "run_not_live")
     assert (await alice.get(f"{run}/replay")).json()["verdict"] == "identical"
+
+
+async def test_whoever_acts_is_in_the_audit_with_the_key(platform: Platform, alice: httpx2.AsyncClient) -> None:
+    key = await key_for(platform, name := f"noor-{uuid.uuid4().hex[:6]}")
+    waiting, forked = ({**TASK, "script": [FIND, *more, ANSWER]} for more in ([REFUND], []))
+    async with client_of(platform, key) as noor:
+        wanted, entries = await act(noor, waiting, forked, name), await entries_of(alice, name)
+    assert [(one["phase"], one["detail"]["reason"], one["run_id"]) for one in entries] == wanted
+    named = {(one["actor"], one["detail"]["by_key"], len(one["detail"]["by_commitment"])) for one in entries}
+    assert named == {(name, key[4:16], 64)} and entries[-1]["detail"]["network"] == name
 
 
 async def test_a_run_says_how_many_calls_were_asked_for_allowed_denied_and_held(

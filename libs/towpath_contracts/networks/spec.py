@@ -171,6 +171,8 @@ class PublishNetwork(Message):
     actor: str
     spec: JsonObject
     dry_run: bool = False
+    key_prefix: str = ""
+    key_commitment: str = ""
 
 
 class NetworkVersion(Message):

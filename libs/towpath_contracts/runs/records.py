@@ -116,3 +116,5 @@ class ForkRun(Message):
     caller: str
     actor: str
     options: ForkOptions
+    key_prefix: str = ""
+    key_commitment: str = ""

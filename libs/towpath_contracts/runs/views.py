@@ -273,6 +273,8 @@ class CancelRun(Message):
     run_id: UUID
     actor: str
     reason: str = Field(default="", max_length=2_000)
+    key_prefix: str = ""
+    key_commitment: str = ""
 
 
 class ActionDone(Message):

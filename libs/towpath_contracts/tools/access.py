@@ -293,14 +293,17 @@ class RecordAction(Message):
 
     `action` is the entry's phase, such as `run.forked`. It is about what the orchestrator does: nobody but the
     tool-access service and the database say anything of calls, tools, policies, switches, keys and the log itself.
+    What was asked for may be sent again: with `once`, an entry that the run got of the same action by the same actor
+    within the last minute is the entry of this one too.
     """
 
     project: str
-    action: str = Field(max_length=64, pattern=r"^(run|gate|budget|dead_letter)\.[a-z_]+$")
+    action: str = Field(max_length=64, pattern=r"^(run|gate|budget|dead_letter|network)\.[a-z_]+$")
     actor: str
     reason: str = Field(default="", max_length=2_000)
     run_id: UUID | None = None
     detail: JsonObject = Field(default_factory=dict)
+    once: bool = False
 
 
 class SettleToolProposal(Message):

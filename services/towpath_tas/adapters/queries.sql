@@ -221,6 +221,15 @@ SELECT DISTINCT project, toolset FROM tas.tool WHERE status = 'accepted';
 -- name: add_audit
 SELECT tas.write_audit('{}', $1::tas.audit_new[]);
 
+-- name: lock_run_actions
+-- Two replicas may have the same request: the second one waits until it sees the first one's entry.
+SELECT pg_advisory_xact_lock(uuid_hash_extended($1::uuid, 7026121));
+
+-- name: run_action_said
+-- Whether a person's act on a run has an entry: a request that was not answered is sent again within seconds.
+SELECT EXISTS (SELECT FROM tas.audit_record
+  WHERE run_id = $1 AND project = $2 AND phase = $3 AND actor = $4 AND at > clock_timestamp() - interval '1 minute');
+
 -- name: audit
 -- $13 and $14 bound what is looked through: ids rise with time, and a rare filter must not read the whole audit.
 SELECT entry_id, at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller, actor,

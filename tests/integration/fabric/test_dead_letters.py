@@ -50,6 +50,7 @@ async def settle(
         verdict=verdict,
         actor="ann",
         reason="repaired",
+        key_prefix="k1",
     )
     reply = await peers.raw(rpc.SETTLE_DEAD_LETTER.subject, request.model_dump_json().encode())
     answer: dict[str, Any] = json.loads(reply.data)
@@ -79,8 +80,9 @@ async def test_a_letter_is_settled_once_and_a_requeued_message_is_handled(
         assert (await settle(peers, letter, "discard", "other"))["code"] == "not_found"
         assert (await settle(peers, letter, "discard"))["detail"].endswith("discarded")
         assert (await settle(peers, letter, "requeue"))["code"] == "dead_letter_settled"
-        audited = [(a.action, a.actor, a.reason, a.detail["dead_letter_id"]) for a in peers.actions]
-        assert audited == [("dead_letter.discarded", "ann", "repaired", letter.dead_letter_id)]
+        settled = [a for a in peers.actions if a.action != "network.published"]
+        audited = [(a.action, a.actor, a.reason, a.detail["dead_letter_id"], a.detail["by_key"]) for a in settled]
+        assert audited == [("dead_letter.discarded", "ann", "repaired", letter.dead_letter_id, "k1")]
 
         # The answer to the call as a letter: once it is sent again, the run goes on.
         connection = await asyncpg.connect(database())
@@ -277,6 +279,7 @@ async def test_of_two_people_one_settles_and_a_letter_that_can_not_be_sent_stays
 ) -> None:
     async with orchestrator(database("orchestrator"), nats_server.url()):
         await publish(peers)
+        peers.actions.clear()
         await peers.nc.jetstream().publish(subjects.task_enqueue("anonymous"), b"not a task")
         (task,) = await letters(peers, 1)
         words = await asyncio.gather(*(settle(peers, task, verdict) for verdict in ("discard", "requeue", "discard")))

@@ -49,7 +49,7 @@ async def end_of(peers: Peers, run_id: str) -> Any:
 
 
 async def limit(peers: Peers, budget: Budget | None, *roles: str, **whose: Any) -> Any:
-    whose = {"kind": "caller", "name": "anonymous", **whose}
+    whose = {"kind": "caller", "name": "anonymous", "key_prefix": "k1", "key_commitment": "c1", **whose}
     request = SetBudget(
         project="default", budget=budget, actor="ann", roles=roles, reason="the month is tight", **whose
     )
@@ -93,6 +93,7 @@ async def test_budget_runs_end_where_limits_do_and_cost_nothing_without(
         assert (await limit(peers, Budget(tool_calls=3), "operator"))["changed"]
         (action,) = peers.actions
         assert (action.action, action.actor, action.reason) == ("budget.set", "ann", "the month is tight")
+        assert (action.detail["by_key"], action.detail["by_commitment"]) == ("k1", "c1")
         assert (await ended(peers)).status == "completed"
         second = await ended(peers)
         assert (second.reason, second.final["scope"], second.final["key"]) == ("budget_exceeded", "caller", "anonymous")

@@ -28,9 +28,8 @@ async def peers(nats_server: Any) -> AsyncIterator[Peers]:
 
 
 async def fork(peers: Peers, run_id: str, step: int, project: str = "default", **options: Any) -> dict[str, Any]:
-    request = ForkRun(
-        project=project, run_id=run_id, caller="bob", actor="bob", options=ForkOptions(from_step=step, **options)
-    )
+    how = ForkOptions(from_step=step, **options)
+    request = ForkRun(project=project, run_id=run_id, caller="bob", actor="bob", options=how, key_prefix="k1")
     answer: dict[str, Any] = json.loads(
         (await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())).data
     )
@@ -46,9 +45,8 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         accepted = await fork(peers, parent, 2, note="Be brief.", idempotency_key="k")
         assert (await fork(peers, parent, 2, note="Be brief.", idempotency_key="k"))["run_id"] == accepted["run_id"]
         assert (await fork(peers, parent, 1, idempotency_key="k"))["code"] == "idempotency_conflict"
-        assert [str(action.run_id) for action in peers.actions] == [accepted["run_id"]], (
-            "the audit names runs that exist"
-        )
+        (first,) = [action for action in peers.actions if action.action == "run.forked"]
+        assert str(first.run_id) == accepted["run_id"], "the audit names runs that exist"
 
         view = await ended(peers, accepted["run_id"])
         assert (view.status, view.step, view.caller, view.final) == ("completed", 3, "bob", {"message": "done"})
@@ -59,9 +57,9 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         shown = next(d for d in peers.decisions if str(d.run_id) == accepted["run_id"])
         assert (shown.step, shown.context.notes) == (2, ("Be brief.",))
         assert [output.text for output in shown.context.outputs] == ['{"text":"step 1"}']
-        first = peers.actions[0]
-        assert (first.action, first.actor, str(first.run_id)) == ("run.forked", "bob", accepted["run_id"])
-        assert first.detail == {"parent": parent, "from_step": 2, "fresh_budget": False}
+        by = {"by_key": "k1", "by_commitment": ""}
+        assert first.detail == {"parent": parent, "from_step": 2, "fresh_budget": False, **by}
+        assert (first.actor, first.reason) == ("bob", "Be brief.")
 
         page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=accepted["run_id"]))
         assert isinstance(page.entries[1].event, RunForked) and page.entries[1].event.by == "bob"
@@ -85,7 +83,7 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         assert "step 1 is not over" in (await fork(peers, waiting, 2))["detail"]
         await change(database(), "DELETE FROM runs.network_version")
         assert (await fork(peers, parent, 2))["code"] == "version_not_found"
-        assert {action.action for action in peers.actions} == {"run.forked"}
+        assert {action.action for action in peers.actions} == {"network.published", "run.forked"}
 
 
 async def check_judged_by_script(peers: Peers) -> None:

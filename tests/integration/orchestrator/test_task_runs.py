@@ -16,6 +16,7 @@ from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.tools.access import GetPolicy
 
 
 def three_steps(request: Any) -> dict[str, Any]:
@@ -132,10 +133,36 @@ async def test_a_cancelled_run_raises_its_fence_and_ends(database: Any, nats_ser
         await publish(peers)
         run_id = (await submit(peers))["run_id"]
         await peers.until(lambda: bool(peers.requests))
-        await peers.ask(rpc.CANCEL_RUN, CancelRun(project="default", run_id=run_id, actor="me", reason="enough"))
+        asked = CancelRun(project="default", run_id=run_id, actor="me", reason="enough", key_prefix="k1")
+        await peers.ask(rpc.CANCEL_RUN, asked)
         view = await ended(peers, run_id)
+        assert (await peers.raw(rpc.CANCEL_RUN.subject, asked.model_dump_json().encode())).data.find(
+            b"run_finished"
+        ) > 0
     assert (view.status, view.final["error"]) == ("cancelled", "cancelled")
     assert [fence.fence for fence in peers.fences][:1] == [1]
+    (said,) = [action for action in peers.actions if action.run_id is not None]
+    assert (said.action, said.actor, said.reason, said.once) == ("run.cancel_requested", "me", "enough", True)
+    assert (str(said.run_id), said.detail["by_key"]) == (run_id, "k1")
+
+
+async def test_who_publishes_a_network_is_in_the_audit_before_it_is_there(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    asked = PublishNetwork(project="default", actor="ann", spec=NETWORK, key_prefix="k1", key_commitment="c1")
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        peers.record_actions = False
+        refused = json.loads((await peers.raw(rpc.PUBLISH_NETWORK.subject, asked.model_dump_json().encode())).data)
+        assert refused["code"] == "unavailable"
+        assert (await peers.ask(rpc.LIST_NETWORKS, GetPolicy(project="default"))).networks == ()
+        peers.record_actions = True
+        await peers.ask(rpc.PUBLISH_NETWORK, asked.model_copy(update={"dry_run": True}))
+        made = await peers.ask(rpc.PUBLISH_NETWORK, asked)
+        assert (await peers.ask(rpc.PUBLISH_NETWORK, asked)).unchanged
+        (said,) = peers.actions
+        assert (said.action, said.actor) == ("network.published", "ann")
+        about = {"network": "solo", "version": 1, "digest": made.digest}
+        assert said.detail == {**about, "by_key": "k1", "by_commitment": "c1"}
 
 
 async def test_hostile_facts_are_set_aside_and_the_run_is_untouched(

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -90,6 +90,15 @@ class LedgerRows:
         notes = [dict(zip(AUDIT, values, strict=True)) for values in audits]
         session.write(lambda: self._store([], [], notes, [], self.database.now()))
         return []
+
+    def lock_run_actions(self, session: Session, run_id: UUID) -> list[Row]:
+        self.database.locks.take(session, ("actions", run_id))
+        return []
+
+    def run_action_said(self, _session: Session, *said: Any) -> list[Row]:
+        since = self.database.now() - timedelta(minutes=1)
+        names = ("run_id", "project", "phase", "actor")
+        return [(any(note["at"] > since and tuple(note[name] for name in names) == said for note in self.audit),)]
 
     def _lock_counts(self, counts: Any) -> set[UUID]:
         """Name the calls that may not use the counters; those of rates begin again with a window."""

@@ -15,11 +15,13 @@ from tests.support.service_process import ServiceProcess, started
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_contracts.facts import DecisionMadeFact, ToolFinishedFact
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import FencedCalls, RecordAction, ToolsDescribed
 from towpath_contracts.tools.calls import EffectClass, ToolRequest, ToolSpec
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
+from towpath_fabric.nats.replies import encode_reply
 from towpath_fabric.nats.streams import ensure_streams
 
 ECHO = ToolSpec(
@@ -65,6 +67,7 @@ class Peers:
         self.decisions: list[DecisionRequest] = []
         self.fences: list[Any] = []
         self.actions: list[RecordAction] = []
+        self.record_actions = True
         self.usage = Usage()
         self.answer_tools = True
         self.answer_decisions = True
@@ -106,6 +109,11 @@ class Peers:
         await message.respond(ToolsDescribed(tools=(ECHO,)).model_dump_json().encode())
 
     async def _record(self, message: Msg) -> None:
+        if not self.record_actions:
+            refusal = problem("unavailable", "the audit takes nothing", retry_after_s=2)
+            body, headers = encode_reply(message.subject, refusal, self.nc.max_payload)
+            await self.nc.publish(message.reply, body, headers=headers)
+            return
         self.actions.append(RecordAction.model_validate_json(message.data))
         await message.respond(ActionDone().model_dump_json().encode())
 

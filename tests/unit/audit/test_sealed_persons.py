@@ -7,7 +7,7 @@ import pytest
 
 from towpath_audit import sealed_persons
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
-from towpath_audit.sealed_persons import EntryPlace, SealedPersons
+from towpath_audit.sealed_persons import OPERATED, EntryPlace, SealedPersons
 from towpath_gateway.core.api_keys import SCOPES
 
 EXPORTED = "2026-11-22T12:00:00.000000Z"
@@ -208,6 +208,13 @@ POLICIES, OPERATOR = {"scopes": ["policy:write"], "roles": ["policy_admin"]}, {"
         ("run.paused", {"scopes": ["runs:operate"]}, []),
         ("run.resumed", {"scopes": ["runs:write"]}, ["key_without_right"]),
         ("run.note_given", {"scopes": ["runs:read"]}, ["key_without_right"]),
+        *((phase, {"scopes": ["runs:write"]}, []) for phase in ("run.cancel_requested", "run.forked")),
+        *((phase, OPERATOR, ["key_without_right"]) for phase in ("run.cancel_requested", "run.forked")),
+        ("network.published", {"scopes": ["networks:write"]}, []),
+        ("network.published", {"scopes": ["networks:read"]}, ["key_without_right"]),
+        *((phase, {**OPERATOR, "roles": ["operator"]}, []) for phase in OPERATED),
+        *((phase, OPERATOR, ["key_without_right"]) for phase in OPERATED),
+        *((phase, {"roles": ["operator"]}, ["key_without_right"]) for phase in OPERATED),
     ],
 )
 def test_whoever_changes_what_is_decided_has_the_rights_that_the_key_was_made_with(

@@ -57,7 +57,8 @@ def test_other_callers_are_people_and_applications(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "action", ["run.forked", "gate.resolved", "budget.set", "budget.lifted", "dead_letter.requeued"]
+    "action",
+    ["run.forked", "gate.resolved", "budget.set", "budget.lifted", "dead_letter.requeued", "network.published"],
 )
 def test_what_the_orchestrator_does_is_recorded(action: str) -> None:
     assert RecordAction(project="p", action=action, actor="ann").action == action

@@ -63,8 +63,8 @@ async def set_budget(wanted: SetBudgetBody, dependencies: Dependencies, principa
         name=wanted.name or principal.project,
         per_day=wanted.per_day,
         budget=wanted.budget,
-        actor=principal.actor,
         roles=tuple(sorted(principal.roles)),
         reason=wanted.reason,
+        **principal.named(),
     )
     return json_answer(await dependencies.platform.request(rpc.SET_BUDGET, request))

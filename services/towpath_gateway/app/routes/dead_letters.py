@@ -111,8 +111,8 @@ def _settle(principal: Principal, dead_letter_id: int, settle: SettleDeadLetterB
         unowned=_sees_unowned(principal),
         dead_letter_id=dead_letter_id,
         verdict="discard",
-        actor=principal.actor,
         reason=settle.reason,
+        **principal.named(),
     )
 
 

@@ -101,6 +101,6 @@ async def get_network(
 async def _publish(
     dependencies: GatewayDependencies, principal: Principal, spec: JsonObject, *, dry_run: bool
 ) -> NetworkVersion:
-    request = PublishNetwork(project=principal.project, actor=principal.actor, spec=spec, dry_run=dry_run)
+    request = PublishNetwork(project=principal.project, spec=spec, dry_run=dry_run, **principal.named())
     version: NetworkVersion = await dependencies.platform.request(rpc.PUBLISH_NETWORK, request)
     return version

@@ -101,8 +101,8 @@ async def fork_run(
         project=principal.project,
         run_id=run_id,
         caller=principal.caller,
-        actor=principal.actor,
         options=options.model_copy(update={"idempotency_key": chosen}),
+        **principal.named(),
     )
     accepted: RunAccepted = await dependencies.platform.request(rpc.FORK_RUN, request, timeout_s=15.0)
     return json_answer(accepted, status=202, headers=run_headers(accepted.run_id, accepted.trace_id))

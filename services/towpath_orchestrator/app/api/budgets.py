@@ -18,14 +18,13 @@ from towpath_contracts.budgets import (
     SpendingLimits,
 )
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.switches import OPERATOR
-from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 
 MOST = 1_000
@@ -70,16 +69,15 @@ class BudgetRequests:
 
     async def _audit(self, request: SetBudget) -> None:
         budget = None if request.budget is None else request.budget.model_dump(mode="json")
-        detail = {"kind": request.kind, "name": request.name, "per_day": request.per_day, "budget": budget}
-        await self._bus.request(
-            RECORD_ACTION,
-            RecordAction(
-                project=request.project,
-                action="budget.set" if request.budget is not None else "budget.lifted",
-                actor=request.actor,
-                reason=request.reason,
-                detail=detail,
-            ),
+        await record_action(
+            self._bus,
+            request,
+            "budget.set" if request.budget is not None else "budget.lifted",
+            reason=request.reason,
+            kind=request.kind,
+            name=request.name,
+            per_day=request.per_day,
+            budget=budget,
         )
 
     async def _store(self, request: SetBudget) -> bool:

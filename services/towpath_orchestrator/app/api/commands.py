@@ -6,15 +6,16 @@ from uuid import UUID
 
 from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
+from towpath_contracts.rpc import SETTLE_CALL
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_contracts.switches import OPERATOR, PAUSED, WakePaused
-from towpath_contracts.tools.access import RecordAction, SettleCall
+from towpath_contracts.tools.access import SettleCall
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.run_control import store_fact
 from towpath_orchestrator.app.local_facts import LocalFactQueue
@@ -45,7 +46,10 @@ class RunCommands:
         self._bus = bus
 
     async def cancel(self, request: CancelRun) -> ActionDone:
-        """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
+        """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log.
+
+        Who asks is audited first, once although the request may be sent again; not who asks behind somebody else.
+        """
         run = await self._queries.get_run(GetRun(project=request.project, run_id=request.run_id))
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
@@ -54,6 +58,9 @@ class RunCommands:
             raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
         if run.status != CANCELLING:
             by, reason = request.actor, request.reason
+            await record_action(
+                self._bus, request, "run.cancel_requested", reason=reason, run_id=request.run_id, once=True
+            )
             fact = CancelRequestedFact(run_id=request.run_id, by=by, reason=reason, in_answer=True)
             await store_fact(self._bus, fact)
             await self._cancelling(request, run.seq)
@@ -128,21 +135,16 @@ class RunCommands:
             raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(RUN_VERDICTS)}"))
         if request.verdict == "denied" and not request.reason.strip():
             raise ProblemError(problem("reason_required", "say what is to be done differently: the model sees it"))
-        action = RecordAction(
-            project=request.project,
-            action="gate.resolved",
-            actor=request.actor,
+        await record_action(
+            self._bus,
+            request,
+            "gate.resolved",
             reason=request.reason,
             run_id=gate.run_id,
-            detail={
-                "gate_id": str(gate.gate_id),
-                "gate_type": gate.gate_type,
-                "verdict": request.verdict,
-                "by_key": request.key_prefix,
-                "by_commitment": request.key_commitment,
-            },
+            gate_id=str(gate.gate_id),
+            gate_type=gate.gate_type,
+            verdict=request.verdict,
         )
-        await self._bus.request(RECORD_ACTION, action)
 
     async def _settled(self, request: ResolveGate) -> None:
         """Wait until the run has taken a decision on its gate; of two at once only one is taken."""

@@ -20,9 +20,8 @@ from towpath_contracts.dead_letters import (
     SettleDeadLetter,
 )
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.rpc import RECORD_ACTION, REPUBLISH
+from towpath_contracts.rpc import REPUBLISH
 from towpath_contracts.runs.views import ActionDone
-from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.dead_letters import (
     DeadLetterOwner,
     decode_reported_body,
@@ -34,6 +33,7 @@ from towpath_fabric.dead_letters import (
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -128,21 +128,16 @@ class DeadLetterRequests:
         return page.letters[0]
 
     async def _audit(self, request: SettleDeadLetter, letter: DeadLetter) -> None:
-        await self._bus.request(
-            RECORD_ACTION,
-            RecordAction(
-                project=request.project,
-                action=f"dead_letter.{_STATUS[request.verdict]}",
-                actor=request.actor,
-                reason=request.reason,
-                run_id=letter.run_id,
-                detail={
-                    "dead_letter_id": letter.dead_letter_id,
-                    "stream": letter.stream,
-                    "subject": letter.subject,
-                    "dead_because": letter.reason,
-                },
-            ),
+        await record_action(
+            self._bus,
+            request,
+            f"dead_letter.{_STATUS[request.verdict]}",
+            reason=request.reason,
+            run_id=letter.run_id,
+            dead_letter_id=letter.dead_letter_id,
+            stream=letter.stream,
+            subject=letter.subject,
+            dead_because=letter.reason,
         )
 
     async def _publish(self, dead_letter_id: int, row: Any) -> None:

@@ -15,10 +15,8 @@ from towpath_contracts.events.log import LogEntry, RunCreated, event_adapter
 from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.runs.records import ForkedFrom, ForkRun
 from towpath_contracts.tasks import RunAccepted
-from towpath_contracts.tools.access import RecordAction
 from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.fork import inherited_of
@@ -27,6 +25,7 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
 from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
@@ -145,20 +144,15 @@ class RunForks:
         return forked, task
 
     async def _audit(self, request: ForkRun, forked: RunForkedFact) -> None:
-        await self._bus.request(
-            RECORD_ACTION,
-            RecordAction(
-                project=request.project,
-                action="run.forked",
-                actor=request.actor,
-                reason=request.options.note,
-                run_id=forked.run_id,
-                detail={
-                    "parent": str(request.run_id),
-                    "from_step": request.options.from_step,
-                    "fresh_budget": request.options.fresh_budget,
-                },
-            ),
+        await record_action(
+            self._bus,
+            request,
+            "run.forked",
+            reason=request.options.note,
+            run_id=forked.run_id,
+            parent=str(request.run_id),
+            from_step=request.options.from_step,
+            fresh_budget=request.options.fresh_budget,
         )
 
 

@@ -1,8 +1,8 @@
 """The network registry: validate, publish, versions.
 
-A version is immutable and one above the last; publishing what is already current changes nothing. Every problem is
-reported at once. Networks whose names begin with `towpath.` belong to the platform: nobody publishes
-one; every project has the one that there is.
+A version is immutable and one above the last; publishing what is already current changes nothing. Who publishes one is
+in the audit before it can be used. Every problem is reported at once. Networks whose names begin with `towpath.` belong
+to the platform: nobody publishes one; every project has the one that there is.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,9 @@ from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.fair_threads import FairThreads
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.app.api.audited_actions import record_action
 
 Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""
@@ -44,6 +46,13 @@ MAX_LISTED = 4_000
 
 MAX_PROMPT_TOKENS = 10_000
 """Tokens of the prompts of a network: a text between two tags is one, a placeholder five. Half a second at most."""
+
+
+PUBLISHES = 2
+"""Networks that are stored at the same time: each holds a connection while the audit is asked. One of a project."""
+
+WAIT_S = 3.0
+"""How long one waits for its turn: its caller waits for an answer for five seconds."""
 
 
 def check_name(name: str) -> list[ProblemDetail]:
@@ -116,6 +125,7 @@ class NetworkRegistry:
         self._bus = bus
         self._threads = threads
         self._versions = KeyBatchLoader(self._look)
+        self._turns = WorkTurns(PUBLISHES, lambda _: 1, WAIT_S)
 
     async def find(self, project: str, name: str, version: int | None) -> NetworkVersion:
         """Return a version, the current one when none is named; raises ProblemError."""
@@ -173,8 +183,10 @@ class NetworkRegistry:
     async def _publish_next(
         self, request: PublishNetwork, spec: NetworkSpec, compiled: _CompiledNetwork
     ) -> NetworkVersion:
+        """Store a version, and have the audit name it before that is committed; what is equal changes nothing."""
         snapshot, address = compiled.snapshot, compiled.address
-        async with self._pool.acquire() as connection, connection.transaction():
+        held = self._turns.held(request.project)
+        async with held, self._pool.acquire() as connection, connection.transaction():
             await connection.execute(QUERIES.lock_name, request.project, spec.name)
             current = await connection.fetchrow(QUERIES.network_version, request.project, spec.name, None)
             if current is not None and current["digest"] == address:
@@ -192,6 +204,9 @@ class NetworkRegistry:
                     address,
                     spec.model_dump_json(),
                     request.actor,
+                )
+                await record_action(
+                    self._bus, request, "network.published", network=spec.name, version=version, digest=address
                 )
         return NetworkVersion(
             project=request.project,

@@ -7,22 +7,20 @@ the runs of trees few are at work at a time, in turns of projects: each asks the
 """
 
 import asyncio
-from typing import Any
 from uuid import UUID
 
 from towpath_contracts import subjects
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import AnyFact, GateResolvedFact, RunSteeredFact
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.runs.run_control import MAX_HOLDS, RESUMED, RUN_PAUSED, RunSteered, SteeringAct, SteerRun
 from towpath_contracts.runs.views import GateView, GetEvents, GetRun, ListGates, ListRuns, RunView
-from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
+from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.queries import RunQueries
 
 LIVE = frozenset({"queued", "running", "waiting"})
@@ -102,20 +100,9 @@ class RunControl:
             raise ProblemError(problem("run_gates_full", detail, run_id=str(request.run_id)))
 
     async def _audit(self, request: SteerRun, act_id: UUID) -> None:
-        detail: dict[str, Any] = {
-            "act": str(act_id),
-            "by_key": request.key_prefix,
-            "by_commitment": request.key_commitment,
-        }
-        action = RecordAction(
-            project=request.project,
-            action=PHASES[request.act],
-            actor=request.actor,
-            reason=request.text,
-            run_id=request.run_id,
-            detail=detail,
+        await record_action(
+            self._bus, request, PHASES[request.act], reason=request.text, run_id=request.run_id, act=str(act_id)
         )
-        await self._bus.request(RECORD_ACTION, action)
 
     async def _pause(self, request: SteerRun) -> RunSteered:
         """Pause the run and all that live below it; one that is paused already stays so.

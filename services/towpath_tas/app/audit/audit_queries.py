@@ -48,12 +48,19 @@ class AuditQueries:
         self._pool = pool
 
     async def record(self, request: RecordAction) -> ActionDone:
-        """Store an entry; it is committed when this returns."""
+        """Store an entry, unless it is there `once` already; it is committed when this returns."""
         detail = {**request.detail, "reason": request.reason}
         entry = platform_audit_row(
             *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
         )
-        await self._pool.execute(QUERIES.add_audit, [entry])
+        if request.once and request.run_id is not None:
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(QUERIES.lock_run_actions, request.run_id)
+                said = (request.run_id, request.project, request.action, request.actor)
+                if not await connection.fetchval(QUERIES.run_action_said, *said):
+                    await connection.execute(QUERIES.add_audit, [entry])
+        else:
+            await self._pool.execute(QUERIES.add_audit, [entry])
         return ActionDone(detail="recorded")
 
     async def query(self, request: AuditQuery) -> AuditPage:

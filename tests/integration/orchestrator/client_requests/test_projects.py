@@ -61,6 +61,7 @@ async def test_a_project_sees_nothing_of_another(database: Any, nats_server: Any
     peers.answer_tools = False
     async with orchestrator(database("orchestrator"), nats_server.url()):
         await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="p2", actor="bob", spec=NETWORK))
+        peers.actions.clear()
         task = json.dumps({"network": "solo", "user_message": "hi"}).encode()
         assert await refused(peers, "task.submit", task) == "network_not_found"
         assert await refused(peers, "task.submit.mallory", task) == "caller_unknown"

@@ -1,5 +1,6 @@
 """What a person at psql says in other people's name, or takes away for a moment: the log's entries don't fit then."""
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support.tas.tas_running import Running, shared_tas, tas
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_fabric.ids import new_run_id
 from towpath_tas.core.tools.registry import spec_digest
 
 __all__ = ["shared_tas", "tas"]
@@ -119,6 +121,31 @@ async def test_whoever_changes_what_is_decided_is_held_against_the_key(tas: Runn
     assert await faults(tas) == told
     await query(tas.dsn, "DELETE FROM gateway.api_key WHERE prefix = $1", by_mia["key_prefix"])
     assert await faults(tas) == told, "the log still has who made it"
+
+
+async def test_what_people_do_to_runs_networks_and_limits_is_held_against_the_key(tas: Running) -> None:
+    """This key may only vote; the last of these is asked for over NATS, without a key."""
+    key = await make_key(tas, "mia", roles=("policy_admin",))
+    actions = ("run.cancel_requested", "run.forked", "network.published", "budget.set", "dead_letter.requeued")
+    for action in actions:
+        about = {"project": tas.caller.project, "action": action, "actor": "mia", "reason": "r"}
+        await tas.caller.ask(rpc.RECORD_ACTION, **about, detail={"by_key": key["key_prefix"]})
+    assert await faults(tas) == [("key_without_right", action, "asked") for action in actions]
+    await tas.caller.ask(rpc.RECORD_ACTION, **about, detail={"by_key": "", "by_commitment": ""})
+    assert len(await faults(tas)) == len(actions)
+
+
+async def test_a_request_that_is_sent_again_has_one_entry_of_its_run(tas: Running) -> None:
+    run_id, project = new_run_id(), tas.caller.project
+    about = {"project": project, "action": "run.cancel_requested", "run_id": run_id, "once": True}
+    again = [tas.caller.ask(rpc.RECORD_ACTION, **about, actor="mia") for _ in range(8)]
+    await asyncio.gather(*again, tas.caller.ask(rpc.RECORD_ACTION, **about, actor="noa"))
+    await tas.caller.ask(rpc.RECORD_ACTION, **about | {"run_id": new_run_id()}, actor="mia")
+    told = (
+        "SELECT actor, run_id = $2 AS same FROM tas.audit_record WHERE project = $1 AND phase = 'run.cancel_requested'"
+    )
+    found = [(row["actor"], row["same"]) for row in await query(tas.dsn, told, project, run_id)]
+    assert sorted(found) == [("mia", False), ("mia", True), ("noa", True)]
 
 
 async def test_a_run_that_seems_to_be_somebody_elses_is_told(tas: Running) -> None:

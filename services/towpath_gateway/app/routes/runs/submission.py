@@ -268,7 +268,7 @@ async def cancel_run(
 ) -> Response:
     """Ask a run to stop. It is `cancelled` once no call of it can start any more."""
     reason = stop.reason if stop is not None else ""
-    request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
+    request = CancelRun(project=principal.project, run_id=run_id, reason=reason, **principal.named())
     return json_answer(await dependencies.platform.request(rpc.CANCEL_RUN, request), status=202)
 
 
