@@ -51,11 +51,17 @@ class SealedOrder:
     _waiting: dict[Hashable, int] = field(default_factory=dict)
     _not_before: str = ""
     _size: int = 0
+    _begun: int = 0
     _times: set[datetime | None] = field(default_factory=set)
 
-    def on_begin(self, size: int) -> None:
-        """Begin behind *size* leaves, which checkpoints before all others cover."""
+    def on_begin(self, size: int, before: int | None = None) -> None:
+        """Begin behind *size* leaves, which checkpoints before all others cover.
+
+        *before*: the most leaves that a checkpoint from outside covers which are fewer; without one, nobody tells
+        whether the seal that the bundle begins behind was full.
+        """
         self._size = size
+        self._begun = 0 if size == 0 else MAX_LEAVES_PER_SEAL if before is None else size - before
 
     def on_entry(self, leaf: int, line: int, entry: AuditLogEntry) -> AuditLogEntry:
         """Add an entry; return it with the time at which it can have been written at the earliest, if that is later."""
@@ -79,12 +85,15 @@ class SealedOrder:
 
     def on_checkpoint(self, at: datetime | None, size: int) -> None:
         """Add a checkpoint of the bundle or from outside, which may be the same; what is behind *size* comes later."""
+        leaves = size - self._size
         if size > self._size:
             self._times.clear()
         elif at in self._times:
             return  # else a full seal would seem to be one that leaves nothing behind
+        elif not self._times:
+            leaves = self._begun
         self._times.add(at)
-        self.on_sealed(at, size - self._size)
+        self.on_sealed(at, leaves)
         self._size = size
 
     def on_sealed(self, at: datetime | None, leaves: int) -> None:

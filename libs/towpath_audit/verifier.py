@@ -172,10 +172,12 @@ class _BundleVerifier:
         self._completeness.tells_earlier = line.get("earlier") is True
         self._completeness.tells_grounds = line.get("grounds") is True
         self._before = self._edge
-        self._order.on_begin(self._edge.size)
         self._trust(bundle_keys)
         self._retention.on_header(line, self._edge, self._keys)
         self._read_outside()
+        self._order.on_begin(
+            self._edge.size, max((one for one in self._outside if one < self._edge.size), default=None)
+        )
         self._compare_outside(number)
 
     def _trust(self, bundle_keys: list[PublicKey]) -> None:

@@ -1,7 +1,7 @@
 """Entries that exclude each other are sealed in the order of their ids; none is older than what was sealed before."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -111,30 +111,39 @@ def test_a_seal_that_was_full_when_older_versions_signed_it_counts_as_full() -> 
 
 
 def verified(
-    *entries: tuple[str, datetime, dict[str, str]], gone: Collection[int] = (), kept: bool = True
+    *entries: tuple[str, datetime, dict[str, str]],
+    gone: Collection[int] = (),
+    kept: bool = True,
+    behind: Sequence[tuple[int, datetime]] = (),
 ) -> list[str]:
     """Verify a bundle of entries with these phases, times and details, each sealed an hour after the one before.
 
-    Seals that are *gone* are not in the bundle; they, and the last one, are *kept* outside.
+    Seals that are *gone* are not in the bundle; they, and the last one, are *kept* outside. So are those that it begins
+    *behind*: leaves that they cover, and when each was signed.
     """
     edge, body, outside = MerkleFrontier(), list[bundle.Line](), list[str]()
-    for number, (phase, at, detail) in enumerate(entries):
+    for size, signed in behind:
+        edge = edge.extended([bytes(32)] * (size - edge.size))
+        outside.append(KEY.note(Checkpoint(ORIGIN, edge.size, edge.root, signed).text()))
+    begin = edge
+    for number, (phase, at, detail) in enumerate(entries, begin.size):
         payload = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(detail))
         entry = replace(place(number, phase).entry, at=write_time(at), actor="mia", commitment=payload.commitment())
         entry = replace(entry, run_id=None, execution_id=None)
         body.append(bundle.leaf(number, entry, payload, entry.leaf_hash()))
         edge = edge.extended([entry.leaf_hash()])
-        note = KEY.note(Checkpoint(ORIGIN, edge.size, edge.root, SEALED + number * HOUR).text())
+        note = KEY.note(Checkpoint(ORIGIN, edge.size, edge.root, SEALED + (number - begin.size) * HOUR).text())
         if number not in gone:
             body.append(bundle.checkpoint(note))
-        if kept and (number in gone or number == len(entries) - 1):
+        if kept and (number in gone or number - begin.size == len(entries) - 1):
             outside.append(note)
     head = bundle.header(
         origin=ORIGIN,
         project="p",
-        since=None,
+        since=write_time(SEALED) if behind else None,
         until=None,
-        edge=MerkleFrontier(),
+        edge=begin,
+        begins=outside[len(behind) - 1] if behind else None,
         size=edge.size,
         keys=[KEY.public],
         exported_at=write_time(SEALED + 9 * HOUR),
@@ -155,6 +164,20 @@ def test_a_vote_that_is_dated_back_is_not_by_a_key_that_counted_then() -> None:
     assert verified(created, revoked, between, dated_back) == ["key_unmade"]
     assert verified(created, revoked, between, dated_back, gone=(1, 2)) == ["key_unmade"], "its seals were deleted"
     assert verified(created, revoked, between, dated_back, gone=(1, 2), kept=False) == []
+
+
+def test_who_was_left_behind_by_the_full_seal_that_a_bundle_begins_behind_is_not_accused() -> None:
+    """A key that was used an hour before its entry found room in a seal had not expired when it was used."""
+    made = ("key.created created", SEALED - 3 * HOUR, {"key": "k", "caller": "mia", "expires_at": str(SEALED - HOUR)})
+    vote = ("approval.approved approved", SEALED - 2 * HOUR, {"by_key": "k", "approval_id": "a"})
+
+    def told(*behind: tuple[int, datetime]) -> list[str]:
+        return verified(made, vote, gone=[sum(size for size, _ in behind[-1:])], kept=False, behind=behind)
+
+    size, at = full = (MAX_LEAVES_PER_SEAL, SEALED - HOUR / 6)
+    assert told() == told(full) == told((1, SEALED - 4 * HOUR), (1 + size, at)) == []
+    assert told((1, SEALED - 4 * HOUR), full) == ["key_unmade"], "that seal had room, so what it left out came later"
+    assert told(full, (size, at + HOUR / 60)) == ["key_unmade"], "a second one at that size: nothing waited"
 
 
 def test_a_checkpoint_from_outside_covers_what_a_seal_that_was_deleted_covered() -> None:
