@@ -55,8 +55,8 @@ class _BundleVerifier:
         self._agreed = 0  # up to here a checkpoint from outside confirms the tree
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
         self._confirmed: list[Checkpoint] = []  # those from outside that the line which is being taken came to
-        self._retention = RetentionCheck(self._add_fault, self._report.notes)
-        self._completeness = BundleCompletenessCheck(self._add_fault, self._retention)
+        self._retention = RetentionCheck(self._add_finding, self._report.notes)
+        self._completeness = BundleCompletenessCheck(self._add_finding, self._retention)
         self._order = SealedOrder(self._add_fault)
         self._page: list[tuple[int, str]] = []
         self._pages = 0
@@ -66,6 +66,7 @@ class _BundleVerifier:
         self._form = LEAF_FORM
         self._own_hidden = 0
         self._fault_count = 0
+        self._cut, self._untold = False, 0
         self._kinds: dict[str, Callable[[int, Line], None]] = {
             "leaf": self._on_leaf,
             "earlier": self._on_earlier,
@@ -109,12 +110,17 @@ class _BundleVerifier:
     def end(self) -> AuditReport:
         """Return the report."""
         if not self._last:
-            self._fault("truncated", "the bundle ends before its last page", line=self._counts["lines"] or None)
+            message = f"the bundle ends before its last page, at leaf {self._edge.size}: export it again"
+            self._fault("truncated", message, line=self._counts["lines"] or None)
+            self._cut = True
         if self._header:
             self._end_of_tree()
             first = self._header["first"]
             self._retention.finish([one for size in self._outside if size < first for one in self._outside[size]])
         self._completeness.finish(self._report)
+        if self._untold:
+            said = f"{self._untold} entries rest on nothing that is here"
+            self._report.notes.append(f"{said}: what is missing at the end may explain them, so they are not listed")
         if not self._outside_notes:
             self._report.notes.append(
                 "no checkpoint from outside was given: that the log was cut off after the last checkpoint of this "
@@ -372,6 +378,13 @@ class _BundleVerifier:
 
     def _fault(self, code: str, message: str, **place: int | None) -> None:
         self._add_fault(AuditFault(code=code, message=message, **place))
+
+    def _add_finding(self, fault: AuditFault) -> None:
+        """Add what entries and tables tell together; the end of a bundle that was cut off might explain it."""
+        if self._cut:
+            self._untold += 1
+        else:
+            self._add_fault(fault)
 
     def _add_fault(self, fault: AuditFault) -> None:
         self._fault_count += 1
