@@ -44,8 +44,9 @@ STEERING_TIMEOUT_S = 30.0
 """A pause goes down a tree level by level."""
 RETRY_S = 10.0
 STREAM_RETRY_S = 120.0
-_NOT_SENT = {"project", "actor", "effects"}
-"""Fields that clients do not send: two follow from the caller in the subject, and `effects` is on by itself."""
+_NOT_SENT = {"project", "actor", "effects", "key_prefix", "key_commitment"}
+"""Fields that clients do not send: two follow from the caller in the subject, two are of an API key, which only HTTP
+knows, and `effects` is on by itself."""
 
 
 class NatsTransport:
