@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import NamedTuple
 
+import httpx2
 from tests.attacks.target import Target
 
 
@@ -31,6 +32,21 @@ class Position(StrEnum):
 
 class AttackWorkedError(AssertionError):
     """The attack reached what it wanted; the text says what."""
+
+
+def require(happened: object, otherwise: str) -> None:
+    """Raise ValueError unless what the attack rests on has *happened*: else nothing was tried that could be stopped."""
+    if not happened:
+        raise ValueError(otherwise)
+
+
+def refused_as(answer: httpx2.Response, *codes: str) -> str:
+    """Return the code with which a request was refused; another refusal than these, an outage say, proves nothing."""
+    if answer.is_success:
+        raise AttackWorkedError(f"answered {answer.status_code}: {answer.text[:200]}")
+    code = str(answer.json()["code"])
+    require(code in codes, f"refused as {code}: {answer.text[:200]}")
+    return code
 
 
 Attempt = Callable[[Target], Awaitable[str]]

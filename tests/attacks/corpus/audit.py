@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx2
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, refused_as, require
 from tests.attacks.target import Target
 
 from towpath_audit.report import AuditReport
@@ -185,9 +185,7 @@ async def erase_as_a_policy_admin(target: Target) -> str:
     """Erase what was done under a policy as somebody who may change policies."""
     async with target.client("aud-3", roles=["policy_admin"]) as admin:
         answer = await admin.post("/v1/erasures", json={"reason": "tidy", "before": wall().isoformat()})
-        if answer.is_success:
-            raise AttackWorkedError(f"erased: {answer.text}")
-        return str(answer.json()["detail"])
+        return refused_as(answer, "forbidden")
 
 
 @attack(Position.KEY_HOLDER)
@@ -201,9 +199,7 @@ async def erase_alone(target: Target) -> str:
         async with target.client("aud-4", scopes=["audit:erase"], as_caller=True) as again:
             answers.append(await again.post(f"{path}/confirm"))
         (await eraser.post(f"{path}/withdraw")).raise_for_status()
-        if any(answer.is_success for answer in answers):
-            raise AttackWorkedError(f"erased: {answers[-1].text}")
-        return str(answers[0].json()["detail"])
+        return ", ".join(refused_as(answer, "second_person_required") for answer in answers)
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -286,8 +282,7 @@ async def _with_a_forged_vote(target: Target) -> str:
         (await approver.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
         run = await target.settled(client, run["run_id"])
         await database.execute("DELETE FROM tas.approval_vote WHERE actor = 'ghost'")
-        if run["status"] != "completed":
-            return f"the run is {run['status']}"
+        require(run["status"] == "completed", f"the run is {run['status']}")
         return located(await report())
 
 
@@ -331,8 +326,7 @@ async def put_a_policy_beside_the_log(target: Target) -> str:
         await database.execute(PUT_DIGEST, rules_digest(rules))
         try:
             run = await target.run(client, [("desk.refund", {"order": "79", "amount": 9999})], "Refund order 79.")
-            if run["status"] != "completed":
-                return f"the run is {run['status']}"
+            require(run["status"] == "completed", f"the run is {run['status']}")
             return located(await report())
         finally:
             for statement in LAST_POLICY:

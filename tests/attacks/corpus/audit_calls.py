@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.attacks.attack import Position, attack
+import asyncpg
+from tests.attacks.attack import Position, attack, require
 from tests.attacks.corpus.audit import (
     PROJECT_MOVED,
     PUT_DIGEST,
@@ -79,6 +81,8 @@ async def _sent(target: Target, trigger: str) -> str:
             await database.execute(SWAP_NO_MORE)
         try:
             if not any("aud-eve@evil.example" in line for line in target.effects()[before:]):
+                swapped = "SELECT count(*) FROM tas.tool_call WHERE tool = 'desk.send' AND args_digest = $1"
+                require(await database.fetchval(swapped, digest_text(WANTED)), "no call has other arguments")
                 return f"nothing was sent, and the run is {run['status']}"
             return located(await report())
         finally:
@@ -113,7 +117,9 @@ async def _by_other_rules(target: Target, *, with_digest: bool) -> str:
         finally:
             await _put_rules(database, before, with_digest=with_digest)
         if not target.effects()[done:]:
-            return f"nothing was refunded, and the run is {run['status']}"
+            entries = (await client.get(f"/v1/audit?run_id={run['run_id']}&phase=decision")).text
+            require("rules_changed" in entries, f"nothing was refunded, and not for changed rules: {entries[:200]}")
+            return "rules_changed: nothing was refunded"
         return located(await report())
 
 
@@ -129,8 +135,7 @@ async def let_an_older_policy_decide_for_a_moment(target: Target) -> str:
         done = len(target.effects())
         async with label_denied(admin), older_policy(database):
             run = await target.run(client, [("desk.label", {"ids": ["91"]})], "Label order 91.")
-        if not target.effects()[done:]:
-            return f"nothing was labelled, and the run is {run['status']}"
+        require(target.effects()[done:], f"nothing was labelled, and the run is {run['status']}")
         return located(await report())
 
 
@@ -171,8 +176,7 @@ async def write_an_outcome_that_nobody_reported(target: Target) -> str:
         finally:
             target.platform.release(worker)
             await target.platform.wait_ready()
-        if run["status"] != "completed":
-            return f"the run is {run['status']}"
+        require(run["status"] == "completed", f"the run is {run['status']}")
         return located(await report())
 
 
@@ -215,6 +219,8 @@ async def say_of_a_call_that_began_that_it_never_did(target: Target) -> str:
             if await database.execute(f"{put} AND status = 'started'", _id(accepted)) == "UPDATE 1":
                 break
             await asyncio.sleep(0.05)
+        else:
+            raise ValueError("the program has not begun")
         try:
             return located(await report())
         finally:
@@ -247,10 +253,20 @@ async def have_an_approved_call_made_twice(target: Target) -> str:
                     reset_once = await database.execute(reset, _id(run)) == "UPDATE 1"
                 await asyncio.sleep(0.1)
         finally:
-            await database.execute("DROP TRIGGER keep_back ON runs.run_event")
+            await _keep_back_no_more(database)
         run = await target.settled(client, run["run_id"])
         made = len(target.effects()) - done
-        return located(await report()) if made > 1 else f"it is made {made} times, and the run is {run['status']}"
+        require(made > 1, f"it is made {made} times, and the run is {run['status']}")
+        return located(await report())
+
+
+async def _keep_back_no_more(database: Any) -> None:
+    """Take the trigger away; whoever writes events meanwhile may hold what that needs, and wait for it in turn."""
+    for _ in range(10):
+        with suppress(asyncpg.DeadlockDetectedError):
+            await database.execute("DROP TRIGGER keep_back ON runs.run_event")
+            return
+    raise ValueError("the trigger can't be taken away")
 
 
 FORGET_THE_START = """
@@ -274,7 +290,8 @@ async def have_a_call_started_twice(target: Target) -> str:
         finally:
             await database.execute("DROP TRIGGER forget_start ON tas.tool_call; DROP FUNCTION tas.forget_start")
         made = len(target.effects()) - before
-        return located(await report()) if made > 1 else f"it is made {made} times"
+        require(made > 1, f"it is made {made} times")
+        return located(await report())
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -288,7 +305,8 @@ async def rewrite_what_a_run_is_told_of_a_failure(target: Target) -> str:
         other = {**json.loads(row["fact"]), "status": "succeeded", "failure": None}
         await database.execute(put, _id(run), json.dumps(other))
         try:
-            return located(await report()) if row["status"] == "failed" else f"the call is {row['status']}"
+            require(row["status"] == "failed", f"the call is {row['status']}")
+            return located(await report())
         finally:
             await database.execute(put, _id(run), row["fact"])
 

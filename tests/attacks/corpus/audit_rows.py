@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx2
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, refused_as, require
 from tests.attacks.corpus.audit import located, watched
 from tests.attacks.target import NETWORK, Target, decision, pending_gates
 
@@ -145,7 +145,7 @@ async def equip_an_agent_with_a_tool_for_a_moment(target: Target) -> str:
             if answer.is_success:
                 run = await target.settled(client, answer.json()["run_id"])
                 raise AttackWorkedError(f"the run is {run['status']}, and may call what nobody equipped it with")
-        return f"the task is refused: {answer.json()['code']}"
+        return f"the task is refused: {refused_as(answer, 'version_not_found')}"
 
 
 @attack(Position.DATABASE_ADMIN)
@@ -168,8 +168,7 @@ async def have_a_call_made_twice_as_a_pure_one(target: Target) -> str:
             await database.execute(SEEM_NO_MORE)
         run = await task
         await database.execute("UPDATE tas.tool_call SET effect_class = 'irreversible' WHERE run_id = $1", _id(run))
-        if len(target.effects()) - before < 2:
-            return f"it is made once, and the run is {run['status']}"
+        require(len(target.effects()) - before > 1, f"it is made once, and the run is {run['status']}")
         found = await report()
         if not any(fault.code == "call_state_changed" for fault in found.faults):
             raise AttackWorkedError(f"sent twice, and the bundle says {found.faults}")
@@ -205,3 +204,25 @@ async def _approve_as(prefix: str, target: Target, gate: str) -> None:
                 return
             await asyncio.sleep(0.2)
         raise ValueError(f"the vote is refused: {answer.text[:200]}")
+
+
+@attack(Position.DATABASE_ADMIN)
+async def publish_with_a_scope_for_a_moment(target: Target) -> str:
+    """Give a key that may only read the scope for networks, publish one with it, and take the scope away again."""
+    give = "UPDATE gateway.api_key SET scopes = $1 WHERE caller = 'aud-66'"
+    async with (
+        target.client("aud-66", scopes=["runs:read"]) as nobody,
+        target.database() as database,
+        watched(target) as report,
+    ):
+        await database.execute(give, ["networks:write"])
+        try:
+            for _ in range(100):  # until the gateway reads the key anew
+                answer = await nobody.post("/v1/networks", json={"spec": {**NETWORK, "name": "ghost"}})
+                if answer.is_success:
+                    break
+                await asyncio.sleep(0.1)
+        finally:
+            await database.execute(give, ["runs:read"])
+        require(answer.is_success, f"nothing is published: {answer.text}")
+        return located(await report())

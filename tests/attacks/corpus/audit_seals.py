@@ -12,7 +12,7 @@ from uuid import UUID
 
 import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, require
 from tests.attacks.corpus.audit import bundle_of, label_denied, located, older_policy, switch_taken_away, watched
 from tests.attacks.target import Target
 
@@ -63,10 +63,11 @@ async def have_the_time_of_another_clock_signed(target: Target) -> str:
 async def _signed_under(target: Target, change: str, undo: str) -> str:
     """Ask for a checkpoint under another clock; return what became of it."""
     async with target.client("auditor", roles=["auditor"]) as auditor, target.database() as database:
-        await _checkpoint(auditor)
+        before = datetime.fromisoformat((await _checkpoint(auditor)).json()["at"])
         await database.execute(change)
         try:
             await database.execute(NEW_SESSIONS)
+            await target.key("aud-65")  # an entry, without which nothing is sealed
             answer = await _checkpoint(auditor)
         finally:
             await database.execute(undo)
@@ -76,6 +77,7 @@ async def _signed_under(target: Target, change: str, undo: str) -> str:
         at = datetime.fromisoformat(answer.json()["at"])
         if at - wall() > AHEAD / 2:
             raise AttackWorkedError(f"signed at {at.isoformat()}")
+        require(at > before, f"nothing was signed since {before.isoformat()}")
         return f"signed at {at.isoformat()}, as it is"
 
 
@@ -174,8 +176,7 @@ async def decide_under_an_older_policy_with_ids_from_before(target: Target) -> s
             (await client.get("/v1/audit/checkpoint")).raise_for_status()
             async with older_policy(database), _ids_from(database, before):
                 run = await target.run(client, [("desk.label", {"ids": ["114"]})], "Label order 114.")
-        if not target.effects()[done:]:
-            return f"nothing was labelled, and the run is {run['status']}"
+        require(target.effects()[done:], f"nothing was labelled, and the run is {run['status']}")
         return located(await report())
 
 
@@ -197,7 +198,8 @@ async def start_a_call_under_a_pause_with_ids_from_before(target: Target) -> str
                 run = await target.run(client, [("desk.label", {"ids": ["115"]})], "Label order 115.")
         finally:
             (await operator.post("/v1/switches/resume", json=switch)).raise_for_status()
-        return located(await report()) if run["status"] == "completed" else f"the run is {run['status']}"
+        require(run["status"] == "completed", f"the run is {run['status']}")
+        return located(await report())
 
 
 @attack(Position.DATABASE_ADMIN)

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.availability import held_up, longest_answer, publish_quiet
+import httpx2
+from tests.attacks.attack import AttackWorkedError, Position, attack, require
+from tests.attacks.corpus.availability import held_up, longest_answer, publish_quiet, quiet_run
 from tests.attacks.target import NETWORK, Target, decision
 
 from towpath_fabric.clock import monotonic
@@ -44,10 +45,11 @@ async def beside(target: Target, task: dict[str, Any], *, refused: bool) -> str:
         if refused and answer.is_success:
             await client.post(f"/v1/runs/{answer.json()['run_id']}/cancel", json={})
             raise AttackWorkedError("the task was accepted")
+        require(answer.is_success or answer.status_code == httpx2.codes.UNPROCESSABLE_ENTITY, answer.text[:200])
         doing = None if refused else asyncio.ensure_future(target.settled(client, answer.json()["run_id"]))
         while True:
             over, began = doing is None or doing.done(), monotonic()
-            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            await quiet_run(target, other)
             longest = max(longest, monotonic() - began)
             if over:
                 break
@@ -205,7 +207,7 @@ async def meanwhile(target: Target, tasks: list[dict[str, Any]], *, refused: int
         doing = asyncio.gather(*map(end, tasks))
         while not doing.done():
             began = monotonic()
-            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            await quiet_run(target, other)
             longest = max(longest, monotonic() - began)
         answered = sorted(await doing)
     if answered.count(202) != len(tasks) - refused:

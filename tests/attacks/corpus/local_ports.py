@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import nats.errors
 from nats.aio.client import Client as NatsClient
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, require
 from tests.attacks.target import TIMEOUT_S, Target
 from tests.support.platform.port_thief import IS_ANOTHER_USER, PortThief, expected_owner, port_thief
 from tests.support.waiting import eventually
@@ -31,6 +31,7 @@ async def broker_without_a_credential(target: Target) -> str:
         async with target.broker():
             pass
     except nats.errors.Error as error:
+        require("Authorization" in str(error), f"the broker was not asked: {error}")
         return str(error)
     raise AttackWorkedError("the broker let in who has no credential")
 
@@ -55,6 +56,7 @@ async def run_of_another_caller_over_the_broker(target: Target) -> str:
                     raise AttackWorkedError(f"events: {event}")
             except ProblemError as error:
                 refusals.append(error.problem.code)
+    require(set(refusals) == {"run_not_found"}, f"the answers are {refusals}")
     async with target.broker() as nobody_else:
         refusals.append(await _in_the_name_of_the_person(nobody_else, own["run_id"]))
     return ", ".join(refusals)
@@ -65,6 +67,10 @@ async def _in_the_name_of_the_person(connection: NatsClient, run_id: str) -> str
     with contextlib.suppress(nats.errors.TimeoutError, nats.errors.NoRespondersError):
         answer = await connection.request(f"task.get.{LOCAL}", json.dumps({"run_id": run_id}).encode(), timeout=1)
         raise AttackWorkedError(f"in the name of {LOCAL}: {answer.data!r}")
+    require(
+        "permissions violation" in str(connection.last_error),
+        f"nothing came, and the broker says {connection.last_error}",
+    )
     return f"no way to task.get.{LOCAL}"
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, require
 from tests.attacks.target import Target
 from tests.support.platform.port_thief import IS_ANOTHER_USER, NOBODY, port_thief
 from tests.support.worker.shadowing_modules import OPTIONAL, imported, write_shadowing_modules
@@ -22,6 +22,9 @@ from towpath_embedded.processes.role_process import inherited, module_command
 
 WORKER_USER = "tools_1"
 START_S = 60
+NO_SETTINGS = 2
+"""How a service ends that has not what it needs to begin: by then it has imported all that it is made of."""
+
 SECRET = "key-that-nobody-else-may-see"
 READ_PARENT = """
 import os
@@ -89,6 +92,7 @@ async def platform_from_a_sandbox(target: Target) -> str:
     told = await _told(target, f"PATHS, PORTS = {paths!r}, {ports!r}\n{REACH}", sandboxed=True)
     if "REACHED" in told:
         raise AttackWorkedError(told)
+    require(refusal() or told.count("Error") == len(paths) + len(ports), f"not all were tried: {told}")
     return told
 
 
@@ -119,6 +123,7 @@ async def module_in_the_working_folder(target: Target) -> str:
     ended = await asyncio.wait_for(_start_there(folder, module_command("tas")), START_S)
     if imported(folder):
         raise AttackWorkedError(f"imported: {imported(folder)}")
+    require(ended == NO_SETTINGS, f"it ended with {ended}")
     return f"it ended with {ended} for want of its settings, and imported none"
 
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 
 import httpx2
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, refused_as, require
 from tests.attacks.target import TIMEOUT_S, Target, pending_gates
 
 
@@ -67,9 +67,8 @@ async def own_request_approved_without_keys(target: Target) -> str:
         (gate,) = await pending_gates(person, run["run_id"])
         for word, body in (("approve", {}), ("edit", {"args": {"order": "4", "amount": 7776}})):
             answer = await person.post(f"/v1/gates/{gate['gate_id']}/{word}", json=body)
-            if answer.is_success:
-                raise AttackWorkedError(f"{word}: {answer.text}")
-    return str(answer.json()["code"])
+            code = refused_as(answer, "requester_may_not_approve")
+    return code
 
 
 @attack(Position.NEIGHBOUR_PROCESS, keys=False)
@@ -77,6 +76,7 @@ async def files_of_the_token(target: Target) -> str:
     """Read the token or the code of the link as another user of the machine."""
     for name in ("authorization", "sign-in", "state.json"):
         place = target.platform.data / name
+        require(name == "sign-in" or place.exists(), f"there is no {place}")
         if place.exists() and place.stat().st_mode & 0o077:
             raise AttackWorkedError(f"{place} is readable: {place.stat().st_mode:o}")
     return "0600"

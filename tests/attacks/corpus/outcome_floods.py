@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import nats
-from tests.attacks.attack import AttackWorkedError, Position, attack
-from tests.attacks.corpus.availability import held_up, longest_answer, publish_quiet
+from tests.attacks.attack import AttackWorkedError, Position, attack, require
+from tests.attacks.corpus.availability import held_up, longest_answer, publish_quiet, quiet_run
 from tests.attacks.corpus.workers import CREDENTIAL
 from tests.attacks.target import Target, pending_gates
 
@@ -49,7 +49,8 @@ async def _run_behind(target: Target, make: Callable[[], bytes]) -> float:
         await worker.flush()
         began = monotonic()
         async with target.client() as client, asyncio.timeout(60):
-            await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
+            run = await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
+        require(run["status"] == "completed", f"the run behind them is {run['status']}")
         return monotonic() - began
     finally:
         await worker.close()
@@ -109,7 +110,8 @@ async def _run_behind_claims(target: Target, run_id: str, execution_id: str) -> 
     async with target.client() as client, _sent(target, rpc.CLAIM_START.subject, CLAIMS, claim, "claim_id"):
         began = monotonic()
         async with asyncio.timeout(60):
-            await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
+            run = await target.run(client, [("desk.label", {"ids": ["m-1"]})], "Label it.")
+        require(run["status"] == "completed", f"the run behind them is {run['status']}")
         return monotonic() - began
 
 
@@ -194,7 +196,7 @@ async def _longest_run_beside_others(target: Target) -> float:
         doing = [asyncio.create_task(own()) for _ in range(2)]
         while monotonic() < until:
             began = monotonic()
-            await target.run(other, [("workspace_list", {})], "look", network="quiet")
+            await quiet_run(target, other)
             longest = max(longest, monotonic() - began)
         for one in doing:
             one.cancel()

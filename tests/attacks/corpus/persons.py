@@ -1,6 +1,6 @@
 """Attacks by who wants to be somebody else: keys for other callers, approvals of one's own requests."""
 
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, refused_as
 from tests.attacks.target import Target, pending_gates
 
 from towpath_fabric.clock import wall
@@ -16,7 +16,7 @@ async def key_for_a_caller_with_roles(target: Target) -> str:
         made = await admin.post("/v1/keys", json={"caller": "mia", "scopes": ["gates:read", "gates:resolve"]})
         if made.is_success:
             raise AttackWorkedError(f"a key of mia: {made.json()['roles']}; the refund of {run['run_id']} waits")
-        return str(made.json()["code"])
+        return refused_as(made, "forbidden")
 
 
 @attack(Position.KEY_HOLDER)
@@ -33,7 +33,7 @@ async def key_made_before_the_roles(target: Target) -> str:
         answer = await admin.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote, headers=early)
         if answer.is_success:
             raise AttackWorkedError(f"approved as noa: {run['run_id']}")
-        return str(answer.json()["code"])
+        return refused_as(answer, "role_missing")
 
 
 @attack(Position.KEY_HOLDER)

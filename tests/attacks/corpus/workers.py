@@ -11,12 +11,13 @@ import httpx2
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from tests.attacks.attack import AttackWorkedError, Position, attack
+from tests.attacks.attack import AttackWorkedError, Position, attack, require
 from tests.attacks.corpus.schemas import register
 from tests.attacks.target import Target, decision, pending_gates
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES
+from towpath_contracts.streams import TOOLOUT_CONSUMER
 
 CREDENTIAL = "tools_1"
 """The credential of the target's worker: toolsets `desk` and `builtin` of the project `default`."""
@@ -59,11 +60,13 @@ async def tools_of_another_toolset(target: Target) -> str:
         for project, toolset in (("default", "pay"), ("other", "desk"), ("default", "desk"))
         for other in ({}, {"project": "other"})
     ]
-    async with _worker(target) as worker:
+    async with _worker(target, denied := list[str]()) as worker:
         answers = [await _ask(worker, subject, asked) for subject, asked in tried]
     taken = [answer for answer in answers if "standings" in answer]
     if taken:
         raise AttackWorkedError(f"registered: {taken}")
+    silent = [answer for answer in answers if "code" not in answer]
+    require(len(silent) == len(denied), f"{len(silent)} have no answer, and the broker refused {denied}")
     return f"{len(answers)} registrations refused"
 
 
@@ -99,6 +102,7 @@ async def outcomes_of_calls_that_others_make(target: Target) -> str:
         async with _worker(target) as worker:
             for ticket in ("", "e30.e30"):
                 await _report(worker, {**forged, "ticket": ticket, "claim_id": str(uuid.uuid4())})
+        await _outcomes_read(target)
         state = await _settled_view(client, run["run_id"])
         if state["status"] in {"completed", "failed"} or not await pending_gates(client, run["run_id"]):
             raise AttackWorkedError(f"the run is {state['status']}")
@@ -126,10 +130,10 @@ async def confirmations_of_what_others_hold(target: Target) -> str:
                 {**named, "tool": "desk.refund", "status": "succeeded", "worker": "w", "ticket": "a.b"},
             ):
                 await _report(worker, body, confirm_to=place)
+            await _outcomes_read(target)
             await asyncio.sleep(ANSWERED_S)
         await client.post(f"/v1/runs/{run['run_id']}/cancel", json={})
-    if refused:
-        raise ValueError(f"this credential can't listen there: {refused}")
+    require(not refused, f"this credential can't listen there: {refused}")
     if heard:
         raise AttackWorkedError(f"confirmed to others: {heard[0]!r}")
     return "nothing was confirmed"
@@ -266,6 +270,16 @@ async def _report(worker: NatsClient, body: Mapping[str, Any], confirm_to: str =
     headers = {rpc.CONFIRM_HEADER: confirm_to} if confirm_to else None
     await worker.publish(subjects.TOOL_OUTCOME, json.dumps(body).encode(), headers=headers)
     await worker.flush()
+
+
+async def _outcomes_read(target: Target) -> None:
+    """Wait until the service has read every outcome that was reported, and has answered for it."""
+    async with target.broker("deploy") as deploy, asyncio.timeout(60):
+        while True:
+            found = await deploy.jetstream().consumer_info(TOOLOUT_CONSUMER.stream, TOOLOUT_CONSUMER.durable)
+            if not (found.num_pending or found.num_ack_pending):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _settled_view(client: httpx2.AsyncClient, run_id: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ READS = (
 )
 
 REPEATED_COMMANDS = {
-    "cancel_run",  # the run is asked to stop, and stops once
+    "cancel_run",  # the run is asked to stop, stops once, and has one entry of the audit
     "wake_paused",  # its facts have the same ids
     "serve_agent",
     "raise_fence",  # effects of a run, which it sends again until they are answered
