@@ -264,7 +264,7 @@ class ChildReportedFact(FactBase):
     """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it.
 
     `news`: the child reports by itself; without it the fact is an answer to a question. `worked` are the tools of
-    which a call succeeded in it, `below` is what its own children have cost.
+    which a call succeeded in it, `below` is what its own children have cost, `usage_below` what they used.
     """
 
     type: Literal["child.told"] = "child.told"
@@ -278,6 +278,7 @@ class ChildReportedFact(FactBase):
     usage: Usage = Usage()
     cost: Cost = Cost()
     below: Cost | None = Field(default=None, exclude_if=is_unset)
+    usage_below: Usage | None = Field(default=None, exclude_if=is_unset)
     cursors: dict[str, int] = Field(default_factory=dict)
     worked: tuple[str, ...] = ()
 

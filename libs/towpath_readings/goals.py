@@ -51,11 +51,22 @@ class GoalModelCall(MessagePart):
     duration_ms: int = 0
 
 
+class GoalChildRun(MessagePart):
+    """A run that a step has started, with all below it; tokens and cost are known once it has ended."""
+
+    run_id: UUID
+    step: int
+    agent_id: str = ""
+    status: str = "running"
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+
+
 class GoalStep(MessagePart):
     """One step: what was planned, done, and found of it, over all its attempts.
 
     `planned_action` and `execution_result` are those of the last attempt; `acceptance_progress` is the progress after
-    the step, 0 to 1.
+    the step, 0 to 1. Tokens and cost include the child runs that the step has started.
     """
 
     step_number: int
@@ -80,6 +91,8 @@ class GoalView(Message):
     How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read.
 
     `last_confidence_score` is None where it was not asked for, or not judged; costs are None where a price is unknown.
+    `total_tokens` and `total_cost_usd` are of the whole tree: the run, its late corrections, and `child_runs` as far as
+    they have ended. `token_usage` and `llm_calls` are the run's own.
     """
 
     task_id: UUID
@@ -107,6 +120,8 @@ class GoalView(Message):
     token_usage: list[int] = Field(default_factory=list)
     llm_calls: list[GoalModelCall] = Field(default_factory=list)
     tool_executions: list[GoalToolCall] = Field(default_factory=list)
+    child_runs: list[GoalChildRun] = Field(default_factory=list)
+    total_tokens: int = 0
     total_cost_usd: float | None = 0.0
     decision_reasoning: list[str] = Field(default_factory=list)
     escalation_triggered: bool = False
@@ -169,6 +184,8 @@ class GoalViewBuilder:
         self._steps: list[dict[str, Any]] = []
         self._calls: dict[UUID, dict[str, Any]] = {}
         self._models: list[GoalModelCall] = []
+        self._children: dict[UUID, GoalChildRun] = {}
+        self._corrected: list[tuple[int, float | None]] = []
         self._reasoning: list[str] = []
         self._errors: list[str] = []
         self._artifacts: dict[str, JsonObject] = {}
@@ -181,13 +198,17 @@ class GoalViewBuilder:
 
     def state(self) -> GoalView:
         """Return how the run stands after the events so far."""
+        own = [(call.tokens, call.cost_usd) for call in self._models]
+        paid = [*own, *((child.tokens, child.cost_usd) for child in self._children.values()), *self._corrected]
         return GoalView(
             **self._now,
             steps_history=[GoalStep(**step) for step in self._steps],
             tool_executions=[GoalToolCall(**call) for call in self._calls.values()],
             llm_calls=self._models,
             token_usage=[call.tokens for call in self._models],
-            total_cost_usd=_sum_of(call.cost_usd for call in self._models),
+            child_runs=[*self._children.values()],
+            total_tokens=sum(tokens for tokens, _ in paid),
+            total_cost_usd=_sum_of(cost for _, cost in paid),
             decision_reasoning=self._reasoning,
             last_errors=self._errors[-LAST_ERRORS:],
             artifacts=self._artifacts,
@@ -215,6 +236,8 @@ class GoalViewBuilder:
                 self._now["agent_id"] = event.target
             case ev.GateOpened() | ev.GateClosed():
                 self._gate(event)
+            case ev.ChildStarted() | ev.ChildEnded():
+                self._child(event)
             case _:
                 self._assessed(event, entry.at)
 
@@ -233,6 +256,8 @@ class GoalViewBuilder:
                 self._now |= {"last_confidence_check_step": event.step, "last_confidence_score": score}
             case ev.RunFinished():
                 self._finished(event, at)
+            case ev.UsageCorrected():
+                self._corrected.append((event.usage.total_tokens, event.cost.usd))
             case _:
                 return
 
@@ -250,8 +275,7 @@ class GoalViewBuilder:
         call = {"step": event.step, "kind": self._kind, "model": event.model, "tokens": tokens}
         self._models.append(GoalModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))
         step = self._steps[-1]
-        step["tokens_used"] = step.get("tokens_used", 0) + tokens
-        step["cost_usd"] = _sum_of((step.get("cost_usd", 0.0), usd))
+        _add_to(step, tokens, usd)
         if self._kind in ACTIONS and isinstance(event, ev.DecisionReceived):
             step["reasoning"] = str(event.decision.get("action_reasoning", ""))
             self._reasoning.append(step["reasoning"])
@@ -279,6 +303,20 @@ class GoalViewBuilder:
         if event.execution_id in self._calls:
             self._calls[event.execution_id] |= outcome
         self._steps[-1]["execution_result"].append({"tool": event.tool, **outcome})
+
+    def _child(self, event: "ev.ChildStarted | ev.ChildEnded") -> None:
+        if isinstance(event, ev.ChildStarted):
+            started = GoalChildRun(run_id=event.child_id, step=event.step, agent_id=event.task.agent_key)
+            self._children[event.child_id] = started
+            return
+        known = self._children.get(event.child_id) or GoalChildRun(run_id=event.child_id, step=event.step)
+        tokens = event.usage.total_tokens + (0 if event.usage_below is None else event.usage_below.total_tokens)
+        usd = _sum_of((event.cost.usd, 0.0 if event.below is None else event.below.usd))
+        ended = {"status": event.status, "tokens": tokens, "cost_usd": usd}
+        self._children[event.child_id] = known.model_copy(update=ended)
+        for step in self._steps:
+            if step["step_number"] == event.step:
+                _add_to(step, tokens, usd)
 
     def _validated(self, event: "ev.StepResultValidated", at: datetime) -> None:
         step = self._steps[-1]
@@ -308,6 +346,11 @@ class GoalViewBuilder:
         self._now["resource_limit_hit"] = event.reason.startswith(("budget", "price_unknown"))
         if event.status == "escalated":
             self._now |= {"escalation_triggered": True, "escalation_reason": str(event.final.get("message", ""))}
+
+
+def _add_to(step: dict[str, Any], tokens: int, usd: float | None) -> None:
+    step["tokens_used"] = step.get("tokens_used", 0) + tokens
+    step["cost_usd"] = _sum_of((step.get("cost_usd", 0.0), usd))
 
 
 def _sum_of(costs: Iterable[float | None]) -> float | None:

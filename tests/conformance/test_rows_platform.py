@@ -1,6 +1,5 @@
 """Rows on the running platform: the HTTP shape of POST /run, one span tree per run, model calls, loops."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,10 +15,20 @@ from tests.support.decider.recorded_errors import MINUTE, exhausted, key_fault, 
 from tests.support.platform.goal_platform import use
 from tests.support.platform.marked_runs import NETWORK
 from tests.support.platform.watched_platform import LOCAL, Watched, roots, watched_platform
+from tests.support.platform.watched_runs import (
+    SCRIPT,
+    SECRET,
+    answers,
+    events_of,
+    gates_of,
+    printed,
+    run,
+    says,
+    task_of,
+)
 from tests.support.waiting import eventually
 
 from towpath import Agent, Client, RefusedError, Swarm
-from towpath.cli import main
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,39 +45,11 @@ TREE = {
 }
 """The spans of a run with one call, and below what they stand."""
 
-SECRET = "the customer's secret words"
-SCRIPT = [
-    {
-        "action": "USE_TOOL",
-        "action_reasoning": "look first",
-        "action_details": {"tool_name": "mark.pure", "tool_params": {"n": 1}},
-    },
-    {"action": "RESPOND", "action_reasoning": "enough", "action_details": {"payload": "done"}},
-]
-
-
-def task_of(**more: Any) -> dict[str, Any]:
-    return {"network": NETWORK["name"], "user_message": SECRET, "script": SCRIPT, **more}
-
-
-async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    answer = await client.post("/run", json=task_of(**more), headers=headers)
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def watched() -> AsyncIterator[Watched]:
     async with watched_platform() as found:
         yield found
-
-
-async def printed(watched: Watched, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """Return what a command prints."""
-    code = await asyncio.to_thread(main, [*words, "--server", watched.platform.client_url, "-o", "json"])
-    told = capsys.readouterr()
-    assert code == 0, told
-    return json.loads(told.out)
 
 
 async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
@@ -162,11 +143,6 @@ async def test_a8_what_the_platform_fills_in_leaves_it_in_no_span_prompt_or_log(
     assert "SYSVAL" not in repr(watched.receiver.spans)
 
 
-async def events_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:
-    page = (await client.get(f"/v1/runs/{run_id}/events", params={"limit": 1_000})).json()
-    return [entry["event"] for entry in page["entries"]]
-
-
 async def test_b8_the_third_equal_call_inside_a_run_is_not_run_and_the_fourth_ends_it(watched: Watched) -> None:
     """Row B8: loop detection on order-free canonical signatures, threshold 3, fires on the third, inside a run."""
     pair = [("mark.pure", 1), ("mark.idempotent", 2)]
@@ -183,22 +159,6 @@ async def test_b8_the_third_equal_call_inside_a_run_is_not_run_and_the_fourth_en
     found = [(e["detector"], e["count"], e["action"]) for e in events if e["type"] == "loop_detected"]
     assert found == [("calls", 3, "nudge"), ("calls", 3, "stop")]
     assert sum(event["type"] == "tool_call_finished" for event in events) == 4, "the third pair was never run"
-
-
-async def gates_of(client: httpx2.AsyncClient, run_id: str, count: int) -> list[dict[str, Any]]:
-    """Wait until the run has opened *count* gates, and waits at the last of them."""
-    opened: list[dict[str, Any]] = []
-
-    async def waiting() -> bool:
-        opened[:] = [event for event in await events_of(client, run_id) if event["type"] == "gate_opened"]
-        status = (await client.get(f"/v1/runs/{run_id}")).json()["status"]
-        return len(opened) >= count and status == "waiting"
-
-    async with asyncio.timeout(90):
-        while not await waiting():  # noqa: ASYNC110 - what is waited for is in other processes
-            await asyncio.sleep(0.05)
-    assert len(opened) == count
-    return opened
 
 
 async def test_c5_three_equal_errors_of_a_goal_run_open_one_gate_and_a_person_clears_the_count(
@@ -266,15 +226,6 @@ class Verdict(BaseModel):
     score: int
 
 
-def says(*decisions: dict[str, Any]) -> list[Answer]:
-    """The local model writes these decisions, one after another."""
-    return [LOCAL.says(json.dumps(decision)) for decision in decisions]
-
-
-def answers(**payload: Any) -> dict[str, Any]:
-    return {"action": "RESPOND", "action_reasoning": "sure", "action_details": {"payload": payload}}
-
-
 async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
     """Row B2: provider from the model string `provider:model`."""
     watched.server.play(*says(answers(message="done")))
@@ -315,6 +266,29 @@ async def test_b13_an_ordinary_limit_of_gemini_ends_no_run_and_its_native_calls_
         watched.google.play(Answer(status=400, body=key_fault("API key not valid. Please pass a valid API key.")))
         view = await client.run("marks", "Mark it.", model="gemini:gemini-2.5-flash", timeout=60)
         assert (view.status, view.reason, len(watched.google.seen)) == ("failed", "model_unauthorized", 1)
+
+
+async def test_c2_a_goal_counts_what_its_whole_tree_used(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    """Row C2: tokens and money of child runs, and of theirs, are in the goal's view, in its steps and in its run."""
+    inner = Swarm("inner", [Agent("chief", description="Leads."), Agent("ann", description="Counts.")], mode="team")
+    reached = {"when": "results.exists(r, r.tool == 'delegate_to_inner' && r.status == 'succeeded')"}
+    goal = {"goal": "Have it counted.", "acceptance_criteria": [reached], "settings": {"validate_steps": False}}
+    said = [use("delegate_to_inner", task="Count."), use("delegate_to_ann", task="Count."), answers(n=7), answers(n=7)]
+    watched.google.play(*(GEMINI.says(json.dumps(one)) for one in said))
+    async with Client(watched.platform.client_url) as client:
+        await client.networks.publish(Swarm("counters", [Agent("lead"), inner], mode="team"))
+        view = await client.run("counters", goal=goal, model="gemini:gemini-2.5-flash", timeout=60)
+        state = await client.goal(view.run_id)
+        assert (view.reason, len(watched.google.seen)) == ("criteria_met", 4), view.final
+    (call,) = state.token_usage
+    assert call > 1_000 and [one.agent_id for one in state.child_runs] == ["chief"]
+    assert (state.total_tokens, state.steps_history[0].tokens_used) == (4 * call, 4 * call)
+    assert state.total_cost_usd == state.steps_history[0].cost_usd == pytest.approx(4 * GEMINI.usd)
+    assert view.usage and view.cost and view.tree_usage and view.tree_cost
+    assert (view.usage.total_tokens, view.tree_usage.total_tokens, view.tree_usage.model_calls) == (call, 4 * call, 4)
+    assert (view.cost.usd, view.tree_cost.usd) == (pytest.approx(GEMINI.usd), pytest.approx(4 * GEMINI.usd))
+    told = await printed(watched, capsys, "runs", "goal", str(view.run_id))
+    assert (told["total_tokens"], told["child_runs"][0]["tokens"]) == (4 * call, 3 * call)
 
 
 async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watched) -> None:

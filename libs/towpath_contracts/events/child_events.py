@@ -32,7 +32,7 @@ class ChildGateWaitChanged(MessagePart):
 class ChildEnded(MessagePart):
     """A child has its final status; `worked` are the tools of which a call succeeded in it, by its own log.
 
-    `below` is what its own children have cost, where it had any.
+    `below` is what its own children have cost, where it had any, and `usage_below` the tokens that they used.
     """
 
     type: Literal["child_ended"] = "child_ended"
@@ -45,6 +45,7 @@ class ChildEnded(MessagePart):
     usage: Usage = Usage()
     cost: Cost = Cost()
     below: Cost | None = Field(default=None, exclude_if=is_unset)
+    usage_below: Usage | None = Field(default=None, exclude_if=is_unset)
     child_seq: int = 0
     cursors: dict[str, int] = Field(default_factory=dict)
     worked: tuple[str, ...] = ()

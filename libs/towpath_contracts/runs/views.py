@@ -88,7 +88,8 @@ class RunView(Message):
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
     log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first, then the
     model whose provider has asked for time, and until when; then those of the runs below it. `usage` and `cost` are
-    known once the run has ended, and null before: its log has what each request used so far. `message` says in words
+    known once the run has ended, and null before: its log has what each request used so far. They are the run's own;
+    `tree_usage` and `tree_cost` add those of every run below it, as these end. `message` says in words
     why a run ended that did not complete: of one that was cancelled by whom, and the reason that was given. Of a run
     that was erased lists show what is left, with `erased_at`. A run that a caller submitted belongs to the thread
     `thread_id`, which bears the id of its first run; `previous_run_id` is the run that it continues, and `next_run_id`,
@@ -118,6 +119,8 @@ class RunView(Message):
     last_output: Any = None
     usage: Usage | None = None
     cost: Cost | None = None
+    tree_usage: Usage | None = None
+    tree_cost: Cost | None = None
     trace_id: str = ""
     debug: bool = False
     forked_from: ForkedFrom | None = None

@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 from towpath_contracts import facts
 from towpath_contracts.budgets import ChildRunBudget
 from towpath_contracts.decisions.earlier_turns import ContinuedRun
-from towpath_contracts.decisions.request import Cost
+from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import ChildTask, ParentRun
 from towpath_contracts.tools.grants import grant_chain
@@ -23,7 +23,17 @@ from towpath_engine.reducers.budget import total_cost
 from towpath_engine.reducers.loops.inheritance import counters_for_child
 from towpath_engine.reducers.references import inline_or_reference
 from towpath_engine.state.earlier_turns import summary_of
-from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, PendingEffect, RunState, Status, StepChild
+from towpath_engine.state.run import (
+    FINAL,
+    NO_COST,
+    NO_USAGE,
+    STOPPING,
+    EffectKind,
+    PendingEffect,
+    RunState,
+    Status,
+    StepChild,
+)
 
 _RANDOM_BITS = (1 << 62) - 1
 _MAX_INDEX = (1 << 12) - 1
@@ -189,6 +199,7 @@ def take_child_report(run: TransitionBuilder, fact: facts.ChildReportedFact) -> 
                 usage=fact.usage,
                 cost=fact.cost,
                 below=fact.below,
+                usage_below=fact.usage_below,
                 child_seq=fact.child_seq,
                 cursors=fact.cursors,
                 worked=fact.worked,
@@ -227,6 +238,11 @@ def cost_of_children(state: RunState) -> Cost | None:
     return None if state.below == NO_COST else state.below
 
 
+def usage_of_children(state: RunState) -> Usage | None:
+    """Return what the run's children have used; None where that is nothing."""
+    return None if state.usage_below == NO_USAGE else state.usage_below
+
+
 def report_for_parent(state: RunState) -> facts.ChildReportedFact | None:
     """Return what a child run reports to its parent of this state; None for a run without a parent."""
     parent = state.created.parent
@@ -245,6 +261,7 @@ def report_for_parent(state: RunState) -> facts.ChildReportedFact | None:
         usage=state.usage,
         cost=state.cost,
         below=cost_of_children(state),
+        usage_below=usage_of_children(state),
         cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},
         worked=state.worked,
     )

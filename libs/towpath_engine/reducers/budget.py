@@ -32,16 +32,22 @@ PaidEvent = ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostpone
 def add_usage(usage: Usage, cost: Cost, event: PaidEvent) -> tuple[Usage, Cost]:
     """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
     known = cost.price_known and event.cost.price_known
-    total = Usage(
-        input_tokens=usage.input_tokens + event.usage.input_tokens,
-        output_tokens=usage.output_tokens + event.usage.output_tokens,
-        total_tokens=usage.total_tokens + event.usage.total_tokens,
-        model_calls=usage.model_calls + event.usage.model_calls,
-        cached_tokens=usage.cached_tokens + event.usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens + event.usage.cache_write_tokens,
-    )
     usd = (cost.usd or 0.0) + (event.cost.usd or 0.0) if known else None
+    total = sum_usages(usage, event.usage)
     return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)
+
+
+def sum_usages(*usages: Usage | None) -> Usage:
+    """Add up *usages*."""
+    counted = [usage for usage in usages if usage is not None]
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in counted),
+        output_tokens=sum(usage.output_tokens for usage in counted),
+        total_tokens=sum(usage.total_tokens for usage in counted),
+        model_calls=sum(usage.model_calls for usage in counted),
+        cached_tokens=sum(usage.cached_tokens for usage in counted),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in counted),
+    )
 
 
 def total_cost(state: RunState) -> Cost:

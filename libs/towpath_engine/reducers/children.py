@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from towpath_contracts.decisions.request import FullToolOutput
 from towpath_contracts.events import log as ev
 from towpath_contracts.text import as_text
-from towpath_engine.reducers.budget import sum_costs
+from towpath_engine.reducers.budget import sum_costs, sum_usages
 from towpath_engine.reducers.calls import with_outputs
 from towpath_engine.state.replace import replace
 from towpath_engine.state.run import EffectKind, PendingEffect, RunState, StepChild
@@ -89,6 +89,7 @@ def apply_child_ended(state: RunState, event: ev.ChildEnded, _at: datetime) -> R
         children=children,
         cursors=cursors,
         below=sum_costs(state.below, event.cost, event.below),
+        usage_below=sum_usages(state.usage_below, event.usage, event.usage_below),
         pending=tuple(p for p in state.pending if p.effect_id != event.child_id),
     )
     own = [c for c in children if c.execution_id is None]

@@ -39,7 +39,7 @@ OLDER_KEPT = 20
 
 
 _NO_CALLS = CallCounts()
-_NO_USAGE = Usage()
+NO_USAGE = Usage()
 NO_COST = Cost(usd=0.0, price_known=True)
 
 
@@ -196,8 +196,8 @@ class RunState:
 
     `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
     `unanswered` means that its answer is no longer waited for, and that it is asked once more. `below` is what
-    children that have ended, with their own, have cost. `earlier_summary` is a model's summary of earlier turns, empty
-    where it gave none.
+    children that have ended, with their own, have cost, and `usage_below` what they used. `earlier_summary` is a
+    model's summary of earlier turns, empty where it gave none.
     """
 
     run_id: UUID
@@ -236,9 +236,10 @@ class RunState:
     call_counts: CallCounts = _NO_CALLS
     cursors: dict[str, int] = field(default_factory=dict)
     detectors: LoopCounters = NOTHING_COUNTED
-    usage: Usage = _NO_USAGE
+    usage: Usage = NO_USAGE
     cost: Cost = NO_COST
     below: Cost = NO_COST
+    usage_below: Usage = NO_USAGE
     last_output: Any = None
     final: JsonObject | None = None
     cancelled_by: str = ""

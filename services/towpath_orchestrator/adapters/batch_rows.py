@@ -9,7 +9,7 @@ from typing import Any
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.trace_context import trace_of
 from towpath_engine.advance import wake_at
-from towpath_engine.handlers.children import cost_of_children
+from towpath_engine.handlers.children import cost_of_children, usage_of_children
 from towpath_engine.state.run import RunState
 from towpath_orchestrator.adapters.storable_text import storable
 from towpath_orchestrator.core.transitions import Transition
@@ -25,11 +25,11 @@ def outcome_of(state: RunState) -> str | None:
         "usage": state.usage.model_dump(mode="json"),
         "cost": state.cost.model_dump(mode="json"),
     }
+    below = {"below": cost_of_children(state), "usage_below": usage_of_children(state)}
+    body |= {name: value.model_dump(mode="json") for name, value in below.items() if value is not None}
     if state.created.parent is not None:  # what its parent may have to ask for
         body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
         body["worked"] = state.worked
-        below = cost_of_children(state)
-        body |= {} if below is None else {"below": below.model_dump(mode="json")}
     return json.dumps(body)
 
 

@@ -75,6 +75,7 @@ def _report(request: AskChildStatus, row: Mapping[str, Any]) -> ChildReportedFac
         usage=Usage.model_validate(outcome.get("usage") or {}),
         cost=Cost.model_validate(outcome.get("cost") or {}),
         below=Cost.model_validate(outcome["below"]) if "below" in outcome else None,
+        usage_below=Usage.model_validate(outcome["usage_below"]) if "usage_below" in outcome else None,
         cursors=outcome.get("cursors") or {},
         worked=tuple(outcome.get("worked") or ()),
     )

@@ -46,10 +46,11 @@ def platform_of(
     environment: dict[str, str] | None = None,
     durable: bool = True,
     longest_pause_s: float = LONGEST_PAUSE_S,
+    policy: str = POLICY,
 ) -> Platform:
     """A platform whose workers mark `effects.txt` in *folder*; *environment* is every role's."""
     folder.mkdir(exist_ok=True)
-    (folder / "policy.yaml").write_text(POLICY)
+    (folder / "policy.yaml").write_text(policy)
     tools = ROOT / "tests" / "support" / "worker" / "effect_tools.py"
     return Platform(
         folder / "d",

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.decider.gemini_server import GeminiServer, gemini
 from tests.support.decider.model_servers import DIALECTS, KEY
-from tests.support.platform.marked_runs import platform_of, publish
+from tests.support.platform.marked_runs import POLICY, platform_of, publish
 from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
 
 from towpath import Client
@@ -15,6 +15,9 @@ from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 LOCAL = DIALECTS["local"]
+WATCHED_POLICY = POLICY + "  - {name: leads, tool: 'delegate_to_*', effect: allow}\n"
+"""Beside the marks, leads of teams may ask their members."""
+
 BARE = {
     "name": "bare",
     "agents": [
@@ -53,7 +56,9 @@ async def watched_platform() -> AsyncIterator[Watched]:
     ):
         addresses = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "TOWPATH_LOCAL_URL": f"{server.url}/v1"}
         models = {"GEMINI_API_KEY": KEY, "TOWPATH_GEMINI_BASE_URL": google.url}
-        platform = platform_of(folder / "platform", 1, 1, environment=addresses | models, durable=False)
+        platform = platform_of(
+            folder / "platform", 1, 1, environment=addresses | models, durable=False, policy=WATCHED_POLICY
+        )
         async with platform:
             await publish(platform)
             async with Client(platform.client_url) as client:

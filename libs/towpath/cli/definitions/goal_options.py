@@ -86,6 +86,15 @@ def _cost(row: Any) -> str:
     return "not known: a price is missing" if cost is None else f"${cost:.4f}" if cost else ""
 
 
+def _child_runs(row: Any) -> str:
+    found = row["child_runs"]
+    if not found:
+        return ""
+    running = sum(one["status"] == "running" for one in found)
+    rest = f", {running} still running and not counted" if running else ""
+    return f"{len(found)}, counted below{rest}"
+
+
 _SHOW = (
     Column("run", "task_id"),
     Column("goal", "goal"),
@@ -96,7 +105,8 @@ _SHOW = (
     Column("confidence", _confidence),
     Column("failures", lambda row: f"{row['failure_count']}, {row['consecutive_failures']} in a row"),
     Column("escalated", "escalation_reason"),
-    Column("tokens", lambda row: sum(row["token_usage"])),
+    Column("child runs", _child_runs),
+    Column("tokens", "total_tokens"),
     Column("cost", _cost),
 )
 

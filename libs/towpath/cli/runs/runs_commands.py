@@ -32,13 +32,20 @@ def _network(row: Any) -> str:
 
 
 def _tokens(row: Any) -> str:
-    if row["usage"] is None:
-        return ""
-    cost = row["cost"]
+    return "" if row["usage"] is None else _spent(row["usage"], row["cost"])
+
+
+def _tree_tokens(row: Any) -> str:
+    """Return what the run used with every run below it; nothing where none of these used anything."""
+    usage, cost = row.get("tree_usage"), row.get("tree_cost")
+    return "" if usage is None or (usage == row["usage"] and cost["usd"] == row["cost"]["usd"]) else _spent(usage, cost)
+
+
+def _spent(usage: Any, cost: Any) -> str:
     money = f" · ${cost['usd']:.4f}" if cost["usd"] else "" if cost["price_known"] else " · cost not known"
-    cached = row["usage"].get("cached_tokens")
+    cached = usage.get("cached_tokens")
     of_them = f" ({cached} cached)" if cached else ""
-    return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{of_them}{money}"
+    return f"{usage['model_calls']} calls · {usage['total_tokens']} tokens{of_them}{money}"
 
 
 def _calls(row: Any) -> str:
@@ -101,6 +108,7 @@ _SHOW = (
     Column("ended", "ended_at"),
     Column("calls", _calls),
     Column("used", _tokens),
+    Column("with children", _tree_tokens),
     Column("answer", _answer),
 )
 

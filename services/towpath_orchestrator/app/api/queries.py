@@ -14,7 +14,6 @@ import asyncpg
 from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
@@ -45,6 +44,7 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.api.run_export import erased_problem, let_others
 from towpath_orchestrator.app.state_cache import RunWaiters
+from towpath_orchestrator.core.run_spending import spent_by
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
@@ -102,6 +102,7 @@ def brief(row: Any) -> RunView:
 def view(row: Any) -> RunView:
     """Turn a run row into what its reader sees."""
     outcome: dict[str, Any] = json.loads(row["outcome"]) if row["outcome"] is not None else {}
+    spent: dict[str, Any] = {**spent_by(outcome)} if outcome else {}
     return RunView(
         run_id=row["run_id"],
         project=row["project"],
@@ -124,8 +125,7 @@ def view(row: Any) -> RunView:
         ended_at=row["ended_at"],
         final=outcome.get("final"),
         last_output=outcome.get("last_output"),
-        usage=Usage.model_validate(outcome.get("usage", {})) if outcome else None,
-        cost=Cost.model_validate(outcome.get("cost", {})) if outcome else None,
+        **spent,
         trace_id=(row["trace_id"] or row["root_run_id"] or row["run_id"]).hex,
         debug=row["debug"],
         parent_run_id=row["parent_run_id"],

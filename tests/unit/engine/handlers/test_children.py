@@ -8,7 +8,7 @@ import pytest
 from tests.support.engine.machine import RUN, Machine, respond, types, use
 
 from towpath_contracts import facts
-from towpath_contracts.decisions.request import Cost
+from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.children import AskChildStatus, ChildTask
 from towpath_engine.advance import advance, wake_at
@@ -19,6 +19,7 @@ from towpath_engine.handlers.children import (
     new_child_run,
     report_for_parent,
     spawn_children,
+    usage_of_children,
 )
 from towpath_engine.handlers.run_gates import open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -318,6 +319,15 @@ def test_a_child_tells_what_its_own_children_have_cost() -> None:
     machine.state = born(machine.state, started, machine)
     quiet = report_for_parent(machine.state)
     assert quiet is not None and quiet.below is None and "below" not in quiet.model_dump_json()
-    spending = replace(machine.state, below=Cost(usd=2.0, price_known=True))
+    used = Usage(total_tokens=30, model_calls=2)
+    spending = replace(machine.state, below=Cost(usd=2.0, price_known=True), usage_below=used)
     word = report_for_parent(spending)
-    assert word is not None and word.below == Cost(usd=2.0, price_known=True)
+    assert word is not None and (word.below, word.usage_below) == (Cost(usd=2.0, price_known=True), used)
+
+
+def test_tokens_of_children_and_of_theirs_are_added_up() -> None:
+    machine, (first, second) = waiting_parent("expert", "clerk")
+    below = Usage(total_tokens=30, model_calls=2, cached_tokens=4)
+    child_reports(machine, first, "completed", 9, usage=Usage(total_tokens=10, model_calls=1), usage_below=below)
+    child_reports(machine, second, "failed", 9, usage=Usage(total_tokens=5, model_calls=1))
+    assert usage_of_children(machine.state) == Usage(total_tokens=45, model_calls=4, cached_tokens=4)
