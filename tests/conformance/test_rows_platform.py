@@ -1,5 +1,6 @@
 """Rows on the running platform: the HTTP shape of POST /run, one span tree per run, model calls, loops."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.support.platform.watched_runs import (
 )
 from tests.support.waiting import eventually
 
-from towpath import Agent, Client, RefusedError, Swarm
+from towpath import Agent, Client, HostMount, RefusedError, Swarm
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -289,6 +290,31 @@ async def test_c2_a_goal_counts_what_its_whole_tree_used(watched: Watched, capsy
     assert (view.cost.usd, view.tree_cost.usd) == (pytest.approx(GEMINI.usd), pytest.approx(4 * GEMINI.usd))
     told = await printed(watched, capsys, "runs", "goal", str(view.run_id))
     assert (told["total_tokens"], told["child_runs"][0]["tokens"]) == (4 * call, 3 * call)
+
+
+async def test_b10_a_member_is_shown_what_is_attached_to_its_teams_task_and_the_files_that_are_mounted(
+    watched: Watched, tmp_path: Path
+) -> None:
+    """Row B10: what a task brings goes to every run below it, as what others made."""
+    (tmp_path / "notes.md").write_text("Boats are white.", "utf-8")
+    rows = {"name": "rows", "media_type": "text/csv", "data": base64.b64encode(b"boat,7\n").decode()}
+    said = [use("delegate_to_ann", task="Count."), answers(n=7), answers(n=7)]
+    watched.google.play(*(GEMINI.says(json.dumps(one)) for one in said))
+    async with Client(watched.platform.client_url) as client:
+        team = Swarm("readers", [Agent("lead"), Agent("ann", description="Counts.")], mode="team")
+        await client.networks.publish(team)
+        mount = HostMount(tmp_path, "given", roots=[tmp_path])
+        wanted = {"attachments": [rows], "mounts": [mount], "quoted_inputs": {"mail": "Hello from Kim."}}
+        view = await client.run("readers", "Count.", model="gemini:gemini-2.5-flash", timeout=60, **wanted)
+        (child,) = (await client.tree(view.run_id)).children
+        files = await client.workspaces.list(child.run_id)
+        with pytest.raises(RefusedError) as refused:
+            await client.submit("readers", "Count.", model="agent:reader", attachments=[rows])
+    assert (view.status, child.agent_key, len(watched.google.seen)) == ("completed", "ann", 3), view.final
+    asked = json.dumps(watched.google.seen[1].body)
+    assert "### rows" in asked and "boat,7" in asked and "Hello from Kim." in asked
+    assert [one.path for one in files.files] == ["given/notes.md"]
+    assert refused.value.code == "attachment_refused" and "agent:reader takes no attachments" in str(refused.value)
 
 
 async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watched) -> None:
