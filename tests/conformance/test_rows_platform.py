@@ -220,6 +220,20 @@ async def test_b10_a_pair_that_works_in_every_turn_comes_to_its_last_handoff(wat
     assert (view.status, view.reason, view.step) == ("failed", "max_handoffs_exceeded", 6)
 
 
+async def test_b10_a_pair_that_is_nested_comes_to_its_last_handoff_too(watched: Watched) -> None:
+    """Row B10: a nested swarm, and what is around it, have the steps of all handoffs."""
+    pair = [Agent(key, tools=["mark.pure"], routes=[other]) for key, other in ("xy", "yx")]
+    turns = [(use("mark.pure", n=n), {**SCRIPT[1], "action_details": {"payload": "yx"[n % 2]}}) for n in range(4)]
+    script = [{**one, "agent": "xy"[n % 2]} for n, turn in enumerate(turns) for one in turn]
+    done = [{**one, "agent": "z"} for one in SCRIPT[1:]]
+    inner = Swarm("inner", pair, mode="handoff", max_handoffs=3, agent_steps=2)
+    async with Client(watched.platform.client_url) as client:
+        await client.networks.publish(Swarm("around", [Agent("z"), inner], mode="workflow", agent_steps=2))
+        view = await client.run("around", "Mark in turn.", script=[*done, *script], timeout=60)
+        _, nested = (await client.tree(view.run_id)).children
+    assert (nested.status, nested.reason, nested.step) == ("failed", "max_handoffs_exceeded", 8)
+
+
 class Verdict(BaseModel):
     """What a reviewer answers."""
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart, Name
+from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart, Name, is_unset
 from towpath_contracts.run_limits import MAX_PARALLEL, MAX_STEPS_CAP
 
 MAX_HANDOFFS = 10
@@ -41,7 +41,9 @@ class CompiledSwarm(MessagePart):
     """A swarm inside a snapshot: checked, members and stages worked out; stages in order, each sorted by name.
 
     `stages` are of a workflow; elsewhere there is one with the lead. `delegates` are the members that a team's lead
-    may ask, `handoffs` what each agent of a handoff may answer with.
+    may ask, `handoffs` what each agent of a handoff may answer with. `steps` are those of one run in all, where these
+    are more than each agent's once: for all handoffs, here or in a nested swarm. Snapshots that were published before
+    it was written have none, so that their runs replay as they were.
     """
 
     mode: SwarmMode
@@ -54,6 +56,7 @@ class CompiledSwarm(MessagePart):
     agent_steps: int = AGENT_STEPS
     swarms: dict[str, "CompiledSwarm"] = Field(default_factory=dict)
     description: str = ""
+    steps: int | None = Field(default=None, exclude_if=is_unset)
 
     @property
     def lead(self) -> str:
@@ -81,7 +84,17 @@ class CompiledSwarm(MessagePart):
     @property
     def max_steps(self) -> int:
         """Steps that a run of the swarm may take in all, unless its task or network says so."""
-        return min(MAX_STEPS_CAP, self.agent_steps * self.agent_count)
+        return min(MAX_STEPS_CAP, self.agent_steps * self.agent_count) if self.steps is None else self.steps
+
+    @property
+    def needed_steps(self) -> int:
+        """Steps with which each agent may act as often as handoffs allow, in a nested swarm too.
+
+        A run has at most the steps of the one above it, so a swarm needs as many as each swarm in it.
+        """
+        turns = self.max_handoffs + 1 if self.mode == "handoff" else 0
+        own = min(MAX_STEPS_CAP, self.agent_steps * max(turns, self.agent_count))
+        return max((own, *(nested.max_steps for nested in self.swarms.values())))
 
 
 class SelectedSwarm(MessagePart):

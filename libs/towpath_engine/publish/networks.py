@@ -11,10 +11,8 @@ from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import sub_schemas, unusable_schema
 from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSnapshot, NetworkSpec
-from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.run_limits import MAX_STEPS_CAP
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.publish.swarms import compile_swarm, swarm_problems, with_swarm_defaults
 
@@ -145,12 +143,6 @@ def compile_prompt(template: str) -> str:
     return _PLACEHOLDER.sub(r"{{ \1 }}", template)
 
 
-def _steps_of(swarm: CompiledSwarm) -> int:
-    """Return the steps of a run of the network's swarm: those of a handoff suffice for all its handoffs."""
-    turns = swarm.max_handoffs + 1 if swarm.mode == "handoff" else 0
-    return max(swarm.max_steps, min(MAX_STEPS_CAP, swarm.agent_steps * turns))
-
-
 def _compile_agent(
     spec: NetworkSpec, agent: AgentSpec, rosters: NetworkSwarms, delegates: Sequence[ToolSpec]
 ) -> CompiledAgent:
@@ -185,7 +177,7 @@ def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Networ
         default_agent_key=next(agent.key for agent in spec.agents if agent.is_default),
         agents={agent.key: _compile_agent(spec, agent, rosters, delegates.get(agent.key, ())) for agent in spec.agents},
         tools={name: own.get(name) or tools[name] for name in sorted({*used, *own})},
-        max_steps=_steps_of(swarm) if swarm is not None and spec.max_steps == MAX_STEPS else spec.max_steps,
+        max_steps=swarm.max_steps if swarm is not None and spec.max_steps == MAX_STEPS else spec.max_steps,
         max_tool_errors=spec.max_tool_errors,
         timeout_ms=spec.timeout_ms,
         step_timeout_ms=spec.step_timeout_ms,

@@ -242,7 +242,7 @@ def _compiled(rosters: NetworkSwarms, roster: ParsedSwarm) -> CompiledSwarm:
     agents = {agent.key: agent for agent in rosters.spec.agents}
     nested = [name for name in roster.members if name in by_name]
     workflow, team, handoff = (settings.mode == mode for mode in ("workflow", "team", "handoff"))
-    return CompiledSwarm(
+    swarm = CompiledSwarm(
         mode=settings.mode,
         members=roster.members,
         stages=roster.stages if workflow else ((roster.lead,),),
@@ -254,6 +254,8 @@ def _compiled(rosters: NetworkSwarms, roster: ParsedSwarm) -> CompiledSwarm:
         swarms={name: _compiled(rosters, by_name[name]) for name in nested},
         description=settings.description,
     )
+    needed = swarm.needed_steps
+    return swarm if needed == swarm.max_steps else swarm.model_copy(update={"steps": needed})
 
 
 def _handoffs(agent: AgentSpec, roster: ParsedSwarm) -> tuple[str, ...]:

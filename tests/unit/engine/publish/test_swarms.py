@@ -87,6 +87,24 @@ def test_a_handoff_has_steps_for_all_its_handoffs() -> None:
     assert compile_snapshot(spec({"mode": "handoff"}, max_steps=7), TOOLS).max_steps == 7
 
 
+def test_a_nested_handoff_has_steps_for_all_its_handoffs_and_so_has_what_is_around_it() -> None:
+    pair = {"mode": "handoff", "members": ["b", "c"]}
+    around = {"mode": "team", "members": ["d", "pair"], "swarms": {"pair": pair}}
+    outer = {"mode": "workflow", "members": ["a", "crew"], "swarms": {"crew": around}}
+    snapshot = compile_snapshot(spec(outer), TOOLS)
+    assert snapshot.swarm is not None and snapshot.max_steps == snapshot.swarm.max_steps == 110
+    crew = snapshot.swarm.swarms["crew"]
+    assert (crew.max_steps, crew.swarms["pair"].max_steps, crew.agent_steps) == (110, 110, 10)
+    assert compile_snapshot(spec(outer, max_steps=30), TOOLS).max_steps == 30, "the network says less"
+
+
+def test_a_swarm_that_was_published_before_its_steps_were_written_keeps_them() -> None:
+    flat = compiled(spec({"mode": "workflow"}))
+    assert flat.steps is None and "steps" not in flat.model_dump()
+    handoff = compiled(spec({"mode": "handoff"}))
+    assert (handoff.steps, handoff.model_copy(update={"steps": None}).max_steps) == (110, 40)
+
+
 def test_a_network_that_is_no_swarm_is_written_as_before() -> None:
     plain = NetworkSpec.model_validate({"name": "n", "agents": [{"key": "a", "is_default": True, "allow_respond": 1}]})
     assert "swarm" not in plain.model_dump() and "swarm" not in snapshot_body(compile_snapshot(plain, TOOLS))
