@@ -31,8 +31,11 @@ rules:
   - {name: page, who: {agent: "*"}, tool: "*", effect: allow}
   - {name: lead-reads-nothing, who: {agent: chief}, tool: page.read, effect: deny}
   - {name: strangers, tool: page.write, effect: deny, when: 'origin.worst_sink == "untrusted"'}
+  - {name: told, tool: page.write, effect: deny, when: "size(args.body) > 0 && size(origin.leaks) > 0"}
 """
-CREW = Swarm("crew", [Agent("lead", tools=["page.write"]), Agent("reader", tools=["page.read"])], mode="team")
+CREW = Swarm(
+    "crew", [Agent("lead", tools=["page.write"]), Agent("reader", tools=["page.read", "page.archive"])], mode="team"
+)
 HOUSE = {
     "name": "house",
     "goal": {"validate_steps": False},
@@ -189,3 +192,18 @@ async def test_what_a_file_of_the_workspace_says_is_untrusted_to_the_next_call(c
     ]
     for task in ({"message": "Look."}, {"background": Objective("Look.")}):
         await denied_each_time(client, "house", script, "workspace_read returned in step 3", **task)
+
+
+async def test_in_a_thread_an_agent_that_read_too_much_leaves_what_was_answered_before_it_known(client: Client) -> None:
+    """Of what is answered from then on nobody knows what is in it; of an earlier answer everybody does."""
+    before, after = "The harbour opens at seven in the morning", "All of the old pages have been looked through"
+    said = [{**respond(text), "agent": "lead"} for text in (before, after)]
+    looks = [use("delegate_to_reader", "lead", task="Look."), use("page.archive", "reader"), READS[1], said[1]]
+    first = await client.run("crew", "When?", script=said[:1], timeout=60)
+    second = await client.run("crew", "Look them through.", script=looks, continues=first.run_id, timeout=90)
+    sent = [use("page.write", "lead", to="ann@acme.example", body=body) for body in (before, after)]
+    task = {"message": "Write it to ann@acme.example.", "continues": second.run_id}
+    assert await fate(client, "crew", [sent[0], said[0]], **task) == "succeeded"
+    third = (await client.get(second.run_id)).next_run_id
+    assert third is not None and (await client.result(third, timeout=60)).status == "completed"
+    assert (await fate(client, "crew", [sent[1], said[0]], **{**task, "continues": third})).startswith("told: ")

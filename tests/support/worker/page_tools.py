@@ -11,7 +11,13 @@ def read(number: int = 0) -> dict[str, str]:
     return {"text": f"{number}. {WRITTEN}"}
 
 
-@tool(name="page.write", toolset="page", effect_class="idempotent", sinks=("to",))
-def write(to: str) -> dict[str, str]:
+@tool(name="page.archive", toolset="page", effect_class="pure", readers="anybody")
+def archive() -> dict[str, str]:
+    """Read more than anybody looks at for provenance."""
+    return {"text": "old pages " * 150_000}
+
+
+@tool(name="page.write", toolset="page", effect_class="idempotent", sinks=("to",), readers="anybody")
+def write(to: str, body: str = "") -> dict[str, str]:
     """Write to somebody."""
     return {"written": to}

@@ -43,13 +43,15 @@ class ToldAnswer(NamedTuple):
     """An answer of a run above or beside a run, which the run began with.
 
     Of `is_unread` it is not known what that run has read. `of_strangers` is what a caller brought: an answer of no run,
-    or of one that was shown texts which this run does not have.
+    or of one that was shown texts which this run does not have. `heard` are the runs whose readings may stand in it:
+    its own and those before it in the thread; None where it may have been any.
     """
 
     source: ValueSource
     text: str
     is_unread: bool = False
     of_strangers: bool = False
+    heard: frozenset[str] | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +63,8 @@ class SeenRun:
     that its task is known, `has_begun` that only its own calls are left to be read.
 
     With `readers` the runs below it, and below those above it, are read too, for who may know what they answered:
-    `below` are those that are read just now, `answered` those that were read whole, `unread` those that were not.
+    `below` are those that are read just now, `answered` those that were read whole, `unread` those that were not, each
+    with the run that asked it: what that run and those after it said may hold what nobody has looked at.
     """
 
     project: str
@@ -78,7 +81,7 @@ class SeenRun:
     documents: deque[str] = field(default_factory=deque)
     below: dict[str, "SeenRun"] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
-    unread: set[str] = field(default_factory=set)
+    unread: dict[str, str] = field(default_factory=dict)
 
     @property
     def chars(self) -> int:
@@ -91,7 +94,7 @@ class SeenRun:
         What stands in it of what they read has readers of its own; their own words are known to all, as those of the
         run itself are. So it is only where all that they read was looked at.
         """
-        if not self.unread.isdisjoint(children):
+        if not self.unread.keys().isdisjoint(children):
             return KNOWN_TO_NOBODY
         return KNOWN_TO_ALL if children and self.answered.issuperset(children) else UNDECLARED
 
@@ -99,7 +102,11 @@ class SeenRun:
         """Return who may know an answer that the run began with; None is undeclared."""
         if told.of_strangers or not (self.readers or told.is_unread):
             return None
-        return NOBODY if told.is_unread or self.unread else ANYONE
+        return NOBODY if told.is_unread or self._may_hold_unread(told) else ANYONE
+
+    def _may_hold_unread(self, told: ToldAnswer) -> bool:
+        """Return whether a child that was not read may have answered a run from which *told* may have it."""
+        return bool(self.unread) if told.heard is None else not told.heard.isdisjoint(self.unread.values())
 
     def log_of(self, run_id: UUID) -> AnswersOfRun:
         """Return what was read of the log of this run, or of one above it."""
@@ -130,7 +137,8 @@ class RunAncestors:
         says who may know a text that a caller gave to it and not to this run.
         """
         given = {*task.quoted, *task.documents}
-        read = {str(run_id) for run_id, _, _ in self.runs}
+        order = [str(run_id) for run_id, _, _ in self.runs]
+        read = {run_id: frozenset(order[place:]) for place, run_id in enumerate(order)}
         unseen = self._that_know(lambda run: run.unreadable)
         unsaid = self._that_know(lambda run: not given.issuperset((*run.quoted, *run.documents)))
         found = []
@@ -141,7 +149,8 @@ class RunAncestors:
             else:
                 is_unread = bool(said_by) and (said_by not in read or said_by in unseen)
                 strange = not said_by or said_by in unsaid
-            found.append(ToldAnswer(ValueSource(EARLIER_TURNS), text, is_unread, strange and not is_unread))
+            source, of_strangers = ValueSource(EARLIER_TURNS), strange and not is_unread
+            found.append(ToldAnswer(source, text, is_unread, of_strangers, read.get(said_by)))
         return found
 
     def _that_know(self, shown: Callable[[RunInputs], bool]) -> set[str]:

@@ -293,15 +293,17 @@ class RunProvenanceCache:
         if child.child_id not in run.below:
             full = len(run.answered) + len(run.unread) >= MAX_BELOW or run.knowledge.below_chars > MAX_BELOW_CHARS
             if full or not await is_run_of(source, child.child_id, run.project):
-                run.unread.add(child.child_id)
+                run.unread[child.child_id] = str(one.run_id)
                 return False
         below = run.below.setdefault(child.child_id, SeenRun(run.project, readers=True, kept=True))
         if await self._read(source, {UUID(child.child_id): below}, within_s=max(LEAST_S, until - monotonic())):
             return True
         if run.below.pop(child.child_id, None) is below:  # else a concurrent reader has added it
             add_below(run.knowledge, below.knowledge, child.step)
-            whole = below.knowledge.whole and not below.unread
-            (run.answered if whole else run.unread).add(child.child_id)
+            if below.knowledge.whole and not below.unread:
+                run.answered.add(child.child_id)
+            else:
+                run.unread[child.child_id] = str(one.run_id)
         return False
 
     async def _take_arguments(self, run: SeenRun, call: CallOutput, before: int | None) -> None:

@@ -91,6 +91,26 @@ async def test_a_thread_knows_what_children_of_its_runs_have_read(tas: Running, 
     assert await sends(tas, second, SECRET, EVE, ANN) == [False, True]
 
 
+async def test_a_child_that_was_not_read_leaves_what_a_thread_answered_before_it_known(tas: Running) -> None:
+    await ruled(tas)
+    earlier, later, own = "The harbour opens at seven in the morning", f"They say: {SECRET}", "It is lit all night long"
+    first = await begun(tas, TASK)
+    turns = [{"role": "assistant", "content": earlier, "run_id": str(first)}]
+    second = await begun(tas, TASK, messages=turns, continues={"run_id": str(first), "thread_id": str(first)})
+    strange = await begun(tas, "Look it up.", project="somebody-elses")
+    await ended(tas, second, strange, SECRET)
+    turns += [{"role": "assistant", "content": text, "run_id": str(second)} for text in (later, own)]
+    thread = {"run_id": str(second), "thread_id": str(first)}
+    third = await begun(tas, TASK, messages=turns, continues=thread)
+    child = await begun(tas, "Send it.", messages=turns, continues=thread, **below(third, 1))
+    for run_id in (third, child):
+        assert await sends(tas, run_id, earlier, EVE) == [True]
+        assert [await sends(tas, run_id, text, ANN) for text in (SECRET, later, own)] == [[False]] * 3
+    thread["summary"] = "The keeper of the lock is called Marlowe"
+    summed = await begun(tas, TASK, messages=turns, continues=thread)
+    assert await sends(tas, summed, "The keeper of the lock is called Marlowe", EVE) == [False]
+
+
 async def test_answers_that_a_caller_brings_and_summaries_with_them_are_undeclared(tas: Running) -> None:
     await ruled(tas)
     first = await begun(tas, TASK, messages=[{"role": "assistant", "content": OWN}])

@@ -16,7 +16,7 @@ from towpath_tas.core.provenance.text_readers import (
 )
 from towpath_tas.core.provenance.value_leaves import ValueSource
 
-READ, LOST = UUID(int=1), UUID(int=2)
+READ, LOST, LATER = UUID(int=1), UUID(int=2), UUID(int=3)
 SOURCE = ValueSource("who answered", 1)
 
 
@@ -45,7 +45,21 @@ def test_an_answer_restricts_nobody_itself_where_all_that_was_read_for_it_is_kno
     answer: ToldAnswer, may_know: TextReaders | None, where_a_child_is_unread: TextReaders | None
 ) -> None:
     assert SeenRun("shop", readers=True).may_know_told(answer) == may_know
-    assert SeenRun("shop", readers=True, unread={"child"}).may_know_told(answer) == where_a_child_is_unread
+    unread = SeenRun("shop", readers=True, unread={"child": str(READ)})
+    assert unread.may_know_told(answer) == where_a_child_is_unread
+
+
+def test_an_unread_child_leaves_answers_known_that_were_given_before_it() -> None:
+    """Of its own run's answer, and of all after it, nobody knows what is in it; a summary may be of any of them."""
+    thread = RunAncestors(vouching=[], runs=[(run_id, AFTER_ALL, True) for run_id in (LATER, READ, LOST)])
+    answered = tuple((str(run_id), f"said by {run_id}") for run_id in (LOST, READ, LATER))
+    answers = thread.told(RunInputs(project="shop", texts=(), inputs={}, answered=(*answered, (SUMMARY, "in short"))))
+    expected = {LOST: [NOBODY] * 4, READ: [ANYONE, NOBODY, NOBODY, NOBODY], LATER: [ANYONE, ANYONE, NOBODY, NOBODY]}
+    for asked_by, may_know in expected.items():
+        run = SeenRun("shop", readers=True, unread={"child": str(asked_by)})
+        assert [run.may_know_told(answer) for answer in answers] == may_know
+    of_this_run = SeenRun("shop", readers=True, unread={"child": str(UUID(int=9))})
+    assert [of_this_run.may_know_told(answer) for answer in answers] == [ANYONE, ANYONE, ANYONE, NOBODY]
 
 
 def test_where_nobody_asks_who_may_know_it_answers_are_undeclared_but_for_those_that_were_not_read() -> None:
@@ -55,7 +69,7 @@ def test_where_nobody_asks_who_may_know_it_answers_are_undeclared_but_for_those_
 
 
 def test_what_children_answered_may_be_known_where_each_of_them_was_read_whole() -> None:
-    run = SeenRun("shop", readers=True, answered={"a", "b"}, unread={"c"})
+    run = SeenRun("shop", readers=True, answered={"a", "b"}, unread={"c": str(READ)})
     assert run.may_know(("a", "b")) == KNOWN_TO_ALL
     assert run.may_know(("a", "c")) == KNOWN_TO_NOBODY
     for children in ((), ("a", "d"), ("d",)):
