@@ -26,7 +26,7 @@ NETWORK = {
             "key": "a",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": ["notes.search", "notes.hold"],
+            "equipped_tools": ["notes.search", "notes.find", "notes.hold"],
             "prompt_template": "Find the invoice.",
         }
     ],
@@ -172,6 +172,26 @@ async def test_c6_similar_actions_are_reported_and_the_next_prompt_says_so(
     assert report["score"] > 0.7
     assert [note["text"] for note in await events(client, run_id, "note_added")] == [SAID]
     assert min(step["step"] for step in answer["debug"]["steps"] if SAID in step["prompt"]) == 7  # the one after it
+
+
+async def test_c6_lists_of_words_are_alike_whatever_their_order(client: httpx2.AsyncClient, place: Path) -> None:
+    """C6: arguments that are lists of words are similar as texts of them are; another entry of a list is not."""
+    words = ["invoice", "acme", "march", "paid"]
+    orders = [words[n:] + words[:n] for n in range(4)] + [words[::-1]]
+    others = [["invoice", "acme", month, "paid"] for month in ("april", "may", "june", "july", "august")]
+    finds = [use("notes.find", words=one) for one in (*others, *orders)]
+    run_id = await submit(client, [*finds, use("notes.hold", name="lists"), ANSWER])
+
+    async def reported() -> bool:
+        return bool(await events(client, run_id, "watchdog_reported"))
+
+    await until(reported)
+    (place / "let_go" / "lists").touch()
+    await ended(client, run_id)
+    (report,) = await events(client, run_id, "watchdog_reported")
+    assert (report["finding"], report["action"], report["tools"]) == ("similar_actions", "nudge", ["notes.find"])
+    started = await events(client, run_id, "instruction_issued")
+    assert started[5]["instruction"]["calls"][0]["args"] == {"words": orders[0]} and report["steps"] == 5
 
 
 async def test_a_platform_without_its_watchdog_misses_nothing(platform: Platform, client: httpx2.AsyncClient) -> None:

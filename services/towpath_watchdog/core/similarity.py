@@ -5,6 +5,7 @@ asks the same thing again in other words, so what varies between two calls is lo
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,8 @@ TEXT_CHARS = 600
 MAX_LEAVES = 40
 
 _WORD = re.compile(r"\w+")
+_PLAIN_WORD = re.compile(r"[^\W\d_]+")
+_ENTRY = re.compile(r"(.*)\[\d+\]", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # times
@@ -76,7 +79,34 @@ def tokens(tool: str, args: dict[str, str]) -> frozenset[str]:
 def rephrased(left: dict[str, str], right: dict[str, str]) -> bool:
     """Return whether what varies between two calls are other words for the same thing."""
     varying = [path for path in {*left, *right} if left.get(path) != right.get(path)]
-    return all(jaccard(words(left.get(path, "")), words(right.get(path, ""))) > REPHRASED for path in varying)
+    changed = [path for path in varying if jaccard(words(left.get(path, "")), words(right.get(path, ""))) <= REPHRASED]
+    lists = {_list_of(path) for path in changed}
+    return all(path is not None and _reordered(_entries(left, path), _entries(right, path)) for path in lists)
+
+
+def _list_of(path: str) -> str | None:
+    """Return the list of which the value at *path* is an entry; None for any other value."""
+    found = _ENTRY.fullmatch(path)
+    return None if found is None else found[1]
+
+
+def _entries(args: dict[str, str], of: str) -> list[str]:
+    return [text.lower() for path, text in args.items() if _list_of(path) == of]
+
+
+def _reordered(left: list[str], right: list[str]) -> bool:
+    """Return whether two lists have the same entries, in any order, or one has some plain words more.
+
+    A list in which an entry stands in the place of another names another thing.
+    """
+    few, many = sorted((frozenset(left), frozenset(right)), key=len)
+    if few == many:
+        return True
+    return few < many and _are_plain_words(many) and jaccard(few, many) > REPHRASED
+
+
+def _are_plain_words(entries: Iterable[str]) -> bool:
+    return all(_PLAIN_WORD.fullmatch(entry) for entry in entries)
 
 
 @lru_cache(maxsize=4_096)

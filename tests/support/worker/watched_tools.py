@@ -15,6 +15,12 @@ async def search(query: str) -> str:
     return f"None of the 214 notes of the year matches what was asked for: {query}."
 
 
+@tool(name="notes.find", toolset="notes", effect_class="pure", timeout=30)
+async def find(words: list[str]) -> str:
+    """Find the notes that have these words."""
+    return f"None of the 214 notes of the year has all of these words: {', '.join(words)}."
+
+
 @tool(name="notes.hold", toolset="notes", effect_class="pure", timeout=120)
 async def hold(name: str) -> str:
     """Wait until somebody lets this call go."""
