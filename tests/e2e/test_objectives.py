@@ -1,4 +1,4 @@
-"""Rows D1 to D13 on the running platform: the code review of the example, and objectives beside it."""
+"""Rows D1 to D13, and C11 of a soft limit, on the running platform: the example's code review, and other objectives."""
 
 import asyncio
 import importlib.util
@@ -12,7 +12,17 @@ import httpx2
 import pytest
 import pytest_asyncio
 from tests.support.places import EXAMPLES, TESTS
-from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
+from tests.support.platform.objective_runs import (
+    CLERK,
+    DONE,
+    SUMMARY,
+    VERDICT,
+    at_budget_gate,
+    comparable,
+    plan,
+    prompts,
+    use,
+)
 
 from towpath import Client, Objective, RefusedError
 from towpath.cli.runs import workspace_commands
@@ -361,3 +371,30 @@ async def steps_of(client: Client, run_id: Any, wanted: int) -> bool:
     except Exception:  # noqa: BLE001 - whatever is away comes back, and is asked again
         return False
     return view.step >= wanted or view.status in FINAL
+
+
+async def test_c11_a_soft_limit_asks_a_person_once_whose_word_decides_how_the_run_goes_on(client: Client) -> None:
+    """Row C11, type `budget`: deny needs a reason, a second word is refused, and nobody works while the run waits."""
+    gates = await asyncio.gather(*(at_budget_gate(client) for _ in range(3)))
+    for gate in gates:
+        held = await client.get(gate.run_id)
+        assert (gate.gate_type, held.status, held.step) == ("budget", "waiting", 2)
+        assert gate.detail.items() >= {"scope": "run", "unit": "model_calls", "limit": 40, "spent": 2}.items()
+        assert held.waits == ("budget: 2 model calls of the run budget of 40 model calls are spent",)
+    allowed, denied, stopped = (gate.gate_id for gate in gates)
+    with pytest.raises(RefusedError) as unsaid:
+        await client.gates.resolve(denied, "denied")
+    await client.gates.resolve(allowed, "approved")
+    await client.gates.resolve(denied, "denied", reason="write less")
+    await client.gates.resolve(stopped, "stop", reason="enough")
+    with pytest.raises(RefusedError) as second:
+        await client.gates.resolve(allowed, "denied", reason="too late")
+    assert (unsaid.value.code, second.value.code) == ("reason_required", "gate_settled")
+    ends = [await client.result(gate.run_id, timeout=60) for gate in gates]
+    assert [(one.status, one.reason) for one in ends] == [("completed", "responded")] * 2 + [("escalated", "budget")]
+    for gate in gates:
+        log = [entry.event async for entry in client.events(gate.run_id)]
+        assert [one.unit for one in log if one.type == "budget_warned"] == ["model_calls"]
+        assert [one.gate_id for one in log if one.type == "gate_opened"] == [gate.gate_id]
+        notes = [one.text for one in log if one.type == "note_added"]
+        assert notes == (["A person asks for another way: write less"] if gate.gate_id == denied else [])

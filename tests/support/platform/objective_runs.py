@@ -1,10 +1,11 @@
 """What runs of objectives are scripted with, and what is read of them."""
 
+import asyncio
 from typing import Any
 
 import httpx2
 
-from towpath import Client
+from towpath import Client, Objective
 
 CLERK = {
     "name": "clerks",
@@ -71,3 +72,16 @@ def comparable(event: Any) -> dict[str, Any]:
         return [plain(item) for item in value] if isinstance(value, list) else value
 
     return dict(plain(said))
+
+
+async def at_budget_gate(client: Client) -> Any:
+    """Begin an objective with a soft limit of two model calls, and return the gate at which a person is asked."""
+    writes = [use("workspace_write", path=f"{name}.txt", content=name) for name in "abc"]
+    budget = {"model_calls": 40, "soft": 0.05, "on_soft": "gate"}
+    script = [plan("write"), *writes, DONE, SUMMARY]
+    accepted = await client.submit("review", background=Objective("Do it."), script=script, budget=budget)
+    async with asyncio.timeout(60):
+        while (await client.get(accepted.run_id)).status != "waiting":  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.05)
+    (gate,) = await client.gates.list(run_id=accepted.run_id)
+    return gate
