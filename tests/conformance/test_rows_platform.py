@@ -9,7 +9,6 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from pydantic import BaseModel
 from tests.support.decider.gemini_server import Answer
 from tests.support.decider.model_servers import DIALECTS
 from tests.support.decider.recorded_errors import MINUTE, exhausted, key_fault, quota
@@ -17,14 +16,19 @@ from tests.support.platform.goal_platform import use
 from tests.support.platform.marked_runs import NETWORK
 from tests.support.platform.watched_platform import LOCAL, Watched, roots, watched_platform
 from tests.support.platform.watched_runs import (
+    CALLER,
     SCRIPT,
     SECRET,
+    TRACE,
+    TREE,
+    Verdict,
     answers,
     events_of,
     gates_of,
     printed,
     run,
     says,
+    stops,
     task_of,
 )
 from tests.support.waiting import eventually
@@ -34,17 +38,6 @@ from towpath import Agent, Client, HostMount, RefusedError, Swarm
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GEMINI = DIALECTS["gemini"]
-TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-TREE = {
-    "invoke_workflow marks": "POST /run",
-    "submit marks": "invoke_workflow marks",
-    "step a": "invoke_workflow marks",
-    "chat qwen3": "step a",
-    "tool_call mark.pure": "step a",
-    "authorize mark.pure": "tool_call mark.pure",
-    "execute_tool mark.pure": "tool_call mark.pure",
-}
-"""The spans of a run with one call, and below what they stand."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -209,36 +202,21 @@ async def test_c3_each_kind_of_run_has_a_time_of_its_own_and_its_caller_is_told(
     assert settings == {"max_failures": 8, "allow_plan_reset": True}
 
 
-async def test_b10_a_pair_that_works_in_every_turn_comes_to_its_last_handoff(watched: Watched) -> None:
-    """Row B10: the limit of handoffs decides, not the steps that the work between them takes."""
-    pair = [Agent(key, tools=["mark.pure"], routes=[other]) for key, other in ("xy", "yx")]
-    turns = [(use("mark.pure", n=n), {**SCRIPT[1], "action_details": {"payload": "yx"[n % 2]}}) for n in range(3)]
-    script = [{**one, "agent": "xy"[n % 2]} for n, turn in enumerate(turns) for one in turn]
-    async with Client(watched.platform.client_url) as client:
-        await client.networks.publish(Swarm("pair", pair, mode="handoff", max_handoffs=2, agent_steps=2))
-        view = await client.run("pair", "Mark in turn.", script=script, timeout=60)
-    assert (view.status, view.reason, view.step) == ("failed", "max_handoffs_exceeded", 6)
-
-
-async def test_b10_a_pair_that_is_nested_comes_to_its_last_handoff_too(watched: Watched) -> None:
-    """Row B10: a nested swarm, and what is around it, have the steps of all handoffs."""
-    pair = [Agent(key, tools=["mark.pure"], routes=[other]) for key, other in ("xy", "yx")]
+async def test_b10_a_pair_that_works_in_every_turn_comes_to_its_last_handoff_nested_too(watched: Watched) -> None:
+    """Row B10: the limit of handoffs decides, not the steps that the work between them takes, nor those around it."""
+    agents = [Agent(key, tools=["mark.pure"], routes=[other]) for key, other in ("xy", "yx")]
+    pair = Swarm("pair", agents, mode="handoff", max_handoffs=3, agent_steps=2)
+    around = Swarm("around", [Agent("z"), pair], mode="workflow", agent_steps=2)
     turns = [(use("mark.pure", n=n), {**SCRIPT[1], "action_details": {"payload": "yx"[n % 2]}}) for n in range(4)]
     script = [{**one, "agent": "xy"[n % 2]} for n, turn in enumerate(turns) for one in turn]
-    done = [{**one, "agent": "z"} for one in SCRIPT[1:]]
-    inner = Swarm("inner", pair, mode="handoff", max_handoffs=3, agent_steps=2)
     async with Client(watched.platform.client_url) as client:
-        await client.networks.publish(Swarm("around", [Agent("z"), inner], mode="workflow", agent_steps=2))
-        view = await client.run("around", "Mark in turn.", script=[*done, *script], timeout=60)
+        for network in (pair, around):
+            await client.networks.publish(network)
+        alone = await client.run("pair", "Mark in turn.", script=script, timeout=60)
+        view = await client.run("around", "Mark in turn.", script=[*script, {**SCRIPT[1], "agent": "z"}], timeout=60)
         _, nested = (await client.tree(view.run_id)).children
-    assert (nested.status, nested.reason, nested.step) == ("failed", "max_handoffs_exceeded", 8)
-
-
-class Verdict(BaseModel):
-    """What a reviewer answers."""
-
-    verdict: str
-    score: int
+    for one in (alone, nested):
+        assert (one.status, one.reason, one.step) == ("failed", "max_handoffs_exceeded", 8)
 
 
 async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
@@ -281,6 +259,27 @@ async def test_b13_an_ordinary_limit_of_gemini_ends_no_run_and_its_native_calls_
         watched.google.play(Answer(status=400, body=key_fault("API key not valid. Please pass a valid API key.")))
         view = await client.run("marks", "Mark it.", model="gemini:gemini-2.5-flash", timeout=60)
         assert (view.status, view.reason, len(watched.google.seen)) == ("failed", "model_unauthorized", 1)
+
+
+async def test_b13_a_malformed_call_is_never_made_and_a_recitation_that_lasts_ends_the_run(watched: Watched) -> None:
+    """Rows B5 and B13: what went wrong by chance is asked for again; the model is told of calls that can't be read."""
+    call = {"functionCall": {"name": "mark.pure", "args": {"n": 13}}}
+    malformed, recited = stops("MALFORMED_FUNCTION_CALL", call), stops("RECITATION", {"text": "Once upon a time"})
+    done = GEMINI.says(json.dumps(answers(message="done")))
+    async with Client(watched.platform.client_url) as client:
+        watched.google.play(malformed, malformed, malformed, recited, done)
+        view = await client.run("marks", "Mark it.", model="gemini:gemini-2.5-flash", timeout=60)
+        log = [entry.event async for entry in client.events(view.run_id)]
+        watched.google.play(recited)
+        refused = await client.run("marks", "Tell it.", model="gemini:gemini-2.5-flash", timeout=60)
+        assert len(watched.google.seen) == 3
+    assert (view.status, view.final, view.step) == ("completed", {"message": "done"}, 2)
+    assert view.usage is not None and view.usage.model_calls == 5 and view.usage.total_tokens > 4 * 110
+    (missed,) = (one for one in log if one.type == "decision_missed")
+    assert missed.code == "invalid_output" and "MALFORMED_FUNCTION_CALL" in missed.message
+    assert not any(one.type in ("instruction_issued", "tool_call_finished") and "13" in str(one) for one in log)
+    assert (refused.status, refused.reason) == ("failed", "model_refused") and refused.final is not None
+    assert "RECITATION" in refused.final["message"] and refused.usage and refused.usage.total_tokens == 3 * 110
 
 
 async def test_c2_a_goal_counts_what_its_whole_tree_used(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,12 +6,24 @@ from typing import Any
 
 import httpx2
 import pytest
+from pydantic import BaseModel
 from tests.support.decider.gemini_server import Answer
 from tests.support.platform.marked_runs import NETWORK
 from tests.support.platform.watched_platform import LOCAL, Watched
 
 from towpath.cli import main
 
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TREE = {
+    "invoke_workflow marks": "POST /run",
+    "submit marks": "invoke_workflow marks",
+    "step a": "invoke_workflow marks",
+    "chat qwen3": "step a",
+    "tool_call mark.pure": "step a",
+    "authorize mark.pure": "tool_call mark.pure",
+    "execute_tool mark.pure": "tool_call mark.pure",
+}
+"""The spans of a run with one call, and below what they stand."""
 SECRET = "the customer's secret words"
 SCRIPT = [
     {
@@ -69,3 +81,17 @@ def says(*decisions: dict[str, Any]) -> list[Answer]:
 
 def answers(**payload: Any) -> dict[str, Any]:
     return {"action": "RESPOND", "action_reasoning": "sure", "action_details": {"payload": payload}}
+
+
+def stops(reason: str, part: dict[str, Any]) -> Answer:
+    """Gemini ends its answer for that reason, with 110 tokens."""
+    said = {"index": 0, "finishReason": reason, "content": {"role": "model", "parts": [part]}}
+    counted = {"promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110}
+    return Answer(body={"candidates": [said], "usageMetadata": counted})
+
+
+class Verdict(BaseModel):
+    """What a reviewer answers."""
+
+    verdict: str
+    score: int
