@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 
 class TcpProxy:
-    """Forwards to a port of this machine; `cut` breaks what is open, `open` says whether new ones are taken."""
+    """Forwards to a port, or a socket, of this machine; `cut` breaks what is open, `open`: new ones are taken."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, target: int | Path) -> None:
+        self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
         self.open = True
@@ -21,7 +22,7 @@ class TcpProxy:
             writer.transport.abort()
             return
         self.connections += 1
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        far_reader, far_writer = await self._connect()
         self._writers |= {writer, far_writer}
         try:
             await asyncio.gather(self._pipe(reader, far_writer), self._pipe(far_reader, writer))
@@ -29,6 +30,11 @@ class TcpProxy:
             for one in (writer, far_writer):
                 self._writers.discard(one)
                 one.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._target, Path):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection("127.0.0.1", self._target)
 
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -44,9 +50,9 @@ class TcpProxy:
 
 
 @asynccontextmanager
-async def tcp_proxy(port: int) -> AsyncIterator[TcpProxy]:
-    """Forward to *port* until the block ends."""
-    proxy = TcpProxy(port)
+async def tcp_proxy(target: int | Path) -> AsyncIterator[TcpProxy]:
+    """Forward to *target*, a port or a socket, until the block ends."""
+    proxy = TcpProxy(target)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:
