@@ -28,6 +28,7 @@ from tests.support.platform.watched_runs import (
     printed,
     run,
     says,
+    shown,
     stops,
     task_of,
 )
@@ -303,6 +304,7 @@ async def test_c2_a_goal_counts_what_its_whole_tree_used(watched: Watched, capsy
     assert (view.cost.usd, view.tree_cost.usd) == (pytest.approx(GEMINI.usd), pytest.approx(4 * GEMINI.usd))
     told = await printed(watched, capsys, "runs", "goal", str(view.run_id))
     assert (told["total_tokens"], told["child_runs"][0]["tokens"]) == (4 * call, 3 * call)
+    assert f"4 model calls · {4 * call} tokens" in await shown(watched, capsys, "runs", "watch", str(view.run_id))
 
 
 async def test_b10_a_member_is_shown_what_is_attached_to_its_teams_task_and_the_files_that_are_mounted(

@@ -46,11 +46,16 @@ async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None,
 
 
 async def printed(watched: Watched, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """Return what a command prints."""
-    code = await asyncio.to_thread(main, [*words, "--server", watched.platform.client_url, "-o", "json"])
+    """Return what a command prints, as JSON."""
+    return json.loads(await shown(watched, capsys, *words, form="json"))
+
+
+async def shown(watched: Watched, capsys: pytest.CaptureFixture[str], *words: str, form: str = "table") -> str:
+    """Return what a command prints in that form: for people, unless another is asked for."""
+    code = await asyncio.to_thread(main, [*words, "--server", watched.platform.client_url, "-o", form])
     told = capsys.readouterr()
     assert code == 0, told
-    return json.loads(told.out)
+    return told.out
 
 
 async def events_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:

@@ -159,6 +159,12 @@ def test_the_end_says_how_it_ended_and_what_it_cost() -> None:
         " ".join(str(summary(end, took)).split())
         == "✓ completed in 5.3 s 4 steps · 4 model calls · 1240 tokens · $0.0021"
     )
+    more = {"usage": Usage(model_calls=1, total_tokens=60), "cost": Cost(usd=0.0009, price_known=True)}
+    child = ev.ChildEnded(child_id=UUID(int=1), step=1, index=0, status="completed", **more)
+    grown = child.model_copy(update={"usage_below": more["usage"], "below": more["cost"]})
+    assert "7 model calls · 1420 tokens · $0.0048" in str(summary(end, took, [child, grown]))
+    unpriced = grown.model_copy(update={"below": Cost()})
+    assert str(summary(end, took, [unpriced])).endswith("1360 tokens"), "no sum is shown where a part is unknown"
     failed = end.model_copy(update={"status": "failed", "reason": "max_steps"})
     assert str(summary(failed)).startswith("✕ failed   (max_steps)")
 

@@ -3,6 +3,7 @@
 A line says who did what and how it ended; texts of models, tools and people are shown cleaned and shortened.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -270,16 +271,21 @@ def _runs(count: int) -> str:
     return "1 agent" if count == 1 else f"{count} agents"
 
 
-def summary(finished: ev.RunFinished, seconds: float | None = None) -> EventLine:
-    """Return the last line of a run."""
+def summary(
+    finished: ev.RunFinished, seconds: float | None = None, children: Sequence[ev.ChildEnded] = ()
+) -> EventLine:
+    """Return the last line of a run; what it used includes its *children* that have ended, and theirs."""
     took = f" in {seconds:.1f} s" if seconds is not None else ""
+    used = [finished.usage, *(child.usage for child in children), *(child.usage_below for child in children)]
+    costs = [finished.cost, *(child.cost for child in children), *(child.below for child in children)]
     parts = [
         f"{finished.steps} steps",
-        f"{finished.usage.model_calls} model calls",
-        f"{finished.usage.total_tokens} tokens",
+        f"{sum(one.model_calls for one in used if one is not None)} model calls",
+        f"{sum(one.total_tokens for one in used if one is not None)} tokens",
     ]
-    if finished.cost.price_known and finished.cost.usd:
-        parts.append(f"${finished.cost.usd:.4f}")
+    usd = sum(one.usd or 0.0 for one in costs if one is not None)
+    if usd and all(one.price_known for one in costs if one is not None):
+        parts.append(f"${usd:.4f}")
     mark = _DONE if finished.status == "completed" else _FAILED
     reason = "" if finished.status == "completed" else f" ({one_line(finished.reason, 60)})"
     return EventLine(mark, finished.status, f"{reason.strip()}{took}".strip(), " · ".join(parts))

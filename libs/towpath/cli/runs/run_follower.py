@@ -16,7 +16,7 @@ from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
 from towpath.errors import DeniedError
-from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
+from towpath_contracts.events.log import AnyEvent, ChildEnded, DecisionRequested, GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
@@ -50,6 +50,7 @@ class RunFollower:
     unanswered_s: float = UNANSWERED_S
     _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
     _children: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
+    _ended_children: list[ChildEnded] = field(default_factory=list, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
@@ -94,9 +95,11 @@ class RunFollower:
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         for line in self.formatter.lines(entry.event):
             self.out.write(f"  {line}", line.style)
-        if isinstance(entry.event, RunFinished):
+        if isinstance(entry.event, ChildEnded):
+            self._ended_children.append(entry.event)
+        elif isinstance(entry.event, RunFinished):
             seconds = (entry.at - self.first_entry.at).total_seconds()
-            line = summary(entry.event, seconds)
+            line = summary(entry.event, seconds, self._ended_children)
             self.out.write(f"  {line}", line.style)
             self.out.write(f"\n{answer_text(entry.event.final)}")
         elif isinstance(entry.event, GateOpened):
