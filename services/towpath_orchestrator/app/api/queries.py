@@ -6,7 +6,7 @@ Every answer is of the asking project; a run of another project does not exist.
 import asyncio
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import asyncpg
 from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
@@ -37,6 +38,7 @@ from towpath_contracts.runs.views import (
 )
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
+from towpath_engine.reducers.budget import sum_costs, sum_usages
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
@@ -44,7 +46,6 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.api.run_export import erased_problem, let_others
 from towpath_orchestrator.app.state_cache import RunWaiters
-from towpath_orchestrator.core.run_spending import spent_by
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
@@ -102,7 +103,7 @@ def brief(row: Any) -> RunView:
 def view(row: Any) -> RunView:
     """Turn a run row into what its reader sees."""
     outcome: dict[str, Any] = json.loads(row["outcome"]) if row["outcome"] is not None else {}
-    spent: dict[str, Any] = {**spent_by(outcome)} if outcome else {}
+    spent = spent_by(outcome) if outcome else {}
     return RunView(
         run_id=row["run_id"],
         project=row["project"],
@@ -136,6 +137,18 @@ def view(row: Any) -> RunView:
         calls=CallCounts.model_validate_json(row["calls"]),
         erased_at=row["erased_at"],
     )
+
+
+def spent_by(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that tell what a run used, by its stored *outcome*: alone, and with every run below it.
+
+    What children used stands there as the log of their parent counts it, so no other row is read for a sum. One price
+    that is unknown makes the sum of the tree unknown.
+    """
+    usage, cost = Usage.model_validate(outcome.get("usage", {})), Cost.model_validate(outcome.get("cost", {}))
+    below = Cost.model_validate(outcome["below"]) if "below" in outcome else None
+    tree_usage = sum_usages(usage, Usage.model_validate(outcome.get("usage_below", {})))
+    return {"usage": usage, "cost": cost, "tree_usage": tree_usage, "tree_cost": sum_costs(cost, below)}
 
 
 def _message(final: JsonObject | None) -> str:
