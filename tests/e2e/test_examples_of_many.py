@@ -1,17 +1,21 @@
 """The examples of many agents are run as their READMEs say, on one platform: a team, a pipeline, a plan of its own.
 
-Rows B9, B11, E1 and E11 are shown by them.
+Rows B9, B11, E1 and E11 are shown by them, and what a person at the terminal sees of runs below others.
 """
 
 import asyncio
 import importlib.util
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
@@ -199,3 +203,74 @@ async def test_e11_a_cancel_of_the_top_reaches_every_run_below_it(place: Place) 
         run = await place.client.result(accepted.run_id)
     assert run.status == "cancelled"
     assert [(node.depth, node.status) for node in await below()] == [(1, "cancelled")] * 3
+
+
+async def notices_of(run_id: str, server: str, *words: str) -> str:
+    """Return what `towpath runs watch` says beside its output until it has said all *words*."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "towpath.cli", "runs", "watch", run_id, "-o", "jsonl"),
+        env={**os.environ, "TOWPATH_SERVER": server}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    said = ""
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(60):
+            while not all(word in said for word in words):
+                said += (await process.stderr.readline()).decode()
+    finally:
+        process.kill()
+        shown, _ = await process.communicate()
+    assert {json.loads(line).get("path", []) == [] for line in shown.splitlines()} == {True}, "its own log alone"
+    return said
+
+
+async def agents_of_plan(place: Place, run_id: UUID) -> list[RunTreeNode]:
+    return [leaf for one in (await place.client.tree(run_id)).children for leaf in one.children]
+
+
+async def test_c11_who_looks_at_a_run_sees_the_gates_of_those_below_it(
+    place: Place, ask: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row C11: at the terminal too, two levels below the run that somebody watches."""
+    slow = [{"agent": key, "delay_ms": 60_000} for key in ("sales", "stock")]
+    accepted = await place.client.submit("self_planning", "Plan it.", script=[played("self_planning")[0], *slow])
+    run_id = str(accepted.run_id)
+    async with asyncio.timeout(90):
+        while len(leaves := await agents_of_plan(place, accepted.run_id)) < 2:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.05)
+    gates = [str((await place.client.gate(one.run_id, f"is {one.agent_key} needed?")).gate_id) for one in leaves]
+    said = await notices_of(run_id, place.client.server, *gates)
+    notices = [
+        f"{gate} (local put a gate on the run: is {one.agent_key}" for gate, one in zip(gates, leaves, strict=True)
+    ]
+    assert all(notice in said for notice in notices), said
+    async with asyncio.timeout(60):
+        while (await place.client.get(run_id)).status != "waiting":  # noqa: ASYNC110 - there is no event here
+            await asyncio.sleep(0.05)
+    seen = await ask(["runs", "show", run_id])
+    assert {line.split(": ")[-1] for line in seen["waits"]} == {"is sales needed?", "is stock needed?"}
+    log = await ask(["runs", "log", run_id])
+    assert (log["status"], [one["type"] for one in log["execution_log"]]) == ("waiting", ["agent"]), (
+        "it can be read now"
+    )
+    for words in (["runs", "tree", run_id], ["gates", "list", "--run", run_id]):
+        assert await asyncio.to_thread(main, [*words, "-o", "table"]) == 0
+        shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        for gate, leaf in zip(gates, leaves, strict=True):
+            (line,) = [one for one in shown if gate in one]
+            above = line if words[0] == "gates" else shown[shown.index(line) - 1]
+            assert str(leaf.run_id) in above, "whose gate it is"
+    await place.client.cancel(accepted.run_id, "seen")
+
+
+async def test_c3_a_deadline_is_given_at_the_terminal(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row C3: `--deadline` bounds the run; `--wait` is how long somebody watches."""
+    monkeypatch.setenv("TOWPATH_SERVER", place.client.server)
+    (script := tmp_path / "slow.json").write_text(json.dumps([{"action": "RESPOND", "delay_ms": 60_000}]), "utf-8")
+    words = ["run", "self_planning", "Plan it.", "--script", str(script), "--deadline", "300ms", "-o", "json"]
+    assert await asyncio.to_thread(main, words) == 1
+    run = json.loads(capsys.readouterr().out)
+    assert (run["status"], run["reason"]) == ("timed_out", "deadline_exceeded")
+    assert run["message"] == "the run used its 300 ms of active time"

@@ -11,12 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
+from towpath.cli.runs.event_lines import EventFormatter, EventLine, answer_text, summary
 from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
-from towpath.errors import DeniedError
-from towpath_contracts.events.log import AnyEvent, ChildEnded, DecisionRequested, GateOpened, LogEntry, RunFinished
+from towpath.errors import DeniedError, TowpathError
+from towpath_contracts.events.log import (
+    AnyEvent,
+    ChildEnded,
+    ChildGateWaitChanged,
+    ChildStarted,
+    DecisionRequested,
+    GateOpened,
+    LogEntry,
+    RunFinished,
+)
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
@@ -44,13 +53,17 @@ class RunFollower:
     on_gate: GateHandler | None = None
     formatter: EventFormatter = field(default_factory=EventFormatter)
     children: bool = False
-    """Whether the runs below are followed too, each line of theirs with the names that lead to it."""
+    """Whether the runs below are followed too, each line of theirs with the names that lead to it.
+
+    Without it their gates are shown, and asked at, all the same: the run waits for them and does not say so itself.
+    """
 
     first_entry: LogEntry | None = None
     unanswered_s: float = UNANSWERED_S
     _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
     _children: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
     _ended_children: list[ChildEnded] = field(default_factory=list, init=False)
+    _gates_below: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
@@ -59,24 +72,50 @@ class RunFollower:
                 if isinstance(entry, TreeEntry) and entry.path:
                     await self._show_child_event(entry)
                     continue
+                if isinstance(entry.event, ChildStarted | ChildGateWaitChanged) and not self.children:
+                    self._gates_below = self._gates_below or asyncio.create_task(self._show_gates_below(run_id))
                 await self._show(entry)
                 if isinstance(entry.event, RunFinished):
                     return entry.event
         finally:
             self._expect_answer(None)
+            if self._gates_below is not None:
+                self._gates_below.cancel()
+                await asyncio.wait([self._gates_below])
         return None
+
+    async def _show_gates_below(self, run_id: UUID) -> None:
+        """Show what waits for people in the runs below, and nothing else of them."""
+        try:
+            async for entry in self.client.events(run_id, children=True):
+                if isinstance(entry, TreeEntry) and entry.path:
+                    lines = self._child_lines(entry)
+                    if isinstance(entry.event, GateOpened) and await _is_pending(self.client, entry.event):
+                        self._write_child_lines(entry, lines)
+                        await self._at_gate(entry.event)
+        except TowpathError as error:
+            print_notice(f"what waits in the runs below is not shown: {one_line(str(error))}")
 
     async def _show_child_event(self, entry: TreeEntry) -> None:
         """Show an event of a child run, with the names that lead to it; its gates are asked as well."""
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
-        where = one_line("/".join(entry.path), 40)
-        for line in self._children.setdefault(entry.run_id, EventFormatter()).lines(entry.event):
-            self.out.write(f"    {where} {line}", line.style)
+        self._write_child_lines(entry, self._child_lines(entry))
         if isinstance(entry.event, RunFinished):
+            where = one_line("/".join(entry.path), 40)
             self.out.write(f"    {where} · {entry.event.status}: {one_line(entry.event.reason, 60)}", "dim")
         elif isinstance(entry.event, GateOpened):
-            await (self.on_gate or _print_gate_notice)(self.client, entry.event, self.out)
+            await self._at_gate(entry.event)
+
+    def _child_lines(self, entry: TreeEntry) -> list[EventLine]:
+        return self._children.setdefault(entry.run_id, EventFormatter()).lines(entry.event)
+
+    def _write_child_lines(self, entry: TreeEntry, lines: list[EventLine]) -> None:
+        for line in lines:
+            self.out.write(f"    {one_line('/'.join(entry.path), 40)} {line}", line.style)
+
+    async def _at_gate(self, gate: GateOpened) -> None:
+        await (self.on_gate or _print_gate_notice)(self.client, gate, self.out)
 
     def _expect_answer(self, event: AnyEvent | None) -> None:
         """Print a notice after a while, where *event* asks an agent in user code and no other event follows."""
@@ -103,7 +142,7 @@ class RunFollower:
             self.out.write(f"  {line}", line.style)
             self.out.write(f"\n{answer_text(entry.event.final)}")
         elif isinstance(entry.event, GateOpened):
-            await (self.on_gate or _print_gate_notice)(self.client, entry.event, self.out)
+            await self._at_gate(entry.event)
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

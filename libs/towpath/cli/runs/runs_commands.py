@@ -17,6 +17,8 @@ from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from towpath_contracts.runs.tree import RunTreeNode
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
@@ -187,31 +189,50 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
 
 @app.command(help_epilogue=examples("towpath runs tree 0192f3", "towpath runs tree 0192f3 -o json"))
 async def tree(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """Show a run and its child runs.
+    """Show a run and its child runs, and the gates that they wait at.
 
     Args:
         run: The run's id, or its beginning or end.
     """
-    async with common.connect() as client:
-        top = await client.tree(await short_ids.resolve_run_id(client, run))
     out = common.out()
-    if not out.for_people:
-        out.data(top.model_dump(mode="json"))
-        return
-    _show_node(out, top, "")
+    async with common.connect() as client:
+        run_id = await short_ids.resolve_run_id(client, run)
+        top = await client.tree(run_id)
+        if not out.for_people:
+            out.data(top.model_dump(mode="json"))
+            return
+        gates = await _gates_of_tree(client, run_id) if top.status == "waiting" else {}
+    _show_node(out, top, "", gates)
     if top.truncated:
         out.write("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
 
 
-def _show_node(out: OutputPrinter, node: "RunTreeNode", indent: str) -> None:
+async def _gates_of_tree(client: Any, run_id: Any) -> dict[Any, list[str]]:
+    """Return a line for each gate that waits in the tree that the run is in, by the run that waits at it."""
+    from towpath.errors import DeniedError
+
+    lines: dict[Any, list[str]] = {}
+    try:
+        view = await client.get(run_id)
+        for gate in await client.gates.list(root_run_id=view.root_run_id or view.run_id, limit=500):
+            line = f"◐ gate {gate.gate_id} {gate.gate_type}: {one_line(gate.reason, 60)}"
+            lines.setdefault(gate.run_id, []).append(line)
+    except DeniedError:  # a key may read runs and no gates
+        return {}
+    return lines
+
+
+def _show_node(out: OutputPrinter, node: "RunTreeNode", indent: str, gates: "Mapping[Any, list[str]]") -> None:
     text = one_line(node.user_message)[:60]
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
     status = run_status({"status": node.status, "erased_at": node.erased_at})
     stands = f"{node.run_id}{what}{kind} {node.agent_key} {status} {node.reason}".rstrip()
     out.write(f"{indent}{stands} · step {node.step} · {text}".rstrip())
+    for line in gates.get(node.run_id, ()):
+        out.write(f"{indent}  {line}", "yellow")
     for child in node.children:
-        _show_node(out, child, f"{indent}  ")
+        _show_node(out, child, f"{indent}  ", gates)
 
 
 @app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 --children -o jsonl"))
