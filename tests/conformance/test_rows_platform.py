@@ -220,6 +220,26 @@ async def test_b10_a_pair_that_works_in_every_turn_comes_to_its_last_handoff_nes
         assert (one.status, one.reason, one.step) == ("failed", "max_handoffs_exceeded", 8)
 
 
+async def test_b10_a_pair_that_works_in_every_turn_comes_to_its_last_handoff(watched: Watched) -> None:
+    """Row B10: with no setting at all ten handoffs decide, not the steps that the work between them takes."""
+    pair = [Agent(key, tools=["mark.pure"], routes=[other]) for key, other in ("xy", "yx")]
+    turns = [(use("mark.pure", n=n), {**SCRIPT[1], "action_details": {"payload": "yx"[n % 2]}}) for n in range(11)]
+    script = [{**one, "agent": "xy"[n % 2]} for n, turn in enumerate(turns) for one in turn]
+    async with Client(watched.platform.client_url) as client:
+        await client.networks.publish(Swarm("pair", pair, mode="handoff"))
+        view = await client.run("pair", "Mark in turn.", script=script, timeout=60)
+    assert (view.status, view.reason, view.step) == ("failed", "max_handoffs_exceeded", 22)
+
+
+async def test_a12_eight_tool_errors_that_differ_end_a_run(watched: Watched) -> None:
+    """Row A12: the default budget decides; a tool's one code for many reasons is no loop before it."""
+    words = ("apples", "bread", "cheese", "dates", "eggs", "figs", "grapes", "honey", "ice")
+    script = [use("mark.broken", why=f"out of {word}") for word in words]
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
+        answer = await run(client, network="bare", script=script)
+    assert (answer["final"]["error"], answer["steps"], len(answer["tool_refs"])) == ("max_tool_errors_exceeded", 8, 8)
+
+
 async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
     """Row B2: provider from the model string `provider:model`."""
     watched.server.play(*says(answers(message="done")))
@@ -253,6 +273,17 @@ async def test_b13_an_ordinary_limit_of_gemini_ends_no_run_and_its_native_calls_
         view = await client.run("marks", "Mark it.", model="gemini:gemini-2.5-flash", timeout=60)
         assert (view.status, view.final, view.step) == ("completed", {"message": "done"}, 2), view.final
         assert len(watched.google.seen) == 3 and view.cost is not None and view.cost.price_known
+        watched.google.play(Answer(status=429, body=exhausted(*quota(MINUTE, retry="26s"))))
+        asked = await client.submit("marks", "Mark it.", model="gemini:gemini-2.5-flash")
+        async for entry in client.events(asked.run_id):
+            if entry.event.type == "decision_postponed":
+                assert (
+                    (await client.get(asked.run_id))
+                    .waits[0]
+                    .startswith("model: gemini:gemini-2.5-flash is asked again")
+                )
+                await client.cancel(asked.run_id)
+        assert (await client.result(asked.run_id)).status == "cancelled", "it waited for 26 s, and nothing had ended it"
         watched.google.play(Answer(body={"candidates": [turn]}))
         reached = await client.run("bare", goal=goal, model="gemini:nobody-prices-it", timeout=60)
         state = await client.goal(reached.run_id)

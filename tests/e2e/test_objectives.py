@@ -271,6 +271,23 @@ async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: Reviewed
     assert not refused.followed and "may not be reset" in refused.refusal, "the network does not allow it"
 
 
+async def test_d7_where_nobody_says_otherwise_a_plan_may_be_given_up_and_eight_failures_end_the_run(
+    client: Client,
+) -> None:
+    """D2 and D7: the defaults of the platform hold to the end of a run, in a network that has none of its own."""
+    words = ("apples", "bread", "cheese", "dates", "eggs", "figs", "grapes", "honey", "ice")
+    tries = [use("desk.refuse", why=f"out of {word}") for word in words]
+    gives_up = {"kind": "reflect", "verdict": "reset_plan", "rationale": "it leads nowhere"}
+    go_on = {"kind": "reflect", "verdict": "continue"}
+    script = [plan(), tries[0], gives_up, plan("anew"), *(one for each in tries[1:] for one in (each, go_on))]
+    view = await client.run("clerks", background="Do it.", script=script, timeout=90)
+    logged = [entry.event async for entry in client.events(view.run_id)]
+    assert next(event.followed for event in logged if event.type == "reflected")
+    assert view.final is not None
+    assert (view.status, view.reason, view.step) == ("failed", "max_failures_exceeded", 11), view.final
+    assert "out of ice" in view.final["final_summary"]
+
+
 async def test_d8_an_iteration_that_takes_too_long_is_reflected_upon_and_then_fails(client: Client) -> None:
     """D8: soft timeout recoverable by reflection, hard timeout fails."""
     late = {**use("plan_add_step", title="late"), "delay_ms": 5_300}

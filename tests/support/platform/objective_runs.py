@@ -14,7 +14,7 @@ CLERK = {
             "key": "clerk",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": ["plan_setup", "workspace_write", "desk.count", "desk.shout"],
+            "equipped_tools": ["plan_setup", "workspace_write", "desk.count", "desk.shout", "desk.refuse"],
         }
     ],
 }

@@ -25,7 +25,7 @@ BARE = {
             "key": "a",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": ["mark.account", "mark.pure", "plan_setup", "plan_mark_step"],
+            "equipped_tools": ["mark.account", "mark.broken", "mark.pure", "plan_setup", "plan_mark_step"],
         }
     ],
 }

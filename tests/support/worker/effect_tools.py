@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from towpath import SystemParameter, ToolContext, tool
+from towpath import SystemParameter, ToolContext, ToolError, tool
 
 
 def _append(kind: str, ctx: ToolContext) -> None:
@@ -44,3 +44,9 @@ async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
 async def account(n: int, account: Annotated[str, SystemParameter()]) -> dict[str, int]:
     """Look at an account that no model sees."""
     return {"n": n, "letters": len(account)}
+
+
+@tool(name="mark.broken", effect_class="pure", toolset="marks", timeout=3)
+async def broken(why: str) -> None:
+    """Leave no mark, and say why."""
+    raise ToolError("broken", why)

@@ -1,6 +1,6 @@
 """Tools of a worker that work with the files of a run."""
 
-from towpath import ToolContext, tool
+from towpath import ToolContext, ToolError, tool
 
 
 @tool(toolset="desk", effect_class="pure", name="desk.count", workspace="read")
@@ -26,3 +26,13 @@ def shout(context: ToolContext, path: str, into: str) -> str:
     old.chmod(0o644)
     old.unlink()
     return into
+
+
+@tool(toolset="desk", effect_class="pure", name="desk.refuse")
+def refuse(why: str) -> str:
+    """Fail, always.
+
+    Args:
+        why: What it says.
+    """
+    raise ToolError("refused", why)
