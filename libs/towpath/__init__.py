@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from towpath.agents.base import BaseAgent
     from towpath.agents.request import AgentRequest
     from towpath.client import Client
+    from towpath.client.embedded import embedded
     from towpath.client.run_handle import run
     from towpath.errors import (
         AgentError,
@@ -73,6 +74,7 @@ _HOMES = {
     "UnavailableError": "towpath.errors",
     "Unclear": "towpath.tools.probes",
     "call": "towpath.tasks.plans",
+    "embedded": "towpath.client.embedded",
     "hook": "towpath.hooks",
     "load_network": "towpath.networks.spec_files",
     "load_policy": "towpath.networks.spec_files",
@@ -117,6 +119,7 @@ __all__ = [
     "UnavailableError",
     "Unclear",
     "call",
+    "embedded",
     "hook",
     "load_network",
     "load_policy",

@@ -163,6 +163,28 @@ async def test_d7_a_plan_of_an_agent_that_fails_is_a_failed_call_and_reflected_u
     assert run.final is not None and run.final["failures"] >= 1
 
 
+async def test_d6_a_run_below_has_files_of_its_own(client: Client) -> None:
+    """Row D6: a run that another asks for sees none of its files, and what it writes stays its own."""
+    looks = {"agent_key": "chief", "prompt": "Look.", "result_key": "seen"}
+    script = [
+        use("plan_setup", "chief", objective="Look.", steps=[{"title": "look"}]),
+        use("workspace_write", "chief", path="a.txt", content="mine"),
+        use("agent_orchestrate", "chief", plan={"steps": [{"type": "agent", "agent": looks}]}),
+        use("workspace_list", "chief"),
+        use("workspace_write", "chief", path="b.txt", content="theirs"),
+        {**respond({"looked": True}), "agent": "chief"},
+        {**respond({"done": True}), "agent": "chief"},
+        {"kind": "summarize", "summary": "Looked.", "agent": "chief"},
+    ]
+    run = await client.run("house", background=Objective("Look."), script=script, timeout=90)
+    tree = await client.tree(run.run_id)
+    below = tree.children[0].children[0].run_id
+    listed, *_ = [one.event async for one in client.events(below) if one.event.type == "tool_call_finished"]
+    assert (run.status, listed.tool, listed.result["files"]) == ("completed", "workspace_list", [])
+    files = [[file.path for file in (await client.workspaces.list(one)).files] for one in (run.run_id, below)]
+    assert files == [["a.txt"], ["b.txt"]]
+
+
 async def test_e1_plans_of_callers_may_use_the_names_of_the_source(client: Client) -> None:
     """Row E1: agent_id, action_id and collect_all are taken over HTTP, and mean what ours do."""
     agents = [{"agent_id": "reader", "action_id": "skim", "prompt": "Read it.", "result_key": "seen"}]

@@ -133,7 +133,7 @@ async def test_a15_one_instruction_and_one_prompt_need_no_model(alice: httpx2.As
     assert (await alice.post("/v1/networks/support/prompt", json={"agent_key": "nobody"})).status_code == 422
 
 
-async def test_an_approval_waits_for_another_person(platform: Platform, alice: httpx2.AsyncClient) -> None:
+async def test_f6_an_approval_waits_for_another_person(platform: Platform, alice: httpx2.AsyncClient) -> None:
     run_id = (await alice.post("/v1/runs", json={**TASK, "script": [REFUND, ANSWER]})).json()["run_id"]
     gate = await pending_gate(alice, run_id)
     own = await alice.post(f"/v1/gates/{gate['gate_id']}/approve")
@@ -149,8 +149,10 @@ async def test_an_approval_waits_for_another_person(platform: Platform, alice: h
         assert again.status_code == 200, "the same verdict of the same person is accepted again, and counts once"
         other = await bob.post(f"/v1/gates/{gate['gate_id']}/deny", json={"reason": "changed my mind"})
         assert (other.status_code, other.json()["code"]) == (409, "gate_settled")
-        phases = {entry["phase"] for entry in (await bob.get(f"/v1/audit?run_id={run_id}")).json()["entries"]}
-        assert any(phase.startswith("approval") for phase in phases), phases
+        entries = (await bob.get(f"/v1/audit?run_id={run_id}")).json()["entries"]
+        told = [f"{one['phase']} {one['verdict']}" for one in entries[::-1]]
+        assert told[:3] == ["decision require_approval", "approval.approved approved", "approval.consumed allow"]
+        assert told[3:] == ["claim granted", "outcome succeeded"]
 
 
 async def test_what_is_approved_while_a_run_is_paused_is_done_once_it_goes_on(

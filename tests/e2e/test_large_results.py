@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from tests.support.places import TESTS
 from tests.support.platform.goal_platform import respond, use
-from tests.support.worker.report_tools import NEEDLE, REPORT
+from tests.support.worker.report_tools import LINE, NEEDLE, REPORT
 
 from towpath import Agent, Client, Goal, Objective, RefusedError, Swarm, plan
 from towpath_audit.verifier import verify
@@ -237,6 +237,21 @@ async def test_an_agent_of_a_plan_works_until_its_criteria_are_met(client: Clien
     with pytest.raises(RefusedError) as refused:
         await client.submit("scripted", plan=plan("read").step("reader", "Read.", criteria=["results.exists("]))
     assert refused.value.problem.errors[0].pointer == "/plan/plan/steps/0/agent/acceptance_criteria/0/when"
+
+
+async def test_a11_a_prompt_shows_how_a_large_result_begins_and_ends_within_its_limit(client: Client, url: str) -> None:
+    """Row A11: the model sees what fits into `context_limit`, and where the rest is."""
+    await client.networks.publish({**SCRIPTED, "name": "wide", "context_limit": 60_000})
+    script = [use("report.read", "reader"), respond("read")]
+    async with httpx2.AsyncClient(base_url=url, verify=False, timeout=90) as http:
+        for network, limit in (("scripted", 32_768), ("wide", 60_000)):
+            task = {"network": network, "user_message": "Read it.", "script": script, "debug": True}
+            answer = (await http.post("/run", json=task)).json()
+            prompt = answer["debug"]["steps"][1]["prompt"]
+            shown = prompt.encode().count(LINE.encode()) * len(LINE.encode())
+            assert limit * 2 // 3 < shown <= limit, "at its beginning and its end"
+            assert prompt.count(f"of {SIZE} bytes are shown, the beginning and the end; execution_id ") == 1
+            assert answer["tool_refs"][0] in prompt and NEEDLE not in prompt
 
 
 async def test_two_results_of_one_step_share_the_room(client: Client) -> None:

@@ -1,6 +1,7 @@
 """`run`: submit a task and have its end, as one call; `run.sync` without asyncio, `run.stream` event by event.
 
-Nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same.
+Nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same; `embedded`
+starts one for the length of a block.
 """
 
 import asyncio
@@ -29,8 +30,18 @@ An agent stands for the network of it alone, under its key.
 class Run:
     """The three forms of running, and the reply to a run.
 
-    `server`, `api_key` and `caller` are Client's; other options are SubmitTask's.
+    `server`, `api_key` and `caller` are Client's; other options are SubmitTask's. Where nobody names a server, that of
+    this object is asked.
     """
+
+    def __init__(self, server: str | None = None, api_key: str | None = None) -> None:
+        self._server = server
+        self._api_key = api_key
+
+    def _client(self, server: str | None, api_key: str | None, caller: str) -> Client:
+        if server is None and self._server is not None:
+            server, api_key = self._server, api_key or self._api_key
+        return Client(server, api_key=api_key, caller=caller)
 
     @overload
     async def __call__(
@@ -89,7 +100,7 @@ class Run:
         With the option `output_type`, a pydantic model, the run's `output` is an instance of it; with
         `plan` it says what became of the plan's steps.
         """
-        async with Client(server, api_key=api_key, caller=caller) as client:
+        async with self._client(server, api_key, caller) as client:
             name = await _published(client, network, options)
             view: RunView = await client.run(name, message, timeout=timeout, **options)
             return view
@@ -106,7 +117,7 @@ class Run:
         **options: Any,
     ) -> RunView:
         """Continue *run*, which has ended, and return the finished run that answers; the same as `Client.reply`."""
-        async with Client(server, api_key=api_key, caller=caller) as client:
+        async with self._client(server, api_key, caller) as client:
             return await client.reply(
                 run.run_id if isinstance(run, RunView) else run, message, timeout=timeout, **options
             )
@@ -201,7 +212,7 @@ class Run:
         """
         if deltas and detailed is None:
             detailed = True
-        async with Client(server, api_key=api_key, caller=caller) as client:
+        async with self._client(server, api_key, caller) as client:
             name = await _published(client, network, options)
             if detailed is not None:
                 known_types(event_types)  # a wrong word begins no run
