@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from tests.support.gateway.typed_stream import check_brief_stream, check_typed_stream
 from tests.support.platform.goal_platform import (
+    ASKS,
     EXAMPLE,
     PASSES,
     TESTED,
@@ -42,10 +43,8 @@ async def test_c1_another_attempt_repairs_the_sample_and_passing_tests_end_the_r
     assert found == [(1, True, 1), (2, True, 2), (3, True, 1)]
     first, second = (await place.events(str(done.run_id), "tool_call_finished"))[1:3]
     assert (first["status"], second["status"]) == ("failed", "succeeded")
-    issued = [
-        one["instruction"]["calls"][0]["args"] for one in await place.events(str(done.run_id), "instruction_issued")
-    ]
-    assert issued[1] != issued[2]
+    issued = await place.events(str(done.run_id), "instruction_issued")
+    assert issued[1]["instruction"]["calls"][0]["args"] != issued[2]["instruction"]["calls"][0]["args"]
     measured = await place.events(str(done.run_id), "progress_measured")
     assert [(one["source"], one["score"]) for one in measured] == [("tests", 0.5), ("tests", 1.0)]
 
@@ -65,7 +64,7 @@ async def test_c1_a_judgement_without_evidence_of_the_run_reaches_nothing(place:
     met = [[{"criterion": 0, "met": True, "evidence": one}] for one in ("I see", "report.md")]
     words, named = ({"kind": "validate", "valid": True, "criteria": one} for one in met)
     script = [use("lab.build", names=["report.md"]), respond("done"), words, respond("really done"), named]
-    run_id = await place.pursue(script, {"text": "The report is clear."})
+    run_id = await place.pursue(script, "The report is clear.")
     view = await place.until(run_id)
     assert (view["status"], view["reason"], view["step"]) == ("completed", "criteria_met", 3), view
     validated = await place.events(run_id, "step_validated")
@@ -124,18 +123,23 @@ async def test_c2_the_task_state_has_every_field_at_any_moment(place: Place) -> 
 
 async def test_a_fork_of_a_goal_that_waits_for_a_person_asks_them_too(place: Place) -> None:
     """Row C11: a gate stands until somebody with the right to it decides; who may fork can't do without."""
-    asks = {"action": "REQUEST_GATE", "action_reasoning": "", "action_details": {"reason": "May I?"}}
-    run_id = await place.pursue([use("lab.edit", n=0), asks, TESTED], PASSES)
-    asked = await place.gate(run_id)
-    body = {"from_step": 3, "script": [TESTED]}
-    forked = (await place.client.post(f"/v1/runs/{run_id}/fork", json=body)).json()["run_id"]
-    gate = await place.gate(forked)
-    assert (gate["gate_type"], gate["reason"]) == (asked["gate_type"], asked["reason"]) == ("manual", "May I?")
-    assert (await place.say(gate, "approved")).status_code == 200
-    view = await place.until(forked)
-    assert (view["status"], view["reason"]) == ("completed", "criteria_met")
-    assert (await place.gate(run_id))["gate_id"] == asked["gate_id"], "the run itself still waits"
-    assert (await place.say(asked, "stop", "enough")).status_code == 200
+    edit, asks = use("lab.edit", n=0), {"action": "REQUEST_GATE", "action_details": {"reason": "May I?"}}
+    waits: dict[str, list[Any]] = {
+        "manual": [edit, asks],
+        "low_confidence": [{**edit, "uncertain": True}, {"kind": "confidence", "confidence": 0.1}],
+        "loop_detected": [use("lab.alpha"), use("lab.beta"), use("lab.gamma")],
+    }
+    for gate_type, script in waits.items():
+        run_id = await place.pursue([*script, TESTED], PASSES)
+        asked = await place.gate(run_id)
+        step = 1 + sum("action" in decision for decision in script)
+        forked = str((await place.sdk.fork(run_id, step, script=[TESTED])).run_id)
+        gate = await place.gate(forked)
+        assert [(one["gate_type"], one["reason"]) for one in (gate, asked)] == [(gate_type, asked["reason"])] * 2
+        assert (await place.say(gate, "approved")).status_code == 200
+        assert (await place.until(forked))["reason"] == "criteria_met"
+        assert (await place.gate(run_id))["gate_id"] == asked["gate_id"], "the run itself still waits"
+        assert (await place.say(asked, "stop", "enough")).status_code == 200
 
 
 async def test_c3_six_ways_to_stop_each_alone(place: Place) -> None:
@@ -280,10 +284,6 @@ async def test_c9_denied_then_an_alternative_then_a_specialist_then_a_person(pla
     assert not await place.events(run_id, "tool_call_finished")
     assert (await place.say(gate, "stop", "no")).status_code == 200
     assert (await place.until(run_id))["reason"] == "permission"
-
-
-ASKS = [use("lab.publish", "coder", n=1), use("lab.publish", "coder", n=2)]
-"""What the coder may not do, twice: then the senior is asked, in a run of its own."""
 
 
 async def test_a_run_waits_while_its_child_waits_for_people_and_the_tree_shows_both(place: Place) -> None:

@@ -76,6 +76,8 @@ def respond(payload: Any) -> dict[str, Any]:
 
 
 TESTED = use("lab.test", passed=4, failed=0)
+ASKS = [use("lab.publish", "coder", n=1), use("lab.publish", "coder", n=2)]
+"""What the coder may not do, twice: then the senior is asked, in a run of its own."""
 
 
 class Place:
