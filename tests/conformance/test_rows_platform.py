@@ -156,6 +156,20 @@ async def test_b8_the_third_equal_call_inside_a_run_is_not_run_and_the_fourth_en
     assert sum(event["type"] == "tool_call_finished" for event in events) == 4, "the third pair was never run"
 
 
+async def test_b7_results_keep_the_order_of_calls_and_a_turn_with_an_unknown_tool_is_none(watched: Watched) -> None:
+    """Row B7: exceptions are results at their place; nothing of a turn with a mistake is done by half."""
+    mixed = [("mark.pure", {"n": 1}), ("mark.broken", {"why": "no ink"}), ("mark.pure", {"n": 2})]
+    turns = [
+        {**SCRIPT[0], "action_details": {"calls": [{"tool_name": name, "tool_params": args} for name, args in calls]}}
+        for calls in (mixed, [*mixed, ("ghost", {})])
+    ]
+    async with httpx2.AsyncClient(base_url=watched.platform.client_url, timeout=60) as client:
+        answer = await run(client, network="bare", script=[*turns, SCRIPT[1]])
+    told = [(one["type"], one.get("tool_key"), one.get("status")) for one in answer["execution_log"]]
+    made = [("tool", "mark.pure", "ok"), ("tool", "mark.broken", "error"), ("tool", "mark.pure", "ok")]
+    assert told == [("agent", None, None), *made, ("agent", None, None), ("system", None, None), ("agent", None, None)]
+
+
 async def test_c5_three_equal_errors_of_a_goal_run_open_one_gate_and_a_person_clears_the_count(
     watched: Watched,
 ) -> None:
