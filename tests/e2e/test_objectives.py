@@ -271,7 +271,7 @@ async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: Reviewed
     assert not refused.followed and "may not be reset" in refused.refusal, "the network does not allow it"
 
 
-async def test_d7_where_nobody_says_otherwise_a_plan_may_be_given_up_and_eight_failures_end_the_run(
+async def test_d2_d7_where_nobody_says_otherwise_a_plan_may_be_given_up_and_eight_failures_end_a_run(
     client: Client,
 ) -> None:
     """D2 and D7: the defaults of the platform hold to the end of a run, in a network that has none of its own."""
