@@ -163,6 +163,17 @@ async def test_d7_a_plan_of_an_agent_that_fails_is_a_failed_call_and_reflected_u
     assert run.final is not None and run.final["failures"] >= 1
 
 
+async def test_c1_a_plan_of_an_agent_that_fails_reaches_no_goal(client: Client) -> None:
+    """Row C1: what its agents could not do is a step that failed, also where no model judges steps."""
+    plan = {"steps": [{"type": "agent", "agent": {"agent_key": "reader", "prompt": "Read.", "result_key": "seen"}}]}
+    done = "results.exists(r, r.tool == 'agent_orchestrate' && r.status == 'succeeded')"
+    script = [use("agent_orchestrate", "chief", plan=plan), *([use("page.none", "reader")] * 10)]
+    run = await client.run("house", goal=Goal("Look.", criteria=[done], settings={"step_attempts": 1}), script=script)
+    assert (run.status, run.reason) == ("failed", "script_exhausted")
+    (step,) = [entry.event async for entry in client.events(run.run_id) if entry.event.type == "step_validated"]
+    assert not step.success and "plan_failed" in step.reason
+
+
 async def test_d6_a_run_below_has_files_of_its_own(client: Client) -> None:
     """Row D6: a run that another asks for sees none of its files, and what it writes stays its own."""
     looks = {"agent_key": "chief", "prompt": "Look.", "result_key": "seen"}

@@ -11,12 +11,14 @@ import pytest
 
 from towpath.cli import main
 from towpath.cli.definitions.objective_options import ObjectiveOptions
+from towpath.cli.runs import run_follower
 from towpath.cli.runs.run_follower import RunFollower
 from towpath.cli.shared.exit_codes import UNREACHABLE
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
-from towpath_contracts.events.log import DecisionRequested, LogEntry, NoteAdded, RunFinished
+from towpath_contracts.events.child_events import ChildGateWaitChanged
+from towpath_contracts.events.log import DecisionRequested, GateOpened, LogEntry, NoteAdded, RunFinished
 from towpath_readings.stream.tree import TreeEntry
 
 RUN = UUID(int=7)
@@ -86,6 +88,43 @@ async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.Cap
     assert "lead/b" in shown[1] and "looks around" in shown[1] and shown[2].strip() == "lead/b · failed: no"
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["path"] for line in lines] == [[], ["lead", "b"], ["lead", "b"], []]
+
+
+async def test_who_follows_a_run_alone_is_asked_at_the_gates_below_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At those that still wait, once each; of the runs below nothing else is shown."""
+    child, asked = UUID(int=8), asyncio.Event()
+    waits = ChildGateWaitChanged(child_id=child, waits=True)
+    over = RunFinished(status="completed", reason="responded", final={}, steps=1, fence=0)
+    gates = [GateOpened(gate_id=UUID(int=n), gate_type="manual", reason="sure?", expires_at=AT) for n in (1, 2)]
+
+    class Log(Client):
+        async def events(
+            self, run_id: UUID | str, after: int = 0, *, children: bool = False
+        ) -> AsyncIterator[LogEntry]:
+            if children:
+                for seq, event in enumerate((NoteAdded(step=1, text="looks around"), *gates), 1):
+                    yield TreeEntry(seq=seq, at=AT, event=event, run_id=child, path=("lead", "b"))
+                await asyncio.Event().wait()
+            yield LogEntry(seq=1, at=AT, event=waits)
+            async with asyncio.timeout(60):
+                await asked.wait()
+            yield LogEntry(seq=2, at=AT, event=over)
+
+    async def still_waits(_: Client, gate: GateOpened) -> bool:
+        return gate == gates[1]
+
+    async def ask(_: Client, gate: GateOpened, out: OutputPrinter) -> None:
+        out.write(f"asked {gate.gate_id}")
+        asked.set()
+
+    monkeypatch.setattr(run_follower, "_is_pending", still_waits)
+    async with Log("http://127.0.0.1:9") as client:
+        assert await RunFollower(client, OutputPrinter("table"), ask).follow(RUN) == over
+    shown = capsys.readouterr().out
+    assert "looks around" not in shown and shown.count("asked ") == 1 and f"asked {gates[1].gate_id}" in shown
+    assert "lead/b" in shown and "sure?" in shown
 
 
 def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:
