@@ -296,3 +296,15 @@ async def test_the_audit_log_holds_with_calls_that_needed_no_rule(client: Client
     assert (read.rule, read.policy_version) == (None, 1)
     report = verify([line async for line in client.audit.export()])
     assert report.faults == []
+
+
+async def test_b12_no_route_ignores_a_parameter_that_it_does_not_have(client: Client, url: str) -> None:
+    """Row B12: a misspelled `detailed` is told, not answered with another stream; on every route alike."""
+    done = await client.run("scripted", "Read it.", script=[respond("read")], timeout=60)
+    routes = (f"/v1/runs/{done.run_id}/events", f"/v1/runs/{done.run_id}", "/v1/runs", "/v1/networks", "/v1/audit")
+    async with httpx2.AsyncClient(base_url=url, verify=False, timeout=30) as http:
+        answers = [await http.get(route, params={"detailled": "true"}) for route in routes]
+        answers.append(await http.post("/run?detailled=true", json={"network": "scripted", "user_message": "x"}))
+    told = [(one.status_code, one.json()["errors"][0]["code"]) for one in answers]
+    assert told == [(422, "parameter_unknown")] * 6
+    assert "did you mean 'detailed'?" in answers[0].json()["errors"][0]["detail"]
