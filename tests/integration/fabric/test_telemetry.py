@@ -16,6 +16,8 @@ from tests.support.waiting import eventually
 from towpath_contracts import ids
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_embedded.processes.ports import free_port
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.service import Service
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import RUN, Span, SpanEvent, step_key
@@ -70,6 +72,20 @@ async def test_spans_are_sent_without_being_asked() -> None:
         recorder.record(RUN_ID, span())
         await eventually(lambda: bool(receiver.spans))
         await recorder.flush()
+
+
+async def test_a14_a_service_that_stops_sends_its_last_spans_first(nats_server: Nats) -> None:
+    """Row A14: flush at the end, before the second is over after which spans go by themselves."""
+    with otlp_receiver() as receiver:
+        service = Service("gateway", Settings(otlp_endpoint=receiver.url, nats_url=nats_server.url()))
+
+        async def work() -> None:
+            service.telemetry.record(RUN_ID, span())
+
+        service.on_stop(work)
+        async with service._lifespan():
+            assert receiver.spans == []
+        assert [one.name for one in receiver.spans] == ["step:1"]
 
 
 async def test_without_a_receiver_nothing_is_made() -> None:
@@ -145,6 +161,8 @@ def test_callers_traces_are_left_alone_where_no_propagator_reads_them(monkeypatc
 LIBRARIES = """
 import asyncio, sys
 import httpx2
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.service import Service
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import SpanRecorder
 import uuid
