@@ -15,13 +15,14 @@ from towpath_contracts.budgets import BudgetRefusal, ModelPrice, OnSoft, RunBudg
 from towpath_contracts.decisions.request import LONGEST_MS, Cost, PlayedScriptEntry, Usage
 from towpath_contracts.runs.fact_base import FactBase
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
+from towpath_contracts.runs.refused_transition import TransitionRefusedFact
 from towpath_contracts.runs.run_control import RunSteeredFact
 from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
 from towpath_contracts.tools.previews import OutputPreview
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
 
-__all__ = ["RunSteeredFact"]  # kept apart, but part of the same union
+__all__ = ["RunSteeredFact", "TransitionRefusedFact"]  # kept apart, but part of the same union
 
 LONGEST_WAIT_S = LONGEST_MS / 1000
 """The longest wait that a provider may ask a run for."""
@@ -366,6 +367,7 @@ AnyFact = (
     | ChildReportedFact
     | WatchdogReportedFact
     | MessageDeadFact
+    | TransitionRefusedFact
     | BudgetAccountsAppliedFact
     | BudgetRefusedFact
     | BudgetWarnedFact

@@ -14,10 +14,10 @@ something only where the run still waits for it. What a fact may do depends on t
          │ └───────────────────────── CancelRequestedFact ──┐
          │                                              │
          └── ExecutionConflictFact, or a fact that ─────▶ QUARANTINED
-             a handler can't apply
+             a handler can't apply, or no table store
 
     LIVE          queued, running, waiting or cancelling: every fact is looked at.
-    QUARANTINED   the log and the ledger disagree, or a fact can't be applied: the run does nothing more by itself.
+    QUARANTINED   the log and the ledger disagree, or a fact can't be applied or stored: the run does nothing more.
                   It only makes its children stop, and takes a cancel, which accounts for its calls and ends it.
     ENDED         one of the final statuses: nothing is decided any more. The fence is repeated until it is stored,
                   children are asked to stop until they have ended, outcomes are reported to the ledger until it
@@ -58,7 +58,7 @@ from towpath_engine.handlers.decision_answers import correct_usage, on_decision_
 from towpath_engine.handlers.fork import on_run_forked
 from towpath_engine.handlers.gates import on_approval_required
 from towpath_engine.handlers.operator.acts import on_run_steered
-from towpath_engine.handlers.quarantine import on_execution_conflict
+from towpath_engine.handlers.quarantine import on_execution_conflict, on_transition_refused
 from towpath_engine.handlers.steps import on_run_admitted
 from towpath_engine.handlers.stop_checks.budgets import on_budget_applied, on_budget_refused, on_budget_warned
 from towpath_engine.handlers.timers import (
@@ -91,6 +91,7 @@ HANDLERS: dict[type, StageHandlers] = {
     facts.CancelRequestedFact: StageHandlers(on_cancel_requested, quarantined=on_cancel_requested),
     facts.FenceRaisedFact: StageHandlers(on_fence_raised, ended=on_fence_raised_after_end),
     facts.ExecutionConflictFact: StageHandlers(on_execution_conflict),
+    facts.TransitionRefusedFact: StageHandlers(on_transition_refused),
     # answers of the decider
     facts.DecisionMadeFact: StageHandlers(on_decision_made, ended=correct_usage),
     facts.DecisionFailedFact: StageHandlers(on_decision_failed, ended=correct_usage),

@@ -34,7 +34,8 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.nats.pull_consumer import nak, term
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA, Queries
+from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_fabric.postgres.refused_values import INVALID_DATA
 from towpath_fabric.telemetry.logs import Logger
 
 QUERIES = Queries.load("towpath_fabric", "dead_letters.sql")

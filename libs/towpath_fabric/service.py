@@ -145,7 +145,8 @@ class Service:
         """Open the pool, wait for Postgres as long as it takes, and add a readiness check."""
         db = importlib.import_module("towpath_fabric.postgres.pool")  # a worker is installed without asyncpg
         self.bus.replies.unavailable_errors = db.DATABASE_DOWN
-        self.bus.replies.invalid_data_errors = db.INVALID_DATA
+        refused = importlib.import_module("towpath_fabric.postgres.refused_values")
+        self.bus.replies.invalid_data_errors = refused.INVALID_DATA
         while self.pool is None:
             try:
                 self.pool = await db.open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")

@@ -1,4 +1,4 @@
-"""Quarantines a run that can't apply a fact, or whose log and ledger disagree: it stops, and other runs go on.
+"""Quarantines a run that can't apply or store a fact, or whose log and ledger disagree: it stops, and others go on.
 
 Its children's answers can't be used any more: they are asked to stop until they have ended. What they
 report then is kept for the cancel that the run may still take.
@@ -33,7 +33,16 @@ def on_execution_conflict(run: TransitionBuilder, fact: facts.ExecutionConflictF
     """
     if run.state.status is Status.CANCELLING:
         return
+    _quarantine(run, "execution_conflict", fact.message)
+
+
+def on_transition_refused(run: TransitionBuilder, fact: facts.TransitionRefusedFact) -> None:
+    """Quarantine the run, also one that is being cancelled: without that fact nothing of it would ever go on."""
+    _quarantine(run, "value_refused", f"{fact.refused}: {fact.message}"[:MESSAGE_CHARS])
+
+
+def _quarantine(run: TransitionBuilder, code: str, message: str) -> None:
     close_all_gates(run, "the run is quarantined")
-    run.emit(ev.RunQuarantined(code="execution_conflict", message=fact.message))
+    run.emit(ev.RunQuarantined(code=code, message=message))
     for child in pending_children(run.state):
         run.send_effect(child.effect_id)

@@ -10,6 +10,8 @@ from typing import Any
 
 import asyncpg
 
+from towpath_fabric.postgres.refused_values import ENCODING_REFUSED
+
 _NAME = re.compile(r"^--\s*name:\s*(\w+)\s*$", re.MULTILINE)
 
 DATABASE_DOWN = (
@@ -28,9 +30,6 @@ DATABASE_DOWN = (
     TimeoutError,
 )
 """What is raised while Postgres is unreachable; it is not the fault of the message being handled."""
-
-INVALID_DATA = (asyncpg.DataError,)
-"""What is raised for a value that Postgres can't store, such as U+0000 in a text or a number out of range."""
 
 DATABASE_STARTING = (
     OSError,
@@ -79,6 +78,38 @@ from then on, until they are analysed, however long they have become. With the f
 Postgres's own, whatever else was set for a role or a database."""
 
 
+class StoringConnection(asyncpg.Connection):  # type: ignore[type-arg]
+    """Raises `asyncpg.DataError` for what asyncpg itself refuses, such as a number that its column has no room for.
+
+    asyncpg's own error for that is one of its errors of connections. Whoever waits while Postgres is away would wait
+    for ever, as the value stays the same.
+    """
+
+    async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().fetch(query, *args, **options)
+        except ENCODING_REFUSED as error:
+            raise asyncpg.DataError(str(error)) from error
+
+    async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().fetchrow(query, *args, **options)
+        except ENCODING_REFUSED as error:
+            raise asyncpg.DataError(str(error)) from error
+
+    async def fetchval(self, query: str, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().fetchval(query, *args, **options)
+        except ENCODING_REFUSED as error:
+            raise asyncpg.DataError(str(error)) from error
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().execute(query, *args, **options)
+        except ENCODING_REFUSED as error:
+            raise asyncpg.DataError(str(error)) from error
+
+
 async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]":
     """Open a small pool. JSON travels as text on both sides, so it is encoded once, by pydantic.
 
@@ -90,6 +121,7 @@ async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]
         max_size=size,
         command_timeout=30,
         reset=_keep,
+        connection_class=StoringConnection,
         server_settings={"application_name": application, **SESSION_SETTINGS},
     )
 

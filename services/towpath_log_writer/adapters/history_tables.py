@@ -17,6 +17,7 @@ from towpath_contracts.decisions.request import LlmCallLog, ToolLog
 from towpath_contracts.ids import effect_id
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
+from towpath_fabric.postgres.refused_values import VALUE_REFUSED
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.final_state import MAX_STEPS, final_state
 from towpath_log_writer.core.rows import NewRunRow, RunRowChange, StepRow, ToolCallRow, json_text, plain
@@ -24,7 +25,7 @@ from towpath_log_writer.core.sequence import ContiguousEvents
 
 QUERIES = Queries.load("towpath_log_writer.adapters")
 
-INVALID_DATA = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
+INVALID_DATA = (*VALUE_REFUSED, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
 """What is raised for a value that no later attempt could store; everything else passes with time."""
 
 Connection = Any

@@ -301,6 +301,11 @@ WHERE runs.run_snapshot.seq < excluded.seq OR runs.run_snapshot.engine_version <
 UPDATE runs.run SET status = 'quarantined', reason = 'log_unreadable', wake_at = NULL, updated_at = now()
 WHERE run_id = $1 AND ended_at IS NULL
 
+-- name: park_refused
+-- A run of which not even the quarantine can be stored in its log: its row says so, and nothing wakes it.
+UPDATE runs.run SET status = 'quarantined', reason = 'value_refused', wake_at = NULL, updated_at = now()
+WHERE run_id = $1 AND ended_at IS NULL
+
 -- name: move_wake
 -- Rows are locked in run_id order, as commit_batch does it: two replicas must not wait for each other.
 WITH wanted AS (

@@ -242,9 +242,15 @@ class RunRows(RunRecordRows):
         return []
 
     def park_unreadable(self, _session: Session, run_id: UUID) -> list[Row]:
+        return self._park(run_id, "log_unreadable")
+
+    def park_refused(self, _session: Session, run_id: UUID) -> list[Row]:
+        return self._park(run_id, "value_refused")
+
+    def _park(self, run_id: UUID, reason: str) -> list[Row]:
         run = self.runs[run_id]
         if run["ended_at"] is None:
-            run.update(status="quarantined", reason="log_unreadable", wake_at=None)
+            run.update(status="quarantined", reason=reason, wake_at=None)
         return []
 
     def move_wake(self, _session: Session, ids: list[UUID], seqs: list[int], wakes: list[Any]) -> list[Row]:

@@ -171,6 +171,8 @@ class InvariantChecker:
                 return fact.effect_id in self.asked | self.children | told or fact.effect_id in self.open
             case facts.TimerFiredFact() | facts.ExecutionConflictFact() | facts.WatchdogReportedFact():
                 return True
+            case facts.TransitionRefusedFact():
+                return True
             case facts.BudgetAccountsAppliedFact() | facts.BudgetRefusedFact() | facts.BudgetWarnedFact():
                 return True
 
@@ -272,7 +274,7 @@ class InvariantChecker:
                         self._done(execution_id)
             case ev.RunQuarantined():
                 assert not self.gates
-                self.asked = set()
+                self.asked, self.cancelled = set(), False  # a cancel of it was in vain, and may come once more
             case ev.RunFinished():
                 assert event.fence >= self.fence, "the fence never falls"
                 assert event.steps == self.step

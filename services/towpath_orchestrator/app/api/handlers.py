@@ -24,7 +24,8 @@ from towpath_fabric.nats.long_requests import LongReadings
 from towpath_fabric.nats.pull_consumer import ack
 from towpath_fabric.nats.replies import with_caller_span
 from towpath_fabric.ports import MessageBus, MessageConsumer
-from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import INVALID_DATA
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.turns.fair_request_queue import FairQueueLimits

@@ -26,7 +26,8 @@ from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pool import DATABASE_DOWN, INVALID_DATA, Queries
+from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_fabric.postgres.refused_values import INVALID_DATA
 from towpath_orchestrator.adapters.batch_rows import opened_gates
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json

@@ -1,4 +1,8 @@
-"""Commits the transitions of a batch in one statement; runs that can't be committed don't hold up the others."""
+"""Commits the transitions of a batch in one statement; runs that can't be committed don't hold up the others.
+
+A value that Postgres can't store is raised for the whole batch, also where it can't even be written down for it: the
+commit loop weighs the facts of the batch then, since the one at fault may be any of its run's.
+"""
 
 import time
 from datetime import datetime
@@ -9,6 +13,7 @@ import asyncpg
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import VALUE_REFUSED
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.budget_store import BudgetBatchResult
 from towpath_orchestrator.adapters.run_store import commit_batch
@@ -37,7 +42,10 @@ class BatchCommitter:
         self._errors: dict[UUID, str] = {}
 
     async def commit(self, batch: list[Transition], now: datetime) -> BudgetBatchResult:
-        """Commit a batch; accounts are opened and texts stored before the statement that names them."""
+        """Commit a batch; accounts are opened and texts stored before the statement that names them.
+
+        Raises what VALUE_REFUSED lists where a value of the batch can't be stored.
+        """
         started = time.perf_counter()
         await self._accounting.open_accounts(self._lane, batch)
         await self._texts.store(batch)
@@ -56,8 +64,10 @@ class BatchCommitter:
         """Commit a batch; where Postgres refuses it each run is committed alone: only the one at fault stays back."""
         try:
             return await commit_batch(self._lane, batch, now, self._accounting.version)
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise asyncpg.DataError(f"no row: {error}") from error
         except asyncpg.PostgresError as error:
-            if isinstance(error, DATABASE_DOWN):
+            if isinstance(error, (*DATABASE_DOWN, *VALUE_REFUSED)):
                 raise
             if len(batch) == 1:
                 run_id = batch[0].state.run_id

@@ -12,6 +12,7 @@ from prometheus_client import Counter
 from towpath_contracts.budgets import BudgetRefusal
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import AnyFact, BudgetRefusedFact, BudgetWarnedFact, TimerFiredFact
+from towpath_contracts.runs.refused_transition import TransitionRefusedFact
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_orchestrator.adapters.budget_store import BudgetAccountOpener, BudgetBatchResult, budget_warnings
@@ -46,6 +47,8 @@ class BudgetAccounting:
 
         In a run with a budget, answers come before timers: what an answer makes needless is not paid for again.
         """
+        if any(isinstance(item.fact, TransitionRefusedFact) for item in items):
+            return items  # it comes alone, and parks also a run of which accounts can't be stored
         applied = self._limits.scopes.changed_scopes(state, now)
         refused = self._refusals.get(state.run_id, ())
         if applied is None and not refused:

@@ -3,6 +3,9 @@
 A fact is acknowledged only after its transition is committed, and effects leave only then. So after a crash in between
 the fact comes again, or the effect is still pending and is sent again. A run that another replica moved is read and
 folded once more; a run that the engine can't advance is parked, and the others go on.
+
+Where Postgres refuses a value, the facts of the batch are weighed by halves until the one at fault is found. It alone
+is refused; the good path costs nothing for that.
 """
 
 import asyncio
@@ -12,12 +15,14 @@ from towpath_contracts.facts import TimerFiredFact
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import VALUE_REFUSED
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
 from towpath_orchestrator.app.commit.output_reader import OutputReader
+from towpath_orchestrator.app.commit.refused_facts import FactRefusal
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader, LoadedRuns
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
@@ -25,6 +30,7 @@ from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTextStore
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.core.refused_facts import halves_of
 from towpath_orchestrator.core.transitions import Transition, fold_facts
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
@@ -54,6 +60,7 @@ class CommitLoop:
         snapshots: SnapshotSaver,
         dispatcher: EffectDispatcher,
         announcer: TransitionAnnouncer,
+        refusal: FactRefusal,
         metrics: OrchestratorMetrics,
         log: Logger,
     ) -> None:
@@ -69,6 +76,7 @@ class CommitLoop:
         self._snapshots = snapshots
         self._dispatcher = dispatcher
         self._announcer = announcer
+        self._refusal = refusal
         self._metrics = metrics
         self._log = log
 
@@ -93,14 +101,34 @@ class CommitLoop:
         """Fold one batch; contested runs are redone a few times, then their facts go back to the broker."""
         facts: FactsByRun = {}
         for item in items:
-            facts.setdefault(item.fact.run_id, []).append(item)
+            if not item.is_refused:
+                facts.setdefault(item.fact.run_id, []).append(item)
         tries = 0
         while facts and tries < CONFLICT_TRIES:
-            facts = await self._process_once(facts)
+            facts = await self._weigh(facts)
             tries += 1
         for run_id, left in facts.items():
             await self._inbox.give_back(left, self._committer.take_error(run_id))
             self._accounting.forget(run_id)
+
+    async def _weigh(self, facts: FactsByRun) -> FactsByRun:
+        """Process facts; where a value is refused, all but the one at fault. Returns the facts of contested runs."""
+        try:
+            return await self._process_once(facts)
+        except VALUE_REFUSED as error:
+            halves = halves_of(facts)
+            if not halves:
+                ((item,),) = facts.values()
+                await self._refusal.refuse(item, error, self._commit_alone)
+                return {}
+        left = await self._weigh(halves[0])
+        later = halves[1]
+        for run_id in left.keys() & later.keys():  # the facts of a run stay in their order
+            left[run_id] += later.pop(run_id)
+        return left | (await self._weigh(later) if later else {})
+
+    async def _commit_alone(self, run_id: UUID, item: InboxFact) -> bool:
+        return not await self._weigh({run_id: [item]})
 
     async def _process_once(self, facts: FactsByRun) -> FactsByRun:
         """Read, fold, commit, send, acknowledge; returns the facts of contested runs."""

@@ -68,6 +68,7 @@ class InboxFact:
     fact: AnyFact
     text: str
     message: Msg | None = None
+    is_refused: bool = False
 
     @property
     def redelivered(self) -> bool:
@@ -204,6 +205,10 @@ class Inbox:
         """Set a poison message aside; its run sends again what waits for it, or ends."""
         run_id = run_in_subject(message.subject)
         owner = owner_in_run(run_id, message.data) if reads and run_id is not None else DeadLetterOwner(run_id=run_id)
+        await self.refuse(message, reason, owner)
+
+    async def refuse(self, message: Msg, reason: str, owner: DeadLetterOwner) -> None:
+        """Set a message aside that names what the run waits for, if anything: the run is told, and asks again."""
         owner = replace(owner, project=project_in_subject(message.subject))
         await self._dead_letters.set_aside(message, reason, owner)
 

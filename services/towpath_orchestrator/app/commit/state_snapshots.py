@@ -7,6 +7,7 @@ import asyncio
 
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import INVALID_DATA
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.core.transitions import Transition
@@ -33,5 +34,5 @@ class SnapshotSaver:
     async def _save(self, state: RunState) -> None:
         try:
             await self._store.save_snapshot(state)
-        except DATABASE_DOWN:
+        except (*DATABASE_DOWN, *INVALID_DATA):
             self._log.info("a state was not saved; a reload will fold more", run_id=str(state.run_id))

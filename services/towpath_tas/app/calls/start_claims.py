@@ -26,6 +26,7 @@ from towpath_fabric.nats.replies import problem_from_validation
 from towpath_fabric.ports import MessageBus, Subscription
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import refusal_reason, store_or_refuse
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketFault
 from towpath_tas.app.calls.call_update import CallUpdate
@@ -122,7 +123,7 @@ class StartClaimServer:
             for item in surplus:
                 await self._reply(item, item.answer)
             try:
-                await self._handle(items)
+                await store_or_refuse(items, self._handle, self._refuse_value)
             except DATABASE_DOWN as error:
                 self._log.warning("postgres is away, claims are not granted", error=str(error))
                 for item in items:
@@ -146,7 +147,12 @@ class StartClaimServer:
         fault = self._tickets.fault(claim.ticket, claim.execution_id, claim.attempt, claim.run_id, at_start=True)
         return PendingClaim(message, claim, fault)
 
-    async def _handle(self, items: list[PendingClaim]) -> None:
+    async def _refuse_value(self, item: PendingClaim, error: Exception) -> None:
+        """Answer a claim that holds what Postgres can't store: its call does not begin."""
+        self._log.error("a claim can't be stored", call=str(item.claim.execution_id), error=refusal_reason(error))
+        await self._reply(item, problem("request_invalid", refusal_reason(error)))
+
+    async def _handle(self, items: Sequence[PendingClaim]) -> None:
         updates = [
             CallUpdate(run_id=item.claim.run_id, execution_id=item.claim.execution_id, decide=item.decide)
             for item in items

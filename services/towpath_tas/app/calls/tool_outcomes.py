@@ -40,6 +40,7 @@ from towpath_fabric.nats.pull_consumer import age_s, deliveries
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import refusal_reason, store_or_refuse
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketRefusedError
@@ -179,13 +180,19 @@ class ToolOutcomeConsumer:
         await self._dead.set_aside_all(surplus)
         while items:
             try:
-                await self._handle(items)
+                await store_or_refuse(items, self._handle, self._refuse_value)
                 items = []
             except DATABASE_DOWN as error:
                 self._log.warning("postgres is away, outcomes wait", error=str(error))
                 self._consumer.paused = True
                 await asyncio.sleep(DATABASE_WAIT_S)
         self._consumer.paused = False
+
+    async def _refuse_value(self, item: PendingOutcome, error: Exception) -> None:
+        """Set an outcome aside that holds what Postgres can't store; the run's next request for one decides."""
+        await self._give_back(*item.copies)
+        if await self._dead.set_aside(item.message, refusal_reason(error), item.owner):
+            await self._confirm_all({confirm_subject(item.message, item.project, item.toolset): [item.outcome.key]})
 
     def _pending(self, message: Msg, outcome: ToolOutcome, fault: str) -> PendingOutcome:
         if fault:
@@ -242,7 +249,7 @@ class ToolOutcomeConsumer:
         update.read = update.read or (known is not None and known.approval_id is not None)
         return update
 
-    async def _handle(self, items: list[PendingOutcome]) -> None:
+    async def _handle(self, items: Sequence[PendingOutcome]) -> None:
         updates = [self._update(item) for item in items]
         await self._ledger.apply(self._lane, updates)
         crash_point("tas.outcome_written")

@@ -5,7 +5,7 @@ to be new, and Postgres rejects the row if it is not.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
@@ -21,6 +21,7 @@ from towpath_fabric.nats.pull_consumer import age_s, deliveries
 from towpath_fabric.ports import MessageConsumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import refusal_reason, store_or_refuse
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
@@ -128,13 +129,17 @@ class ToolRequestConsumer:
             item.poison = poison
         while items:
             try:
-                await self._handle(items)
+                await store_or_refuse(items, self._handle, self._refuse_value)
                 items = []
             except DATABASE_DOWN as error:
                 self._log.warning("postgres is away, requests wait", error=str(error))
                 self._consumer.paused = True
                 await asyncio.sleep(DATABASE_WAIT_S)
         self._consumer.paused = False
+
+    async def _refuse_value(self, item: ReceivedToolRequest, error: Exception) -> None:
+        """Set a request aside that holds what Postgres can't store; its run asks again, or ends as `dead_lettered`."""
+        await self._dead.set_aside(item.message, refusal_reason(error), owner_of_message(item.message.data))
 
     async def _deny(self, message: Msg, reason: str, reads: bool) -> None:
         """Deny the call of a poison message; where even that ends the process, keep the message and nothing else."""
@@ -156,7 +161,7 @@ class ToolRequestConsumer:
             return None
         return ReceivedToolRequest(message, request, query_of_request(request, text), digest_text(text))
 
-    async def _handle(self, items: list[ReceivedToolRequest]) -> None:
+    async def _handle(self, items: Sequence[ReceivedToolRequest]) -> None:
         updates = [item.update() for item in items]
         start_ns = wall_ns()
         await self._ledger.apply(self._lane, updates)

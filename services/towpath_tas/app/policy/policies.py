@@ -15,6 +15,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.postgres.refused_values import INVALID_DATA
 from towpath_fabric.profiles.policy_profiles import policy_source
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
@@ -207,8 +208,8 @@ class PolicyFileWatcher:
             applied = await self._policies.apply(
                 ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=self._source)
             )
-        except (OSError, ValueError) as error:
-            if isinstance(error, UnicodeDecodeError | ValueError):
+        except (OSError, ValueError, *INVALID_DATA) as error:
+            if not isinstance(error, OSError):
                 self._applied = stamp
             self._log.error("policy refused", file=str(self._path), problem=str(error))
         except ProblemError as error:

@@ -262,6 +262,18 @@ def test_a_cancel_beats_the_deadline_dead_letters_and_conflicts() -> None:
     assert machine.finished.status == "cancelled"
 
 
+def test_a_run_of_which_something_can_not_be_stored_is_parked_also_in_the_middle_of_a_cancel() -> None:
+    refused = facts.TransitionRefusedFact(run_id=RUN, refused="timer.fired", message="value_refused: " + "x" * 900)
+    machine = with_calls()
+    machine.cancel()
+    (event,) = machine.feed(refused)
+    assert isinstance(event, ev.RunQuarantined) and len(event.message) == 500
+    assert (machine.state.status, machine.state.reason) == ("quarantined", "value_refused")
+    assert event.message.startswith("timer.fired: value_refused: ")
+    assert machine.feed(refused) == [], "once is enough"
+    assert types(machine.cancel()) == ["cancel_accepted"]
+
+
 def test_a_quarantined_run_can_be_cancelled_and_leaves_its_fence() -> None:
     machine = with_calls()
     machine.feed(facts.ExecutionConflictFact(run_id=RUN, execution_id=machine.call_id(0), message="other arguments"))
