@@ -18,25 +18,33 @@ async def test_an_unreadable_outcome_that_names_its_call_is_confirmed_once_it_is
     caller = tas.caller
     invocation = await caller.call("orders.find")
     named = {"execution_id": str(invocation.execution_id), "attempt": invocation.attempt}
-    await send(tas, {**named, "status": "happy"})
+    vouched = {"run_id": str(invocation.run_id), "ticket": invocation.ticket}
+    await send(tas, {**named, **vouched, "status": "happy"})
     await caller.confirmation(f"{invocation.execution_id}:1")
     assert await dead_letters(tas, str(invocation.execution_id)) == 1
     await caller.confirmation(await caller.report(invocation), times=2)
 
 
-async def test_only_what_can_be_named_is_confirmed_and_only_to_an_inbox(tas: Running) -> None:
+async def test_only_what_can_be_named_is_confirmed_and_only_where_its_worker_may_listen(tas: Running) -> None:
+    """Not where a service waits for an answer: one that a worker has this service send may be taken for it."""
     caller = tas.caller
     invocation = await caller.call("orders.find")
     await send(tas, {"execution_id": str(invocation.execution_id), "status": "happy"})
     await send(tas, {"execution_id": "no id", "attempt": 1, "run_id": str(invocation.run_id)})
     overheard: list[bytes] = []
-    listening = await caller.nc.subscribe("elsewhere", cb=_keep(overheard))
+    places = ("elsewhere", "_INBOX.orchestrator", "_INBOX_orchestrator.a.1", "tool.confirm.default.orders.w1.x")
+    listening = [await caller.nc.subscribe(place, cb=_keep(overheard)) for place in places]
     await caller.nc.flush()
-    await send(tas, {"execution_id": str(invocation.execution_id), "attempt": 7}, confirm_to="elsewhere")
+    named = {"execution_id": str(invocation.execution_id), "run_id": str(invocation.run_id)}
+    for place in places:
+        await send(tas, {**named, "attempt": 7}, confirm_to=place)
+        await send(tas, {**named, "attempt": 1, "ticket": invocation.ticket}, confirm_to=place)
+    await caller.quiet("TOOLOUT")
     await caller.confirmation(await caller.report(invocation))
     await caller.nc.flush()
     assert (caller.confirmed, overheard) == ([f"{invocation.execution_id}:1"], [])
-    await listening.unsubscribe()
+    for subscription in listening:
+        await subscription.unsubscribe()
 
 
 async def test_no_request_stops_the_service_whatever_it_says_of_itself(tas: Running) -> None:
@@ -64,7 +72,8 @@ async def test_an_unreadable_outcome_is_its_projects_only_where_it_has_the_ticke
     strange = {**mine, "execution_id": str(uuid.uuid4()), "attempt": 2}
     for body in (mine, named, strange):
         await send(tas, {**body, "status": "happy", "project": "other"})
-    await caller.confirmation(f"{strange['execution_id']}:2")
+    await caller.quiet("TOOLOUT")
+    assert caller.confirmed == [f"{invocation.execution_id}:1"], "nothing vouches for the others"
     kept = await query(
         tas.dsn,
         "SELECT run_id, project FROM runs.dead_letter WHERE stream = 'TOOLOUT' AND position($1::bytea IN body) > 0"

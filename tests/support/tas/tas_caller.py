@@ -80,11 +80,12 @@ class TasCaller:
         self.nc: Client = await nats.connect(
             self.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=self._note
         )
-        self.inbox = self.nc.new_inbox()
+        self.place = uuid.uuid4().hex
+        self.inbox = subjects.tool_confirm(self.project, "orders", self.place)
         await self.nc.subscribe("run.inbox.tas.*", cb=self._on_fact)
         await self.nc.subscribe(subjects.TOOL_EXEC_ALL, cb=self._on_invocation)
         await self.nc.subscribe(subjects.TOOL_CANCEL_ALL, cb=self._on_stop)
-        await self.nc.subscribe(self.inbox, cb=self._on_confirmed)
+        await self.nc.subscribe(subjects.tool_confirm("*", "*", self.place), cb=self._on_confirmed)
         await self.nc.flush()
         return self
 
@@ -225,7 +226,8 @@ class TasCaller:
             **changes,
         }
         outcome = ToolOutcome.model_validate(said)
-        headers = {rpc.CONFIRM_HEADER: self.inbox, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
+        confirm_to = subjects.tool_confirm(invocation.project, invocation.toolset, self.place)
+        headers = {rpc.CONFIRM_HEADER: confirm_to, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
         body = outcome.model_dump_json().encode()
         await self.nc.jetstream().publish(subjects.TOOL_OUTCOME, body, timeout=5, headers=headers)
         return f"{said['execution_id']}:{said['attempt']}"

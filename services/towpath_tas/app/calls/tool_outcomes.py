@@ -333,14 +333,15 @@ def _confirm_to(message: Msg) -> str:
 def confirm_subject(message: Msg, project: str, toolset: str = "") -> str:
     """Return the subject on which the worker waits, or an empty string if it is no allowed one.
 
-    It must be one of *toolset* of *project*; of any toolset where that is empty, and of no project where that is. A
-    worker names the subject itself: with any other it could make this service publish for it.
+    It must be one that the login of a worker of *toolset* of *project* may listen to, of any toolset where that is
+    empty; there is none without a project. A worker names the subject itself: with any other, also the place where a
+    service waits for an answer, it could make this service publish for it.
     """
     subject = _confirm_to(message)
-    own = ".".join(filter(None, ("tool.confirm", project, toolset)))
-    places = ("_INBOX", f"{own}.") if project else ("_INBOX",)
-    allowed = subject.startswith(places) and not any(sign in subject for sign in " *>\r\n\t")
-    return subject if allowed else ""
+    match subject.split("."):
+        case ["tool", "confirm", named, tools, place] if project and named == project and toolset in ("", tools):
+            return subject if place and not any(sign in subject for sign in " *>\r\n\t") else ""
+    return ""
 
 
 def _named_by(message: Msg) -> OutcomeIdentity | None:
