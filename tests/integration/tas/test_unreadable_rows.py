@@ -10,6 +10,7 @@ from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc, subjects
+from towpath_contracts.strict_json import check_json
 
 __all__ = ["shared_tas", "tas"]
 
@@ -45,6 +46,23 @@ async def test_only_what_can_be_named_is_confirmed_and_only_where_its_worker_may
     assert (caller.confirmed, overheard) == ([f"{invocation.execution_id}:1"], [])
     for subscription in listening:
         await subscription.unsubscribe()
+
+
+async def test_a_result_that_is_nested_too_deep_fails_its_call_once_and_is_not_sent_for_ever(tas: Running) -> None:
+    """The fact of such a result was refused by the run's inbox, and made again at each question until the run's end."""
+    caller = tas.caller
+    for levels, padding in ((49, 0), (64, 0), (190, 0), (190, 8_000), (48, 0)):
+        call = await caller.call("orders.find")
+        result: object = "x" * padding
+        for _ in range(levels):
+            result = [result]
+        await caller.confirmation(await caller.report(call, result=result))
+        fact = await caller.fact(call, "tool.finished")
+        assert check_json(json.dumps(fact).encode()) is None, "its run takes it"
+        if levels > 48:
+            assert (fact["status"], fact["result"], fact["failure"]["code"]) == ("failed", None, "result_too_deep")
+        else:
+            assert (fact["status"], fact["result"]) == ("succeeded", result)
 
 
 async def test_no_request_stops_the_service_whatever_it_says_of_itself(tas: Running) -> None:

@@ -4,6 +4,9 @@ A worker may send anything. What is read becomes objects of Python on the loop t
 some ten thousand empty lists takes a tenth of a second. So of a message of some length first the fields beside its
 result are read, and the rest only where its ticket is good and few others of its call came with it. One that is too
 long for what an honest worker sends, or long without a good ticket in its header, is not read at all.
+
+A result that is nested deeper than others read is no result: the fact that tells the run of it would be refused each
+time, and the call asked about until the end of its run. So the call fails with a code of its own, as a worker has it fail.
 """
 
 from collections import defaultdict
@@ -15,7 +18,8 @@ from pydantic import Field, ValidationError
 
 from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.rpc import OUTCOME_HEADER
-from towpath_contracts.tools.calls import ToolOutcome
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, is_deeper
+from towpath_contracts.tools.calls import ToolFailure, ToolOutcome
 from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 
@@ -33,6 +37,12 @@ MAX_OF_CALL = 4
 
 UNREAD = "unread\0"
 """A name that no field of an honest message has."""
+
+TOO_DEEP = ToolFailure(
+    code="result_too_deep",
+    message=f"the tool has ended, but its result can't be taken: it has more than {MAX_VALUE_DEPTH} levels of nesting",
+    hint="Don't make the same call again: what it does may be done already.",
+)
 
 
 class OutcomeHead(ToolOutcome):
@@ -72,7 +82,7 @@ class OutcomeReader:
             return OutcomeFault(f"an outcome of {size} bytes without a good ticket in its header", is_unread=True)
         try:
             if size <= READ_AT_ONCE:
-                outcome = ToolOutcome.model_validate_json(message.data)
+                outcome = _whole(message.data)
                 return ReadOutcome(outcome, self._fault(outcome))
             head = OutcomeHead.model_validate_json(message.data)
             fault = self._fault(head)
@@ -86,7 +96,7 @@ class OutcomeReader:
         if data not in known:
             if len(known) >= MAX_OF_CALL:
                 return head
-            known[data] = ToolOutcome.model_validate_json(data)
+            known[data] = _whole(data)
         return known[data]
 
     def _is_named(self, message: Msg) -> bool:
@@ -101,3 +111,14 @@ class OutcomeReader:
         return self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
+
+
+def _whole(data: bytes) -> ToolOutcome:
+    """Read an outcome; one whose result is nested too deep is that of a failed call."""
+    outcome = ToolOutcome.model_validate_json(data)
+    if not is_deeper(data, MAX_VALUE_DEPTH + 1):  # one level is the message itself, and its other fields are flat
+        return outcome
+    told = {"result": None, "result_digest": None, "blob": False, "preview": None, "changes": (), "changes_lost": None}
+    if outcome.status == "succeeded":
+        told |= {"status": "failed", "failure": TOO_DEEP}
+    return outcome.model_copy(update=told)
