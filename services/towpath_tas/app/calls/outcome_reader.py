@@ -6,7 +6,7 @@ result are read, and the rest only where its ticket is good and few others of it
 long for what an honest worker sends, or long without a good ticket in its header, is not read at all.
 
 A result that is nested deeper than others read is no result: the fact that tells the run of it would be refused each
-time, and the call asked about until the end of its run. So the call fails with a code of its own, as a worker has it fail.
+time, and the call asked about until the end of its run. So the call fails with a code of its own, as at a worker.
 """
 
 from collections import defaultdict
