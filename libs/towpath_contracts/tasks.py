@@ -18,6 +18,7 @@ from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.plan import PlanTask, with_own_names
 from towpath_contracts.run_limits import MAX_STEPS_CAP, MAX_TIMEOUT_MS, MAX_VERSION
+from towpath_contracts.runs.script_size import check_script
 from towpath_contracts.runs.trace_context import parse_traceparent
 
 GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
@@ -98,6 +99,8 @@ class SubmitTask(ClientMessage):
         if value is None or value.plan is None:
             return value
         return value.model_copy(update={"plan": with_own_names(value.plan)})
+
+    _script = field_validator("script")(check_script)
 
     @field_validator("traceparent")
     @classmethod

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, field_validator
 
 from towpath_contracts.base import ClientMessage, Message, MessagePart, Name
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.run_limits import MAX_VERSION
+from towpath_contracts.runs.script_size import check_script
 from towpath_contracts.tasks import GLOB, TaskGrantRule
 from towpath_contracts.tools.calls import ToolSpec
 
@@ -131,6 +132,8 @@ class GrantQuestion(ClientMessage):
     model: str | None = Field(default=None, max_length=256)
     script: tuple[Any, ...] | None = Field(default=None, max_length=16)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+
+    _script = field_validator("script")(check_script)
 
 
 def proposal_of(

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from towpath_contracts.base import ClientMessage, Message, MessagePart
+from towpath_contracts.runs.script_size import check_script
 
 Verdict = Literal["identical", "diverged", "parked", "incomplete", "unreadable"]
 """What a replay found.
@@ -106,6 +107,8 @@ class ForkOptions(ClientMessage):
     script: tuple[Any, ...] | None = Field(default=None, max_length=1_000)
     fresh_budget: bool = Field(default=False, exclude_if=lambda fresh: not fresh)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+
+    _script = field_validator("script")(check_script)
 
 
 class ForkRun(Message):

@@ -61,6 +61,7 @@ async def test_without_an_orchestrator_the_answer_is_503(client: httpx2.AsyncCli
         (b'{"network": "a", "user_message": "\\ud800"}', 400, "request_malformed"),
         (b'{"network": "a", "user_message": "\\u0000"}', 400, "request_malformed"),
         (b'{"network": "a", "user_message": "\xff"}', 400, "request_malformed"),
+        (b'{"network": "a", "script": [[' + b"0," * 10_000 + b"0]]}", 422, "request_invalid"),
         (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 400, "request_malformed"),
         (b'{"x": ' + b"9" * 5_000 + b"}", 400, "request_malformed"),
         (b'{"user_message": "' + b"x" * (1024 * 1024) + b'"}', 413, "request_too_large"),

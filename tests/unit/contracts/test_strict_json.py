@@ -13,7 +13,9 @@ from towpath_contracts.strict_json import (
     MAX_NAME_CHARS,
     MAX_VALUES,
     NotStrictJsonError,
+    _may_have_long_names,
     check_json,
+    count_values,
     has_more_values,
     json_fault,
     read_bounded,
@@ -102,6 +104,23 @@ def test_a_client_sends_a_bounded_number_of_values() -> None:
     for nested in (b"[" + b"0," * (MAX_VALUES - 1) + b"0]", b"[" + b"[0,0]," * (MAX_VALUES // 3 + 1) + b"0]"):
         with pytest.raises(NotStrictJsonError, match="more than 50000 values"):
             read_bounded(nested)
+
+
+@given(VALUES)
+def test_values_are_counted_without_a_walk_as_by_one(value: Any) -> None:
+    def walked(part: Any) -> int:
+        below = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        return 1 + sum(map(walked, below))
+
+    assert count_values(json.dumps(value, separators=(",", ":")).encode()) == walked(value)
+
+
+@given(VALUES)
+def test_only_json_with_a_long_name_may_have_one(value: Any) -> None:
+    """Texts of any length and any escapes beside it change nothing."""
+    text = json.dumps([value, "\\" * 7 + '"' * 5 + "x" * 2_000, {'\\": "\\': '": "' * 900}])
+    assert not _may_have_long_names(text.encode())
+    assert _may_have_long_names(json.dumps([json.loads(text), {"n" * 1_025: 0}]).encode())
 
 
 def test_a_client_names_no_field_at_length() -> None:

@@ -11,6 +11,7 @@ from towpath_agent.app import agent_answers
 from towpath_audit import retention
 from towpath_contracts import json_schema, strict_json
 from towpath_contracts.problems import input_faults
+from towpath_contracts.runs import script_size
 from towpath_contracts.schema_bounds import size as schema_size
 from towpath_contracts.schema_bounds import work as schema_work
 from towpath_contracts.tools import grants as tool_grants
@@ -65,6 +66,7 @@ DOOR = [
     promise("operations.md", "Who gets no turn in {} s is answered with 429", dependencies.BODY_WAIT_S),
     promise("operations.md", "A body has at most {} values", strict_json.MAX_VALUES),
     promise("operations.md", "names of fields at most {} characters", strict_json.MAX_NAME_CHARS),
+    promise("operations.md", "A script has at most {} values", script_size.MAX_SCRIPT_VALUES),
     promise("operations.md", "at most {} faults are listed", input_faults.MAX_LISTED),
     promise("operations.md", "In each orchestrator {} pages of logs", run_questions.PAGES),
     promise("operations.md", "read at a time, {} of one project; of what", run_questions.PAGES_OF_ONE),

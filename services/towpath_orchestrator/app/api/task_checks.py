@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
@@ -145,7 +145,7 @@ class TaskChecker:
             task=created,
             snapshot=snapshot,
             idempotency_key=task.idempotency_key,
-            request_digest=digest(asked.model_dump(mode="json", exclude={"idempotency_key", "traceparent"})),
+            request_digest=_request_digest(asked, script_digest),
             answer=asyncio.get_running_loop().create_future(),
         )
 
@@ -169,7 +169,7 @@ class TaskChecker:
         if task.script is None:
             return None
         text = canonical_json(list(task.script))
-        name = digest(list(task.script))
+        name = digest_text(text)
         await self._scripts.get((project, name, text))
         return name
 
@@ -177,6 +177,12 @@ class TaskChecker:
         for project, name, text in scripts:
             await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
         return {}
+
+
+def _request_digest(task: SubmitTask, script_digest: str | None) -> str:
+    """Return the digest of all that is asked for, by which a repeat is known; a long script is written only once."""
+    asked = task.model_dump(mode="json", exclude={"idempotency_key", "traceparent", "script"})
+    return digest({**asked, "script": script_digest})
 
 
 def _continuing(created: RunCreated, earlier: EarlierRun, snapshot: NetworkSnapshot, agent: str | None) -> RunCreated:
