@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from towpath_contracts.strict_json import has_more_values
+from towpath_decider.adapters.interim_answers import bound_interim_answers
 from towpath_fabric.http.received_bodies import as_received
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -89,4 +90,5 @@ async def bound_body(response: httpx2.Response) -> None:
 
 def client_options() -> dict[str, Any]:
     """Return how a provider's HTTP client is made: it follows no redirect, since the key would go along."""
-    return {"follow_redirects": False, "event_hooks": {"response": [bound_body]}}
+    hooks = {"request": [bound_interim_answers], "response": [bound_body]}
+    return {"follow_redirects": False, "event_hooks": hooks}

@@ -1,6 +1,7 @@
 """What errors of the APIs mean: each recorded shape, through the real SDK, to a code, a retry and a wait."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -60,6 +61,19 @@ async def test_a_quota_of_a_minute_is_left_to_the_run_with_the_time_that_the_api
     short = Answer(status=429, body=exhausted(*quota(MINUTE, retry="3s")))
     made(await api.ask(short, api.dialect.says(GOOD), clock=clock))
     assert clock.waited == [3.0]
+
+
+async def test_a_few_interim_answers_are_passed_over_and_thousands_are_not_read(apis: dict[str, ProviderApi]) -> None:
+    """The client reads as many as come without a pause, in which no decision of anybody goes on."""
+    question = next(converse(render(context()), lambda _: "")).question  # type: ignore[union-attr]
+    for api in apis.values():
+        answer = api.dialect.says(GOOD)
+        api.server.play(replace(answer, interim=3))
+        assert not isinstance(await api.provider.complete(api.request(), question), ModelCallFailure), api.name
+        api.server.play(replace(answer, interim=3_000))
+        found = await api.provider.complete(api.request(), question)
+        assert isinstance(found, ModelCallFailure), api.name
+        assert (found.code, found.retryable) == ("model_unavailable", True)
 
 
 async def test_a_wrong_key_of_gemini_says_what_to_do(apis: dict[str, ProviderApi]) -> None:

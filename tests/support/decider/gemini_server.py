@@ -17,13 +17,17 @@ TOO_LONG = "The input token count (3475108) exceeds the maximum number of tokens
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One answer of the API. `cut` ends the connection in the middle of the body; `delay_s` waits before it."""
+    """One answer of the API. `cut` ends the connection in the middle of the body; `delay_s` waits before it.
+
+    So many `interim` answers (HTTP 100) come first.
+    """
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     cut: bool = False
+    interim: int = 0
 
 
 def says(text: str, *, finish: str = "STOP", cached: int = 0) -> Answer:
@@ -102,16 +106,21 @@ class GeminiServer:
                 answer = owner.next_answer()
                 if answer.delay_s:
                     owner.released.wait(answer.delay_s)
+                try:
+                    self._send(answer)
+                except (BrokenPipeError, ConnectionResetError):  # the client no longer waits
+                    self.close_connection = True
+
+            def _send(self, answer: Answer) -> None:
                 data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+                if answer.interim:
+                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * answer.interim)
                 self.send_response(answer.status)
                 for name, value in {"content-type": "application/json", **answer.headers}.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
-                try:
-                    self.wfile.write(data[: len(data) // 2] if answer.cut else data)
-                except (BrokenPipeError, ConnectionResetError):  # the client no longer waits
-                    self.close_connection = True
+                self.wfile.write(data[: len(data) // 2] if answer.cut else data)
                 if answer.cut:
                     self.close_connection = True
 
