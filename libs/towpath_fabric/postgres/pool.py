@@ -78,7 +78,7 @@ from then on, until they are analysed, however long they have become. With the f
 Postgres's own, whatever else was set for a role or a database."""
 
 
-class StoringConnection(asyncpg.Connection):  # type: ignore[type-arg]
+class StoringConnection(asyncpg.Connection):  # type: ignore[misc]
     """Raises `asyncpg.DataError` for what asyncpg itself refuses, such as a number that its column has no room for.
 
     asyncpg's own error for that is one of its errors of connections. Whoever waits while Postgres is away would wait

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import httpcore2
 import httpx2
 
 MAX_INTERIM = 100
@@ -59,9 +58,9 @@ class InterimAnswerCounter:
 
     def _check(self, size: int) -> None:
         if self._count > MAX_INTERIM:
-            raise httpcore2.ReadError(f"the server sends more than {MAX_INTERIM} interim answers")
+            raise httpx2.ReadError(f"the server sends more than {MAX_INTERIM} interim answers")
         if size > MAX_INTERIM_BYTES:
-            raise httpcore2.ReadError(f"the server sends more than {MAX_INTERIM_BYTES} bytes of interim answers")
+            raise httpx2.ReadError(f"the server sends more than {MAX_INTERIM_BYTES} bytes of interim answers")
 
 
 async def bound_interim_answers(request: httpx2.Request) -> None:

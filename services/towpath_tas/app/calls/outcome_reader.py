@@ -10,7 +10,7 @@ time, and the call asked about until the end of its run. So the call fails with 
 """
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from nats.aio.msg import Msg
@@ -118,7 +118,7 @@ def _whole(data: bytes) -> ToolOutcome:
     outcome = ToolOutcome.model_validate_json(data)
     if not is_deeper(data, MAX_VALUE_DEPTH + 1):  # one level is the message itself, and its other fields are flat
         return outcome
-    told = {"result": None, "result_digest": None, "blob": False, "preview": None, "changes": (), "changes_lost": None}
+    told: dict[str, Any] = {"result": None, "result_digest": None, "blob": False, "preview": None, "changes": (), "changes_lost": None}
     if outcome.status == "succeeded":
         told |= {"status": "failed", "failure": TOO_DEEP}
     return outcome.model_copy(update=told)
