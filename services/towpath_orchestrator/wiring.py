@@ -55,7 +55,6 @@ from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.commit_loop import CommitLoop
 from towpath_orchestrator.app.commit.inbox import Inbox
 from towpath_orchestrator.app.commit.output_reader import OutputReader
-from towpath_orchestrator.app.commit.refused_facts import FactRefusal
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader
 from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
@@ -123,11 +122,10 @@ class OrchestratorWiring:
         of_tasks = guard(TASKS_CONSUMER, ports.tasks, yields=True)  # a task may wait seconds for TAS
         dead = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
         of_inbox = ports.inbox, local_facts, dead, metrics, cache.caller_of, guard(INBOX_CONSUMER, ports.inbox)
-        inbox = Inbox(*of_inbox, batch_size=settings.batch_size, cost_of=prices.cost_of)
         commit_loop = CommitLoop(
-            inbox=inbox,
+            inbox=Inbox(*of_inbox, batch_size=settings.batch_size, cost_of=prices.cost_of),
             local_facts=local_facts,
-            reader=BatchRunReader(pool, lane, store, cache, accounting, metrics, log),
+            reader=BatchRunReader(lane, store, cache, accounting, metrics, log),
             store=store,
             cache=cache,
             accounting=accounting,
@@ -137,7 +135,6 @@ class OrchestratorWiring:
             snapshots=SnapshotSaver(store, settings.snapshot_every, log),
             dispatcher=dispatcher,
             announcer=announcer,
-            refusal=FactRefusal(inbox, local_facts, cache, pool, log),
             metrics=metrics,
             log=log,
         )

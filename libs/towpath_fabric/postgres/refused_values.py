@@ -27,7 +27,7 @@ ENCODING_REFUSED = _base.DataError
 """What asyncpg raises for a value that it can't send. It is among its errors of connections, and so would pass for an
 outage: `StoringConnection` makes an `asyncpg.DataError` of it."""
 
-REASON_CHARS = 300
+REFUSAL_CHARS = 300
 
 Item = TypeVar("Item")
 
@@ -40,7 +40,7 @@ def is_value_refused(error: BaseException) -> bool:
 def refusal_reason(error: BaseException) -> str:
     """Return the reason of a dead letter for a message that holds such a value: a code, and what Postgres said."""
     said = str(error).encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-    return f"value_refused: Postgres can't store it: {type(error).__name__}: {said[:REASON_CHARS]}"
+    return f"value_refused: Postgres can't store it: {type(error).__name__}: {said[:REFUSAL_CHARS]}"
 
 
 def halved(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:

@@ -296,14 +296,9 @@ WHERE NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = $1 AND r.erased_at IS 
 ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, engine_version = excluded.engine_version, state = excluded.state
 WHERE runs.run_snapshot.seq < excluded.seq OR runs.run_snapshot.engine_version <> excluded.engine_version
 
--- name: park_unreadable
--- A log that can't be folded: the run is parked and nothing wakes it.
-UPDATE runs.run SET status = 'quarantined', reason = 'log_unreadable', wake_at = NULL, updated_at = now()
-WHERE run_id = $1 AND ended_at IS NULL
-
--- name: park_refused
--- A run of which not even the quarantine can be stored in its log: its row says so, and nothing wakes it.
-UPDATE runs.run SET status = 'quarantined', reason = 'value_refused', wake_at = NULL, updated_at = now()
+-- name: park
+-- A log that can't be folded, or in which not even a quarantine can be stored: the row says so, and nothing wakes the run.
+UPDATE runs.run SET status = 'quarantined', reason = $2, wake_at = NULL, updated_at = now()
 WHERE run_id = $1 AND ended_at IS NULL
 
 -- name: move_wake

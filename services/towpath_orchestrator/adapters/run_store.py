@@ -132,6 +132,10 @@ class RunStore:
         """Store a state, so that a reload need not fold the whole log."""
         await self._pool.execute(QUERIES.save_snapshot, state.run_id, state.seq, ENGINE_VERSION, dump_state(state))
 
+    async def park(self, run_id: UUID, reason: str) -> None:
+        """Take a run out of the way whose log can't be read, or not be added to."""
+        await self._pool.execute(QUERIES.park, run_id, reason)
+
     async def move_wake(self, states: list[RunState]) -> None:
         """Correct the `wake_at` of runs that were woken for nothing."""
         ids = [s.run_id for s in states]

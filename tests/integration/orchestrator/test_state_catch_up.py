@@ -59,7 +59,7 @@ class Replica:
         metrics = OrchestratorMetrics(CollectorRegistry())
         accounting = BudgetAccounting(BudgetLimitCache(pool, ModelPrices(None).price_of), metrics.refused)
         self.reader = BatchRunReader(
-            *(self.pool, PinnedDatabaseConnection(pool), self.store, self.cache, accounting, metrics),
+            *(PinnedDatabaseConnection(pool), self.store, self.cache, accounting, metrics),
             structlog.get_logger(),
         )
 

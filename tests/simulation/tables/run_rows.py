@@ -241,13 +241,7 @@ class RunRows(RunRecordRows):
             self.saved[run_id] = {"seq": seq, "engine_version": version, "state": state}
         return []
 
-    def park_unreadable(self, _session: Session, run_id: UUID) -> list[Row]:
-        return self._park(run_id, "log_unreadable")
-
-    def park_refused(self, _session: Session, run_id: UUID) -> list[Row]:
-        return self._park(run_id, "value_refused")
-
-    def _park(self, run_id: UUID, reason: str) -> list[Row]:
+    def park(self, _session: Session, run_id: UUID, reason: str) -> list[Row]:
         run = self.runs[run_id]
         if run["ended_at"] is None:
             run.update(status="quarantined", reason=reason, wake_at=None)

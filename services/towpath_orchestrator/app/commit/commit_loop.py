@@ -20,9 +20,9 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.commit.fact_refusal import FactRefusal
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
 from towpath_orchestrator.app.commit.output_reader import OutputReader
-from towpath_orchestrator.app.commit.refused_facts import FactRefusal
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader, LoadedRuns
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
@@ -60,7 +60,6 @@ class CommitLoop:
         snapshots: SnapshotSaver,
         dispatcher: EffectDispatcher,
         announcer: TransitionAnnouncer,
-        refusal: FactRefusal,
         metrics: OrchestratorMetrics,
         log: Logger,
     ) -> None:
@@ -76,7 +75,7 @@ class CommitLoop:
         self._snapshots = snapshots
         self._dispatcher = dispatcher
         self._announcer = announcer
-        self._refusal = refusal
+        self._refusal = FactRefusal(inbox, local_facts, cache, store, log)
         self._metrics = metrics
         self._log = log
 

@@ -10,11 +10,10 @@ from uuid import UUID
 
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
-from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.adapters.run_store import QUERIES, RunStore, read_times
+from towpath_orchestrator.adapters.run_store import RunStore, read_times
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.metrics import OrchestratorMetrics
@@ -44,7 +43,6 @@ class BatchRunReader:
 
     def __init__(
         self,
-        pool: Database,
         lane: PinnedDatabaseConnection,
         store: RunStore,
         cache: StateCache,
@@ -52,7 +50,6 @@ class BatchRunReader:
         metrics: OrchestratorMetrics,
         log: Logger,
     ) -> None:
-        self._pool = pool
         self._lane = lane
         self._store = store
         self._cache = cache
@@ -150,7 +147,7 @@ class BatchRunReader:
         """Keep a run out of the way whose log can't be folded; the others go on."""
         self._log.error("a run's log can't be read, it is parked", run_id=str(run_id), exc_info=error)
         self._unreadable[run_id] = f"the run's log can't be read: {type(error).__name__}"
-        await self._pool.execute(QUERIES.park_unreadable, run_id)
+        await self._store.park(run_id, "log_unreadable")
 
 
 class DatabaseClock:

@@ -118,7 +118,8 @@ def _whole(data: bytes) -> ToolOutcome:
     outcome = ToolOutcome.model_validate_json(data)
     if not is_deeper(data, MAX_VALUE_DEPTH + 1):  # one level is the message itself, and its other fields are flat
         return outcome
-    told: dict[str, Any] = {"result": None, "result_digest": None, "blob": False, "preview": None, "changes": (), "changes_lost": None}
+    told: dict[str, Any] = {"result": None, "result_digest": None, "blob": False, "preview": None}
+    told |= {"changes": (), "changes_lost": None}
     if outcome.status == "succeeded":
         told |= {"status": "failed", "failure": TOO_DEEP}
     return outcome.model_copy(update=told)

@@ -9,16 +9,16 @@ from uuid import UUID
 
 from towpath_contracts.runs.refused_transition import TransitionRefusedFact
 from towpath_fabric.dead_letters import DeadLetterOwner, message_dead_fact
-from towpath_fabric.ports import Database
 from towpath_fabric.postgres.refused_values import refusal_reason
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact, local_fact
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.core.refused_facts import Remedy, answered_effect, remedy_for
 
 INBOX = "INBOX"
+VALUE_REFUSED_REASON = "value_refused"
 
 CommitFact = Callable[[UUID, InboxFact], Awaitable[bool]]
 """Commits a fact of a run by itself; False where another replica moves the run meanwhile."""
@@ -28,12 +28,12 @@ class FactRefusal:
     """Refuses facts for the commit loop. One per process."""
 
     def __init__(
-        self, inbox: Inbox, local_facts: LocalFactQueue, cache: StateCache, pool: Database, log: Logger
+        self, inbox: Inbox, local_facts: LocalFactQueue, cache: StateCache, store: RunStore, log: Logger
     ) -> None:
         self._inbox = inbox
         self._local_facts = local_facts
         self._cache = cache
-        self._pool = pool
+        self._store = store
         self._log = log
 
     async def refuse(self, item: InboxFact, error: Exception, commit: CommitFact) -> None:
@@ -47,7 +47,7 @@ class FactRefusal:
         )
         if isinstance(item.fact, TransitionRefusedFact):
             self._cache.drop(run_id)
-            await self._pool.execute(QUERIES.park_refused, run_id)
+            await self._store.park(run_id, VALUE_REFUSED_REASON)
             return
         remedy = remedy_for(item.fact, self._cache.get(run_id))
         if remedy is Remedy.PARK and not await commit(run_id, self._parked(item, reason)):
