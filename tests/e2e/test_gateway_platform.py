@@ -16,6 +16,7 @@ from tests.support.gateway.audited_acts import act, entries_of
 from tests.support.gateway.sse import frames
 from tests.support.places import EXAMPLES
 from tests.support.platform.objective_runs import use
+from tests.support.waiting import eventually
 
 from towpath import run
 from towpath.cli import main
@@ -371,8 +372,7 @@ async def test_a_stream_is_whole_although_orchestrators_are_killed(
     ]
     task = {**TASK, "script": [*script, ANSWER]}
     run_id = (await alice.post("/v1/runs", json=task)).json()["run_id"]
-    seen: list[int] = []
-    path = f"/v1/runs/{run_id}/events"
+    seen, path = [], f"/v1/runs/{run_id}/events"
     async with alice.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
         async for frame in frames(response):
             if frame.id is not None:
@@ -386,11 +386,8 @@ async def test_a_stream_is_whole_although_orchestrators_are_killed(
     assert seen == [entry["seq"] for entry in page["entries"]] == list(range(1, page["seq"] + 1))
     assert page["status"] == "completed"
     assert len([entry for entry in page["entries"] if entry["event"]["type"] == "tool_call_finished"]) == 6
-    for _ in range(300):  # the run may be over before the second one is started again
-        if sum(state.restarts for state in platform.processes.values()) >= 2:
-            break
-        await asyncio.sleep(0.1)
-    assert sum(state.restarts for state in platform.processes.values()) >= 2
+    # The run may be over before the second one is started again.
+    await eventually(lambda: sum(state.restarts for state in platform.processes.values()) >= 2)
 
 
 async def pending_gate(client: httpx2.AsyncClient, run_id: str, after: str = "") -> dict[str, Any]:

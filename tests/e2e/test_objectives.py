@@ -3,7 +3,7 @@
 import asyncio
 import importlib.util
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from tests.support.platform.objective_runs import (
     VERDICT,
     at_budget_gate,
     comparable,
+    got_as_far,
     plan,
     prompts,
     use,
@@ -38,7 +39,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 EXAMPLE = EXAMPLES / "background_review"
 SCRIPT = json.loads((EXAMPLE / "script.json").read_text())
 DESK_TOOLS = TESTS / "support" / "worker" / "workspace_tools.py"
-FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 SERVICES = ("orchestrator", "decider", "tas", "log_writer", "gateway", "nats", "postgres")
 
 
@@ -55,13 +55,6 @@ REVIEW = _example()
 Reviewed = ObjectiveResult[Any]
 
 
-async def eventually(true: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
-    """Return when *true* returns true."""
-    async with asyncio.timeout(within_s):
-        while not await true():  # noqa: ASYNC110 - what is waited for has no event here
-            await asyncio.sleep(0.05)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform() -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
@@ -70,8 +63,7 @@ async def platform() -> AsyncIterator[Platform]:
         policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
         workers = [WorkerLaunch(modules=(str(DESK_TOOLS),))]
         async with Platform(folder / "d", role_environment=policy, workers=workers, starts="fork") as running:
-            notices: list[str] = []
-            await NetworkFolderPublisher(EXAMPLE, running.client_url, notices.append).publish_changed()
+            await NetworkFolderPublisher(EXAMPLE, running.client_url, (notices := []).append).publish_changed()
             assert any(one.endswith("version 1") for one in notices), notices
             async with Client(running.client_url) as publisher:
                 await publisher.networks.publish(CLERK)
@@ -372,22 +364,13 @@ async def test_the_review_survives_the_kill_of_every_service_in_turn(
     slow = [{**entry, "delay_ms": 250} for entry in SCRIPT]
     accepted = await client.submit("review", background=REVIEW.OBJECTIVE, script=slow)
     for number, service in enumerate(SERVICES):
-        await eventually(lambda wanted=number: steps_of(client, accepted.run_id, wanted))
+        await got_as_far(client, accepted.run_id, number)
         name = next(one for one in platform.processes if one == service or one.startswith(f"{service}-"))
         platform.kill(name)
         await platform.wait_ready()
     view = await client.result(accepted.run_id, timeout=90)
     assert view.status == "completed" and view.final is not None
     assert reviewed.session.final is not None and view.final == reviewed.session.final
-
-
-async def steps_of(client: Client, run_id: Any, wanted: int) -> bool:
-    """Whether the run has got this far; false also while it is unknown."""
-    try:
-        view = await client.get(run_id)
-    except Exception:  # noqa: BLE001 - whatever is away comes back, and is asked again
-        return False
-    return view.step >= wanted or view.status in FINAL
 
 
 async def test_c11_a_soft_limit_asks_a_person_once_whose_word_decides_how_the_run_goes_on(client: Client) -> None:

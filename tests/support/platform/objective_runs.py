@@ -20,6 +20,22 @@ CLERK = {
 }
 
 
+FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
+
+
+async def got_as_far(client: Client, run_id: Any, wanted: int, within_s: float = 60) -> None:
+    """Return when the run has made *wanted* steps, or has ended; whatever is away meanwhile comes back."""
+    async with asyncio.timeout(within_s):
+        while True:
+            try:
+                view = await client.get(run_id)
+            except Exception:  # noqa: BLE001 - it is asked again
+                view = None
+            if view is not None and (view.step >= wanted or view.status in FINAL):
+                return
+            await asyncio.sleep(0.05)
+
+
 def use(tool: str, **params: Any) -> dict[str, Any]:
     return {"action": "USE_TOOL", "action_details": {"tool_name": tool, "tool_params": params}}
 

@@ -77,7 +77,7 @@ DOOR = [
     ),
     promise("operations.md", "A gateway has {} pages under way", log_readings.PAGES),
     promise("operations.md", "pages under way, {} of one project", log_readings.PAGES_OF_PROJECT),
-    promise("operations.md", "and holds {} logs of more than a page", log_readings.WHOLE),
+    promise("operations.md", "and reads {} logs of more than a page", log_readings.WHOLE),
     promise("operations.md", "or large results, {} of one project", log_readings.WHOLE_OF_PROJECT),
     promise("operations.md", "no turn within {} s at the orchestrator", run_questions.WAIT_S),
     promise("operations.md", "or {} s at the gateway", log_readings.WAIT_S),
