@@ -46,6 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.writelines(f"{Mutant(value, code).name}\n" for value in values for code in value.mutants)
         return 0
     results = Results(root / "build" / "mutation" / "values.json")
+    results.drop_outdated(root)
     tried = [value for value in values if not (said.survivors and results.all_noticed(value))]
     Phases(root, results).run(
         tried, measure=said.measure, near=not said.reading, far=not (said.reading or said.nearest)

@@ -1,16 +1,17 @@
 """Tries the mutants of all values: each with its nearest tests, and what these miss with all unit tests at once.
 
 A test that fails with many mutants at once is run with ever fewer of them until one is left that it notices. Tests
-that also fail without a mutation notice nothing: at the end every test that noticed something runs without any.
+that also fail without a mutation notice nothing: what failed is run without any before it counts (`controls.py`).
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from tests.mutation.values.coded_groups import causes
-from tests.mutation.values.forked_trials import ForkedTrials, Sources, forked
+from tests.mutation.values.controls import Controls
+from tests.mutation.values.forked_trials import ForkedTrials, Sources, TrialReport, forked
 from tests.mutation.values.import_graph import ImportGraph
 from tests.mutation.values.inventory import Value, module_name, mutated_source
 from tests.mutation.values.nearest_tests import UnitTests, users_of
@@ -45,6 +46,8 @@ class Verdicts:
     tried: set[str] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=dict)
     """That whole files of tests took."""
+    failing: set[str] = field(default_factory=set)
+    """Tests that fail without a mutation."""
 
     def survives(self, mutant: Mutant) -> bool:
         """Return whether *mutant* was tried and not noticed."""
@@ -53,13 +56,20 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Campaign:
-    """All that a trial needs; `known` are tests that once noticed a mutant, which are tried first."""
+    """All that a trial needs; `known` are tests that once noticed a mutant, which are tried first.
+
+    `failing` are tests that fail without a mutation, which no trial runs; more of them are found on the way.
+    """
 
     trials: ForkedTrials
     graph: ImportGraph
     tests: UnitTests
-    failing: frozenset[str]
+    failing: set[str]
     known: Mapping[str, str]
+
+    @cached_property
+    def _controls(self) -> Controls:
+        return Controls(self.trials, self.failing)
 
     def module_verdicts(self, values: Sequence[Value], done: Mapping[str, str]) -> Verdicts:
         """Try the mutants of the *values* of one module, each with the tests nearest to it, but for those *done*.
@@ -82,12 +92,13 @@ class Campaign:
                 near = places[value.name]
                 batches = [[place] for place in near] if likely is None else [_of_files(likely, near)]
                 self._try_value(value, batches, done, verdicts)
-            return {**asdict(verdicts), "tried": sorted(verdicts.tried)}
+            return {**asdict(verdicts), "tried": sorted(verdicts.tried), "failing": sorted(self.failing)}
 
         said = forked(all_of_it, limit_s=limit_s)
         if said is None:
             raise RuntimeError(f"the trials of {module} ended without a result")
-        return Verdicts(**{**said, "tried": set(said["tried"])})
+        self.failing.update(said["failing"])
+        return Verdicts(**{**said, "tried": set(said["tried"]), "failing": set(said["failing"])})
 
     def alone(self, mutant: Mutant) -> str | None:
         """Return the test that notices *mutant* by itself, of those that compare values and name this one."""
@@ -97,11 +108,13 @@ class Campaign:
         """Return the tests that fail with all *values* mutated at once; None where they can't even be collected."""
         mutants = [Mutant(value, value.mutants[0]) for value in values]
         report = self.trials.run(
-            self._sources(mutants), sorted(files), until_failure=False, limit_s=self._limit_s(sorted(files))
+            self._sources(mutants),
+            sorted(files),
+            until_failure=False,
+            limit_s=self._limit_s(sorted(files)),
+            leave_out=self.failing,
         )
-        if not report.ended or any("::" not in test for test in report.failed):
-            return None
-        return [test for test in report.failed if test not in self.failing]
+        return None if not report.ended or any("::" not in test for test in report.failed) else report.failed
 
     def _try_value(
         self, value: Value, batches: Sequence[Sequence[str]], done: Mapping[str, str], verdicts: Verdicts
@@ -124,19 +137,28 @@ class Campaign:
         for batch in batches:
             if not batch:
                 continue
-            report = self.trials.run(self._sources([mutant]), batch, until_failure=True, limit_s=self._limit_s(batch))
-            for test in report.failed:
-                if test not in self.failing:
-                    return test if report.ended else f"{batch[0]} ({test})"
+            sources, limit_s = self._sources([mutant]), self._limit_s(batch)
+            report = self._trial(sources, batch, limit_s)
+            while report.failed:
+                known_before = len(self.failing)
+                if (killer := self._controls.killer(report, sources, batch, limit_s)) is not None:
+                    return killer
+                if len(self.failing) == known_before:
+                    break  # does not end, whatever is left out
+                report = self._trial(sources, batch, limit_s)
             verdicts.seconds |= {place: took for place, took in report.seconds.items() if place in batch}
         return None
+
+    def _trial(self, sources: Sources, batch: Sequence[str], limit_s: float) -> TrialReport:
+        return self.trials.run(sources, batch, until_failure=True, limit_s=limit_s, leave_out=self.failing)
 
     def _limit_s(self, places: Sequence[str]) -> float:
         files = {place.partition("::")[0] for place in places}
         return START_S + 4 * sum(self.tests.seconds.get(file, UNKNOWN_S) for file in files)
 
-    def _sources(self, mutants: Sequence[Mutant]) -> Sources:
-        changes: dict[str, list[tuple[Value, str]]] = defaultdict(list)
+    def _sources(self, mutants: Sequence[Mutant], others: Sequence[Mutant] = ()) -> Sources:
+        """Return the modules with *mutants*, and those of *others*, which are imported anew as they are."""
+        changes: dict[str, list[tuple[Value, str]]] = {one.value.module: [] for one in (*mutants, *others)}
         for mutant in mutants:
             changes[mutant.value.module].append((mutant.value, mutant.code))
         return {
@@ -150,20 +172,26 @@ class Campaign:
         while (breaking := self._breaking(left, places)) is not None:
             yield breaking  # nothing can be imported with it, so it is tried without the others
             left.remove(breaking[0])
-        failed = self._failing(left, places) - self.failing
-        if failed:
-            yield from causes(left, sorted(failed), self._failing)
+        failing = self._failing_with(left)
+        yield from causes(left, sorted(failing(left, places)), failing)
 
     def _breaking(self, mutants: Sequence[Mutant], places: Collection[str]) -> tuple[Mutant, str] | None:
         """Return one of *mutants* with which tests can't be collected; None where they can, or two together can't."""
 
         def fails(some: Sequence[Mutant]) -> list[str]:
-            sources = self._sources(some)
+            sources = self._sources(some, mutants)
             return self.trials.run(
-                sources, sorted(places), until_failure=True, limit_s=WHOLE_S, only_collect=True
+                sources,
+                sorted(places),
+                until_failure=False,
+                limit_s=WHOLE_S,
+                only_collect=True,
+                leave_out=self.failing,
             ).failed
 
         some = list(mutants)
+        if fails(some):
+            self.failing.update(fails([]))
         said = fails(some)
         while said and len(some) > 1:
             middle = len(some) // 2
@@ -172,16 +200,32 @@ class Campaign:
             said = said or fails(some)
         return (some[0], said[0]) if said else None
 
-    def _failing(self, mutants: Sequence[Mutant], places: Collection[str]) -> set[str]:
-        report = self.trials.run(self._sources(mutants), sorted(places), until_failure=False, limit_s=WHOLE_S)
-        return set(report.failed)
+    def _failing_with(self, all_of_them: Sequence[Mutant]) -> Callable[[Sequence[Mutant], Collection[str]], set[str]]:
+        """Return what runs tests with some of *all_of_them*; what fails with none is not run again."""
 
-    def unreliable(self, tests: Sequence[str]) -> list[str]:
-        """Return which of *tests* fail though nothing is mutated but that all modules are imported anew."""
+        def failing(some: Sequence[Mutant], places: Collection[str]) -> set[str]:
+            report = self.trials.run(
+                self._sources(some, all_of_them),
+                sorted(places),
+                until_failure=False,
+                limit_s=WHOLE_S,
+                leave_out=self.failing,
+            )
+            if not some:
+                self.failing.update(report.failed)
+            return set(report.failed)
+
+        return failing
+
+    def unreliable(self, tests: Sequence[str]) -> set[str]:
+        """Return which of *tests* are gone, or fail with no mutation, where all modules are imported anew."""
         places = sorted({test for test in tests if " " not in test.partition("[")[0]})
         product = {name: path for name, path in self.graph.files.items() if not name.startswith("tests")}
         sources = {name: (path, path.read_bytes()) for name, path in product.items()}
-        return self.trials.run(sources, places, until_failure=False, limit_s=WHOLE_S).failed if places else []
+        report = self.trials.run(sources, places, until_failure=False, limit_s=WHOLE_S)
+        self.failing.update(report.failed)
+        there = {*report.ran, *(test.partition("::")[0] for test in report.ran)}
+        return {*report.failed, *(place for place in places if place not in there)}
 
 
 def _of_files(tests: Sequence[str], files: Sequence[str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 Every mutant takes part in half of the runs, and no two in the same ones. A test that notices one mutant fails in
 exactly the runs of that one; one that notices two fails in more runs than a single mutant has, so it is never taken for
-the test of another. The mutants that fit such a test are tried in ever smaller parts.
+the test of another. The mutants that fit such a test are tried in ever smaller parts. A test that fails with none of
+them, in such a run too, notices nothing.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,6 +18,10 @@ Failing = Callable[[Sequence[Thing], Collection[str]], set[str]]
 
 def causes(mutants: Sequence[Thing], tests: Collection[str], failing: Failing[Thing]) -> Iterator[tuple[Thing, str]]:
     """Return which of *mutants* which of *tests*, that fail with all of them, notices."""
+    wrong = failing([], tests)
+    tests = [test for test in tests if test not in wrong]
+    if not tests:
+        return
     runs = next(count for count in range(2, 64) if comb(count, count // 2) >= len(mutants))
     parts = [frozenset(part) for part in islice(combinations(range(runs), runs // 2), len(mutants))]
     failed = [
@@ -38,6 +43,8 @@ def causes(mutants: Sequence[Thing], tests: Collection[str], failing: Failing[Th
         else:
             several.append((test, fits))
     for test, fits in several:
+        if failing([], [test]):
+            continue  # fails by itself whatever the value, and not among the others
         for number in _alone([one for one in fits if one not in found], lambda some, of=test: _fails(some, of)):
             found.add(number)
             yield mutants[number], test

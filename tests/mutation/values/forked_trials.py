@@ -1,7 +1,8 @@
 """Runs tests against mutated modules in forks of one process that has pytest and other packages imported already.
 
 A fork imports the mutated modules, and what needs them, anew; so every name in whatever module means the mutated
-value, also where it was read when a class was made. It ends with the trial, so no trial is seen by another.
+value, also where it was read when a class was made. It ends with the trial, so no trial is seen by another. While
+tests run, all is as in the suite: one that fails in a trial without mutations can't tell anything about a mutant.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import CodeType
@@ -26,34 +27,53 @@ from typing import Any
 import pytest
 from tests.mutation.values.import_graph import ImportGraph
 
+from towpath_fabric import garbage_collector
+
 Sources = Mapping[str, tuple[Path, bytes]]
 """By their names, modules that are mutated: where each is, and what it holds."""
 
 
 @dataclass(kw_only=True)
 class TrialReport:
-    """What pytest said: the tests that failed, and the seconds that each file took."""
+    """What pytest said: the tests that ran, those that failed and why, and the seconds that each file took."""
 
+    ran: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    why: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     ended: bool = True
 
 
-class _Watch:
-    """Collects the reports of a trial."""
+SHOWN_CHARS = 300
+"""Of why a test failed."""
 
-    def __init__(self) -> None:
+
+class _Watch:
+    """Collects the reports of a trial, but for the failures of what is left out."""
+
+    def __init__(self, leave_out: Collection[str]) -> None:
         self.report = TrialReport()
+        self._leave_out = leave_out
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.report.ran.append(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         place = report.nodeid.partition("::")[0]
         self.report.seconds[place] = self.report.seconds.get(place, 0.0) + report.duration
         if report.failed and report.nodeid not in self.report.failed:
             self.report.failed.append(report.nodeid)
+            self.report.why[report.nodeid] = _summary(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
+        if report.failed and report.nodeid not in self._leave_out:
             self.report.failed.append(report.nodeid)
+            self.report.why[report.nodeid] = _summary(report)
+
+
+def _summary(report: pytest.TestReport | pytest.CollectReport) -> str:
+    lines = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+    return " ".join(lines)[:SHOWN_CHARS]
 
 
 class _MutatedLoader(importlib.machinery.SourceFileLoader):
@@ -97,24 +117,37 @@ class ForkedTrials:
         until_failure: bool,
         limit_s: float,
         only_collect: bool = False,
+        leave_out: Collection[str] = (),
     ) -> TrialReport:
-        """Run the tests of *places* with the modules of *sources* in the place of those that there are."""
-        said = forked(lambda: asdict(self._trial(sources, places, until_failure, only_collect)), limit_s=limit_s)
+        """Run the tests of *places* but for *leave_out*, with the modules of *sources* in the place of those there."""
+        said = forked(
+            lambda: asdict(self._trial(sources, places, until_failure, only_collect, leave_out)), limit_s=limit_s
+        )
         return TrialReport(**said) if said is not None else TrialReport(failed=[_HANGS.format(limit_s)], ended=False)
 
     def preload(self, names: Iterable[str]) -> None:
         """Import modules that later trials need and that none of them mutates."""
-        for name in sorted(names):
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+        with garbage_collector.paused():
+            for name in sorted(names):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
 
-    def _trial(self, sources: Sources, places: Sequence[str], until_failure: bool, only_collect: bool) -> TrialReport:
+    def _trial(
+        self,
+        sources: Sources,
+        places: Sequence[str],
+        until_failure: bool,
+        only_collect: bool,
+        leave_out: Collection[str],
+    ) -> TrialReport:
         if sources:
             _forget(self._graph.dependents(sources))
             sys.meta_path.insert(0, _MutatedFinder(sources))
-        watch = _Watch()
+        watch = _Watch(leave_out)
         self._session.config.pluginmanager.register(watch)
-        items = [item for group in _by_file(places) for item in self._collected(group)]
+        with garbage_collector.paused():  # only while it imports: tests find the collector as it is in the suite
+            found = [item for group in _by_file(places) for item in self._collected(group)]
+        items = [item for item in found if item.nodeid not in leave_out]
         if not only_collect and not (until_failure and watch.report.failed):
             for number, item in enumerate(items):
                 following = items[number + 1] if number + 1 < len(items) else None

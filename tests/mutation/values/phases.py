@@ -1,6 +1,5 @@
 """The order of a run: measure the tests, try values by modules, try what is left with all tests, check the tests."""
 
-import gc
 import importlib
 import os
 import sys
@@ -18,6 +17,8 @@ from tests.mutation.values.import_graph import ImportGraph, read_graph
 from tests.mutation.values.inventory import Value
 from tests.mutation.values.nearest_tests import READERS, UnitTests
 from tests.mutation.values.results import Results
+
+from towpath_fabric import garbage_collector
 
 FIRST = ("towpath_engine", "towpath_contracts", "towpath_tas")
 """The packages that are tried first."""
@@ -37,9 +38,9 @@ class Phases:
         graph = read_graph(self._root)
 
         def drive(session: pytest.Session) -> None:
-            _import_others(graph)
+            with garbage_collector.paused():
+                _import_others(graph)
             trials = ForkedTrials(session, graph)
-            gc.disable()  # also in forks, which import much and live shortly
             if measure:
                 self._measure(trials)
             campaign = self._campaign(trials, graph)
@@ -59,13 +60,15 @@ class Phases:
     def _campaign(self, trials: ForkedTrials, graph: ImportGraph) -> Campaign:
         tests = UnitTests(graph, self._results.seconds, self._root)
         known = dict(self._results.verdicts.noticed)
-        return Campaign(trials, graph, tests, frozenset(self._results.failing), known)
+        return Campaign(trials, graph, tests, self._results.failing, known)
 
     def _measure(self, trials: ForkedTrials) -> None:
         report = trials.run({}, ["tests/unit"], until_failure=False, limit_s=WHOLE_S)
-        self._results.seconds, self._results.failing = report.seconds, report.failed
+        self._results.seconds, self._results.failing = report.seconds, set(report.failed)
         self._results.keep()
-        self._say(f"{sum(report.seconds.values()):.0f} s of tests; fail as it is: {report.failed}")
+        self._say(f"{sum(report.seconds.values()):.0f} s of tests; {len(report.failed)} fail as it is")
+        for test, why in report.why.items():
+            self._say(f"{test} fails: {why}")
 
     def _read(self, campaign: Campaign, values: Sequence[Value]) -> dict[str, str]:
         """Try all with the tests that compare values with what is checked in or told to users; return what they notice.
@@ -111,14 +114,14 @@ class Phases:
             self._say(f"{mutant.name} noticed by {test}")
 
     def _check(self, campaign: Campaign) -> None:
-        """Take back what was noticed by tests that fail without a mutation too, where all is imported anew."""
+        """Take back what was noticed by tests that are gone, or fail without a mutation where all is imported anew."""
         noticed = self._results.verdicts.noticed
-        found = set(campaign.unreliable(list(noticed.values())))
+        found = campaign.unreliable(list(noticed.values())) | self._results.failing
         wrong = {name for name, test in noticed.items() if test in found}
         self._results.add(Verdicts(tried=wrong))
-        self._results.failing = sorted({*self._results.failing, *found})
-        self._results.keep()
-        self._say(f"{len(found)} tests fail without a mutation; {len(wrong)} mutants are to be tried again")
+        self._say(
+            f"{len(found)} tests fail without a mutation, or are gone; {len(wrong)} mutants are to be tried again"
+        )
 
     def _say(self, text: str) -> None:
         used = sum(os.times()[:4])

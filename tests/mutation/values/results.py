@@ -16,12 +16,20 @@ class Results:
         self._file = file
         held: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
         self.seconds: dict[str, float] = held.get("seconds", {})
-        self.failing: list[str] = held.get("failing", [])
+        self.failing: set[str] = set(held.get("failing", []))
         self.verdicts = Verdicts(noticed=held.get("noticed", {}), tried=set(held.get("tried", [])))
 
     def all_noticed(self, value: Value) -> bool:
         """Return whether tests noticed every mutant of *value*."""
         return all(Mutant(value, code).name in self.verdicts.noticed for code in value.mutants)
+
+    def drop_outdated(self, root: Path) -> None:
+        """Take back what was noticed by tests that are gone from the checkout *root*, or fail without a mutation."""
+        for name, test in list(self.verdicts.noticed.items()):
+            file, _, function = test.partition(" (")[0].partition("[")[0].partition("::")
+            held = (root / file).read_text("utf-8") if (root / file).is_file() else None
+            if test in self.failing or held is None or f"def {function.rpartition('::')[2]}" not in held:
+                del self.verdicts.noticed[name]
 
     def add(self, verdicts: Verdicts, anew: Iterable[Value] = ()) -> None:
         """Keep new verdicts in the place of older ones of the same mutants, and of all mutants of the values *anew*."""
@@ -31,13 +39,14 @@ class Results:
         self.verdicts.tried |= verdicts.tried
         self.verdicts.noticed |= verdicts.noticed
         self.seconds |= verdicts.seconds
+        self.failing |= verdicts.failing
         self.keep()
 
     def keep(self) -> None:
         """Write all of it to the file."""
         held = {
             "seconds": self.seconds,
-            "failing": self.failing,
+            "failing": sorted(self.failing),
             "noticed": self.verdicts.noticed,
             "tried": sorted(self.verdicts.tried),
         }

@@ -1,5 +1,6 @@
 """The command that mutates defaults and caps finds them all, changes what it says, and tells killed from survivor."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
@@ -147,6 +148,30 @@ def test_a_bill_waits_for_two_seconds():
 EXPLAINED = "- because: it paces a loop\n  values: ['shop:PAUSE_S']\n"
 
 
+STAMPS = """
+import gc
+from shop import stamps
+
+BEFORE = []
+
+def test_garbage_is_looked_for():
+    assert gc.isenabled()
+
+def test_one_that_runs_first_leaves_something_behind():
+    BEFORE.append(stamps)
+
+def test_fails_only_behind_another():
+    assert not BEFORE
+
+def test_fails_by_itself():
+    assert not stamps
+
+def test_two_are_enough():
+    assert stamps.ENOUGH == 2
+"""
+"""A value beside tests that fail whatever it is."""
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     files = {
@@ -194,6 +219,36 @@ def test_killed_survivors_and_explained_ones_are_told_apart(shop: Path) -> None:
         "explained, but tests notice it: shop:WAIT_S",
         "4 values, 4 mutants, 1 killed, 0 explained, 3 left (of 3 values)",
     ]
+    assert code == 1
+
+
+def test_what_fails_without_a_mutation_has_noticed_none_and_hides_no_test_that_did(shop: Path) -> None:
+    (shop / "libs/shop/stamps.py").write_text("ENOUGH = 2\n")
+    (shop / "tests/unit/test_stamps.py").write_text(STAMPS)
+    (shop / "tests/unit/test_cellar.py").write_text("def test_fails_far_away():\n    assert False\n")
+    code, lines, said = run(shop)
+    killers = [line.rpartition("::")[2].rstrip("]") for line in lines if line.startswith("killed")]
+    assert killers == [
+        *["test_three_items_fit_and_four_do_not"] * 3,
+        "test_a_bill_waits_for_two_seconds",
+        "test_an_order_is_no_gift",
+        "test_two_are_enough",
+    ], said
+    assert lines[-1] == "5 values, 7 mutants, 6 killed, 1 explained, 0 left (of 0 values)" and code == 0
+    held = json.loads((shop / "build/mutation/values.json").read_text())
+    assert [test.rpartition("::")[2] for test in held["failing"]] == [
+        "test_fails_far_away",
+        "test_fails_by_itself",
+        "test_fails_only_behind_another",
+    ]
+
+
+def test_what_a_test_noticed_that_is_gone_is_tried_again(shop: Path) -> None:
+    assert run(shop)[0] == 0
+    kept = (shop / "tests/unit/test_bills.py").read_text()
+    (shop / "tests/unit/test_bills.py").write_text(kept.replace("for_two_seconds", "a_little").replace("== 2", "> 0"))
+    code, lines, said = run(shop, "--survivors")
+    assert [line for line in lines if "SURVIVED" in line] == ["left       shop:WAIT_S  2 -> 4  [SURVIVED]"], said
     assert code == 1
 
 
