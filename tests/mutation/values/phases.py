@@ -64,6 +64,8 @@ class Phases:
 
     def _measure(self, trials: ForkedTrials) -> None:
         report = trials.run({}, ["tests/unit"], until_failure=False, limit_s=WHOLE_S)
+        if not report.ended:
+            raise RuntimeError(f"all unit tests without a mutation: {report.failed[0]}")
         self._results.seconds, self._results.failing = report.seconds, set(report.failed)
         self._results.keep()
         self._say(f"{sum(report.seconds.values()):.0f} s of tests; {len(report.failed)} fail as it is")
