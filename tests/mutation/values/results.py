@@ -26,9 +26,9 @@ class Results:
     def drop_outdated(self, root: Path) -> None:
         """Take back what was noticed by tests that are gone from the checkout *root*, or fail without a mutation."""
         for name, test in list(self.verdicts.noticed.items()):
-            file, _, function = test.partition(" (")[0].partition("[")[0].partition("::")
+            file, *within = test.partition(" (")[0].partition("[")[0].split("::")
             held = (root / file).read_text("utf-8") if (root / file).is_file() else None
-            if test in self.failing or held is None or f"def {function.rpartition('::')[2]}" not in held:
+            if test in self.failing or held is None or not all(name in held for name in within[:1]):
                 del self.verdicts.noticed[name]
 
     def add(self, verdicts: Verdicts, anew: Iterable[Value] = ()) -> None:

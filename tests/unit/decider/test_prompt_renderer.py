@@ -13,6 +13,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.attachments import MAX_SHOWN_ATTACHMENTS, StoredAttachment
 from towpath_decider.app.decision_service import DecisionMaker
 from towpath_decider.app.prompt_renderer import LONG_DOCUMENTS, MAX_LONG_OF_PROJECT
+from towpath_decider.settings import DeciderSettings
 from towpath_fabric.request_loop import PlatformUnavailableError
 
 MANY = MAX_LONG_OF_PROJECT
@@ -69,6 +70,9 @@ async def test_few_requests_with_long_documents_hold_places_and_others_come_agai
     assert [type(one) for one in found[MANY:]] == [PlatformUnavailableError] * 3
     assert not any(isinstance(one, BaseException) for one in found[:MANY])
     assert loaded == MANY, "what is refused has fetched nothing"
+    assert 8 * loaded == DeciderSettings.model_fields["decider_concurrency"].default, (
+        "seven eighths of the places are left to others"
+    )
     assert (await maker.answer(long[0])).fact.type == "decision.made"
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from towpath.client import http
+from towpath.client import nats as client_nats
 from towpath_decider.app import provider_limiter
 from towpath_decider.core import rate_policy
 from towpath_embedded import platform_state
@@ -35,6 +36,7 @@ GIVES_UP_FIRST = {
     "a limit's turn, and its request": (budgets.WAIT_S, bus.REQUEST_TIMEOUT_S),
     "a cancel's way into the log, and its request": (commands.FOLDED_WITHIN_S, bus.REQUEST_TIMEOUT_S),
     "a pause's way into the log, and its request": (run_control.FOLDED_WITHIN_S, bus.REQUEST_TIMEOUT_S),
+    "a turn of a run of a tree, and who pauses the tree": (run_control.WAIT_S, client_nats.STEERING_TIMEOUT_S),
     "a turn at the policy's threads, and its request": (policy_threads.MAX_WAIT_S, bus.REQUEST_TIMEOUT_S),
 }
 

@@ -14,7 +14,6 @@ import pytest
 from towpath_decider.adapters.answer_bounds import MAX_BODY_BYTES, MAX_STREAM_BYTES, client_options
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.stream_assembly import MAX_PARTS, MAX_STREAMED_CHARS, assemble_message, assemble_stream
-from towpath_fabric.http.received_bodies import PIECES_AT_ONCE
 
 EVENTS = "text/event-stream"
 GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\3"
@@ -79,22 +78,22 @@ async def test_an_answer_that_unpacks_to_nothing_is_left_in_time() -> None:
 
 
 async def test_a_body_in_tiny_pieces_leaves_the_loop_to_others() -> None:
-    turns, over = 0, asyncio.Event()
+    body, taken, over = Sent(b" ", 2_000), [0], asyncio.Event()
 
-    async def count() -> None:
-        nonlocal turns
+    async def look() -> None:
         while not over.is_set():
-            turns += 1
+            taken.append(body.taken)
             await asyncio.sleep(0)
 
-    counting = asyncio.create_task(count())
+    looking = asyncio.create_task(look())
     await asyncio.sleep(0)
     try:
-        assert await read(Sent(b" ", 2_000), **{"content-type": "application/json"}) == b" " * 2_000
+        assert await read(body, **{"content-type": "application/json"}) == b" " * 2_000
     finally:
         over.set()
-        await counting
-    assert turns >= 2_000 // PIECES_AT_ONCE
+        await looking
+    stretches = [later - earlier for earlier, later in itertools.pairwise([*taken, body.taken])]
+    assert max(stretches) <= 100, "a hundred are some milliseconds of work"
 
 
 @pytest.mark.parametrize(

@@ -62,5 +62,5 @@ async def test_a_pause_of_a_wide_tree_asks_about_few_runs_at_a_time() -> None:
     acts = 4
     done = await asyncio.gather(*(control.steer(request) for _ in range(acts)))
     assert {one.runs for one in done} == {1 + WIDE}
-    assert tree.most <= RUNS_OF_ONE + acts, "each act itself asks one question beside"
-    assert RUNS_OF_ONE < RUNS
+    assert tree.most <= 24 + acts, "each act itself asks one question beside"
+    assert 2 * RUNS_OF_ONE < RUNS, "two projects that pause wide trees leave places for a third"
