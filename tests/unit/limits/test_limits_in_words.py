@@ -9,6 +9,7 @@ from tests.support.wire_limits import FILE, written
 
 from towpath import hooks
 from towpath.cli.access import gate_watch
+from towpath.cli.access.audit_commands import stats
 from towpath.cli.definitions.grants_commands import from_runs
 from towpath.tools import process
 from towpath.tools.isolation import data_folders
@@ -30,7 +31,7 @@ from towpath_readings import goals
 from towpath_tas import metrics
 from towpath_tas.app import worker_turns
 from towpath_tas.app.calls import value_origins
-from towpath_tas.app.policy import policy_diff
+from towpath_tas.app.policy import policy_diff, policy_statistics
 from towpath_tas.core import erasure_rules, seal_times
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.policy import matrix
@@ -109,6 +110,11 @@ def test_a_limit_is_what_its_page_says_in_words(page: str, words: str, value: ob
 def test_past_runs_of_a_month_are_read_for_a_grant_over_http_and_by_the_command_line() -> None:
     since = inspect.signature(from_runs).parameters["since"].default
     assert since == f"{grants.HISTORY.days}d" == "30d"
+
+
+def test_calls_are_counted_of_the_last_day_where_no_time_is_given() -> None:
+    assert "the last day, where it isn't given" in (inspect.getdoc(stats) or "")
+    assert policy_statistics.DAY.total_seconds() == 24 * 3_600
 
 
 def test_a_header_holds_an_idempotency_key_as_long_as_that_of_a_message() -> None:

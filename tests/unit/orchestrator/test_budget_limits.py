@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from genai_prices import Usage, calc_price
 from tests.support.engine.machine import RUN, agent, snapshot, task
 
 from towpath_contracts.budgets import Budget, BudgetRefusal, ChildRunBudget, ModelPrice
@@ -109,6 +110,9 @@ def test_budget_prices_are_the_operators_first_and_then_the_lists(tmp_path: Path
     listed = prices.price_of("gemini:gemini-2.5-flash")
     assert listed is not None
     assert 0 < listed.input_micros < listed.output_micros
+    million = Usage(input_tokens=1_000_000)
+    said = calc_price(million, model_ref="gemini-2.5-flash", provider_id="google").total_price
+    assert listed.input_micros == 1_000_000 * said, "so much, and no more, is set aside for a million tokens"
     assert prices.price_of("gemini:no-such-model") is None
     assert prices.price_of("agent:triage") is None
     file.write_text('"openai:x": {input_usd: much}\n')

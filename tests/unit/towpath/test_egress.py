@@ -116,6 +116,7 @@ async def test_an_allowed_name_does_not_open_a_private_address(url: str) -> None
 async def test_a_private_address_is_opened_only_by_name() -> None:
     egress = EgressClient(EgressRules(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",)))
     assert (await egress.resolve("http://localhost:81/x")).port == 81
+    assert [(await egress.resolve(f"{kind}://localhost/")).port for kind in ("http", "https")] == [80, 443]
     assert await refusal(egress, "http://127.0.0.1/") == "http_address_not_allowed"
 
 

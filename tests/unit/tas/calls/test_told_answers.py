@@ -1,11 +1,13 @@
 """Who may know what a run was told by other runs: decided by what was read of these."""
 
+import json
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from towpath_tas.adapters.origin_tables import AFTER_ALL, SUMMARY, RunInputs
-from towpath_tas.app.calls.run_ancestors import RunAncestors, SeenRun, ToldAnswer
+from towpath_tas.app.calls.run_ancestors import EARLIER_AGENTS, RunAncestors, SeenRun, ToldAnswer, find_ancestors
 from towpath_tas.core.provenance.provenance import UNDECLARED
 from towpath_tas.core.provenance.text_readers import (
     ANYONE,
@@ -74,3 +76,23 @@ def test_what_children_answered_may_be_known_where_each_of_them_was_read_whole()
     assert run.may_know(("a", "c")) == KNOWN_TO_NOBODY
     for children in ((), ("a", "d"), ("d",)):
         assert run.may_know(children) == UNDECLARED
+
+
+class Plan:
+    """A database that holds a run of a plan."""
+
+    async def fetch(self, _statement: str, runs: list[UUID]) -> list[dict[str, Any]]:
+        return [{"run_id": run_id, "created": json.dumps({"project": "shop", "kind": "plan"})} for run_id in runs]
+
+    async def fetchrow(self, *_asked: object) -> None:
+        raise AssertionError("nothing else is read")
+
+
+@pytest.mark.parametrize(("step", "told_by"), [(1, []), (2, [2]), (9, [9])])
+async def test_from_its_second_step_on_earlier_agents_have_told_what_a_plan_gives_a_step(
+    step: int, told_by: list[int]
+) -> None:
+    run = SeenRun("shop")
+    task = RunInputs(project="shop", texts=("Ask the Halyard",), inputs={}, parent=(READ, step + 1), born=True)
+    await find_ancestors(Plan(), run, task)
+    assert list(run.told) == [ToldAnswer(ValueSource(EARLIER_AGENTS, step), "Ask the Halyard") for step in told_by]
