@@ -5,6 +5,7 @@ survived, or why its value needs no test (`explained.yaml`). Ends with 1 where a
 value. Results are kept in `build/mutation/values.json`: a test that noticed a mutant once is tried first.
 
     --list        the values and their mutants; nothing is tried
+    --kept        what earlier runs found; nothing is tried
     --survivors   only those that survived the last time, and those that are new
     --reading     only with the tests that compare values with what is checked in or told (tests/unit/limits)
     --nearest     without trying with all unit tests what the nearest ones do not notice
@@ -30,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
         prog="python -m tests.mutation.values", description=(__doc__ or "").split("\n\n")[1]
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
-    for option in ("--list", "--survivors", "--reading", "--nearest", "--measure"):
+    for option in ("--list", "--kept", "--survivors", "--reading", "--nearest", "--measure"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("--root", type=Path, default=ROOT)
     said = parser.parse_args(words)
@@ -47,10 +48,11 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     results = Results(root / "build" / "mutation" / "values.json")
     results.drop_outdated(root)
-    tried = [value for value in values if not (said.survivors and results.all_noticed(value))]
-    Phases(root, results).run(
-        tried, measure=said.measure, near=not said.reading, far=not (said.reading or said.nearest)
-    )
+    if not said.kept:
+        tried = [value for value in values if not (said.survivors and results.all_noticed(value))]
+        Phases(root, results).run(
+            tried, measure=said.measure, near=not said.reading, far=not (said.reading or said.nearest)
+        )
     return _told(values, results.verdicts, reasons(explanations))
 
 

@@ -204,6 +204,7 @@ def test_killed_survivors_and_explained_ones_are_told_apart(shop: Path) -> None:
         "4 values, 6 mutants, 5 killed, 1 explained, 0 left (of 0 values)",
     ], said
     assert code == 0
+    assert run(shop, "--kept")[:2] == (code, lines)
 
     (shop / "tests/unit/test_orders.py").write_text(
         "from shop.orders import fits\n\ndef test_none_fit():\n    assert fits([])\n"
