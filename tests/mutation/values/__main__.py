@@ -73,14 +73,17 @@ def _told(values: Sequence[Value], verdicts: Verdicts, why: Mapping[str, str]) -
         survivors = [mutant for mutant in made if verdicts.survives(mutant)]
         if value.name in why and not survivors:
             needless.add(value.name)
+        due = True  # the mutants of the edges only where the one before them was noticed
         for mutant in made:
             test = verdicts.noticed.get(mutant.name)
-            if mutant.name not in verdicts.tried:
+            if mutant.name not in verdicts.tried and not due:
                 continue
+            due = bool(test)
             sums["mutants"] += 1
             word = "killed" if test else "explained" if value.name in why else "left"
             sums[word] += 1
-            sys.stdout.write(f"{word:<10} {mutant.name}  [{test or why.get(value.name, 'SURVIVED')}]\n")
+            otherwise = "SURVIVED" if mutant.name in verdicts.tried else "NOT TRIED"
+            sys.stdout.write(f"{word:<10} {mutant.name}  [{test or why.get(value.name, otherwise)}]\n")
             if word == "left":
                 left.add(value.name)
     sys.stdout.writelines(f"explained, but tests notice it: {name}\n" for name in sorted(needless))

@@ -253,6 +253,16 @@ def test_what_a_test_noticed_that_is_gone_is_tried_again(shop: Path) -> None:
     assert code == 1
 
 
+def test_what_was_never_tried_is_told_as_such(shop: Path) -> None:
+    code, lines, _ = run(shop, "--kept")
+    assert [line for line in lines if "NOT TRIED" in line] == [
+        "left       shop:MAX_ITEMS  3 -> 6  [NOT TRIED]",
+        "left       shop:WAIT_S  2 -> 4  [NOT TRIED]",
+        "left       shop:Order.gift  False -> True  [NOT TRIED]",
+    ]
+    assert code == 1
+
+
 def test_a_reason_for_no_value_is_refused(shop: Path) -> None:
     (shop / "tests/mutation/values/explained.yaml").write_text(EXPLAINED.replace("PAUSE_S", "PAUSES"))
     code, lines, said = run(shop)
