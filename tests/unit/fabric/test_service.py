@@ -1,6 +1,9 @@
-"""A service describes what it answers, as FastStream sees its handlers."""
+"""A service describes what it answers, as FastStream sees its handlers, and tells the time of its machine."""
 
 import json
+import time
+from datetime import timedelta
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import uvicorn
@@ -8,6 +11,7 @@ from faststream import Path
 
 from towpath_contracts.rpc import GET_RUN
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetRun
+from towpath_fabric import clock
 from towpath_fabric.clock import NS, use_simulated_clock
 from towpath_fabric.service import DateHeaderServerState, Service
 from towpath_fabric.settings import Settings
@@ -74,3 +78,17 @@ def test_a_response_has_the_date_of_its_second() -> None:
         assert state.default_headers == [(b"date", b"Sun, 06 Nov 1994 08:49:37 GMT")]
         seconds = 62.5
         assert state.default_headers == [(b"date", b"Sun, 06 Nov 1994 08:50:39 GMT")]
+
+
+def test_the_wall_time_is_that_of_the_files_of_this_machine(tmp_path: FilePath) -> None:
+    (tmp_path / "now").touch()
+    written = (tmp_path / "now").stat().st_mtime
+    assert abs(clock.wall().timestamp() - written) < 60
+    assert abs(clock.wall_ns() / 1e9 - written) < 60
+
+
+def test_a_simulated_second_is_a_second_of_both_clocks() -> None:
+    with clock.use_simulated_clock(lambda: 90.0, began_ns=0):
+        assert clock.monotonic() == 90.0
+        assert clock.wall().timestamp() == timedelta(minutes=1.5).total_seconds()
+    assert abs(clock.monotonic() - time.monotonic()) < 60
