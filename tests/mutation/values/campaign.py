@@ -128,7 +128,7 @@ class Campaign:
             if killer is None:
                 return
             verdicts.noticed[mutant.name] = killer
-            first = [[killer]]
+            first = [[killer], [killer.partition("::")[0]]]  # who tests one edge tests the other beside it
 
     def _noticed(self, mutant: Mutant, batches: Sequence[Sequence[str]], verdicts: Verdicts) -> str | None:
         known = self.known.get(mutant.name)
