@@ -469,8 +469,10 @@ SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
 
 -- name: list_runs
 -- At most $6 runs whose tasks have at most $11 bytes together, but at least one; `found` counts the others too. The
--- length of a text is known without reading it.
-SELECT * FROM (
+-- length of a text is known without reading it. Outcomes are read apart, a few at a time.
+SELECT run_id, project, kind, network, version, snapshot_digest, status, reason, caller, agent_key, user_message, step, max_steps,
+  seq, labels, created_at, started_at, ended_at, trace_id, debug, parent_run_id, root_run_id, depth, thread_id, continues,
+  calls, erased_at, octet_length(outcome::text) AS outcome_bytes, found FROM (
 SELECT found.*, count(*) OVER () AS found, sum(coalesce(octet_length(user_message), 0)) OVER (ORDER BY run_id DESC) AS bytes FROM (
 SELECT r.* FROM runs.run r
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
@@ -490,7 +492,14 @@ WITH RECURSIVE tree AS (
   UNION ALL
   SELECT c.*, t.below + 1 FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
 )
-SELECT * FROM tree ORDER BY below, run_id LIMIT $3
+SELECT run_id, project, kind, network, version, snapshot_digest, status, reason, caller, agent_key, user_message, step, max_steps,
+  seq, labels, created_at, started_at, ended_at, trace_id, debug, parent_run_id, root_run_id, depth, thread_id, continues,
+  calls, erased_at, octet_length(outcome::text) AS outcome_bytes
+FROM tree ORDER BY below, run_id LIMIT $3
+
+-- name: outcomes
+-- How some runs ended, as it is stored.
+SELECT run_id, outcome FROM runs.run WHERE run_id = ANY ($1::uuid[]) AND outcome IS NOT NULL
 
 -- name: tree_steps
 -- What the children of some runs are for. `->` gives JSON as it is written: `->>` fails on a text that holds NUL.

@@ -1,7 +1,7 @@
 """What a stored outcome says of a run's tokens and money: alone, and with every run below it."""
 
 from towpath_contracts.decisions.request import Cost, Usage
-from towpath_orchestrator.app.api.queries import spent_by
+from towpath_orchestrator.app.api.run_views import spent_by
 
 OWN = {"usage": {"total_tokens": 10, "model_calls": 1}, "cost": {"usd": 0.25, "price_known": True}}
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.runs.tree import tree_of
-from towpath_orchestrator.app.api.queries import view
+from towpath_orchestrator.app.api.run_views import view
 
 RUN = UUID("01930000-0000-7000-8000-000000000001")
 TEXTS = ("project", "kind", "network", "snapshot_digest", "status", "reason", "caller", "agent_key", "user_message")

@@ -6,15 +6,13 @@ Every answer is of the asking project; a run of another project does not exist.
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 from pydantic import ValidationError
 
-from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, ListIdleRuns
@@ -22,7 +20,6 @@ from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.tree import ChildPurpose, GetTree, RunTreeNode, tree_of
 from towpath_contracts.runs.views import (
-    CallCounts,
     ChangedRunList,
     GatePage,
     GateView,
@@ -36,15 +33,14 @@ from towpath_contracts.runs.views import (
     RunSeq,
     RunView,
 )
-from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
-from towpath_engine.reducers.budget import sum_costs, sum_usages
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.api.run_export import erased_problem, let_others
+from towpath_orchestrator.app.api.run_views import brief_views, view
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
@@ -55,12 +51,6 @@ LOOK_S = 0.25
 
 PAGE_BYTES = 600_000
 """A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
-
-MESSAGE_CHARS = 500
-"""Of the words of a run's end, in lists too."""
-
-BRIEF_BYTES = 4_096
-"""In lists, an answer longer than this is left out; the run itself has it."""
 
 MAX_EFFECTS = 1_000
 """Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
@@ -91,71 +81,6 @@ def within_page(rows: list[Any], column: str) -> list[Any]:
             break
         kept.append(row)
     return kept
-
-
-def brief(row: Any) -> RunView:
-    """Turn a run row into a row of a list: without the last output, and without a long answer."""
-    whole = view(row)
-    final = whole.final if len(row["outcome"] or "") <= BRIEF_BYTES else None
-    return whole.model_copy(update={"final": final, "last_output": None})
-
-
-def view(row: Any) -> RunView:
-    """Turn a run row into what its reader sees."""
-    outcome: dict[str, Any] = json.loads(row["outcome"]) if row["outcome"] is not None else {}
-    spent = spent_by(outcome) if outcome else {}
-    return RunView(
-        run_id=row["run_id"],
-        project=row["project"],
-        kind=row["kind"],
-        network=row["network"],
-        version=row["version"],
-        snapshot_digest=row["snapshot_digest"],
-        status=row["status"],
-        reason=row["reason"],
-        message=_message(outcome.get("final")),
-        caller=row["caller"],
-        agent_key=row["agent_key"],
-        user_message=row["user_message"],
-        step=row["step"],
-        max_steps=row["max_steps"],
-        seq=row["seq"],
-        labels=json.loads(row["labels"]),
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        final=outcome.get("final"),
-        last_output=outcome.get("last_output"),
-        **spent,
-        trace_id=(row["trace_id"] or row["root_run_id"] or row["run_id"]).hex,
-        debug=row["debug"],
-        parent_run_id=row["parent_run_id"],
-        root_run_id=row["root_run_id"],
-        depth=row["depth"],
-        thread_id=row["thread_id"] or (None if row["depth"] else row["run_id"]),
-        previous_run_id=row["continues"],
-        calls=CallCounts.model_validate_json(row["calls"]),
-        erased_at=row["erased_at"],
-    )
-
-
-def spent_by(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that tell what a run used, by its stored *outcome*: alone, and with every run below it.
-
-    What children used stands there as the log of their parent counts it, so no other row is read for a sum. One price
-    that is unknown makes the sum of the tree unknown.
-    """
-    usage, cost = Usage.model_validate(outcome.get("usage", {})), Cost.model_validate(outcome.get("cost", {}))
-    below = Cost.model_validate(outcome["below"]) if "below" in outcome else None
-    tree_usage = sum_usages(usage, Usage.model_validate(outcome.get("usage_below", {})))
-    return {"usage": usage, "cost": cost, "tree_usage": tree_usage, "tree_cost": sum_costs(cost, below)}
-
-
-def _message(final: JsonObject | None) -> str:
-    """Return why a run did not complete, in words; nothing of one that did, or goes on."""
-    if final is None or final.get("status") != "error":
-        return ""
-    return truncate(str(final.get("message", "")), MESSAGE_CHARS)
 
 
 def _whole(row: Any) -> RunView:
@@ -292,7 +217,7 @@ class RunQueries:
         asked = (request.project, request.status, request.network, label, request.before, request.limit)
         family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
         rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family, PAGE_BYTES, request.thread_id)
-        runs = tuple(brief(row) for row in rows)
+        runs = tuple(await brief_views(self._pool, rows))
         more = len(runs) == request.limit or (bool(rows) and len(rows) < rows[0]["found"])
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
 
@@ -337,10 +262,11 @@ class RunQueries:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
         if rows[0]["erased_at"] is not None:
             raise erased_problem(request.run_id, rows[0]["erased_at"])
-        shown = rows[: request.limit]
+        shown = within_page(rows[: request.limit], "user_message")
         parents = {row["parent_run_id"] for row in shown[1:]}
         purposes = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
-        return tree_of([view(row) for row in shown], _purposes(purposes), truncated=len(rows) > request.limit)
+        runs = await brief_views(self._pool, shown)
+        return tree_of(runs, _purposes(purposes), truncated=len(rows) > len(shown))
 
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""
