@@ -40,7 +40,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.api.run_export import erased_problem, let_others
-from towpath_orchestrator.app.api.run_views import brief_views, view
+from towpath_orchestrator.app.api.run_views import ListedRuns, view
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields
 
@@ -134,6 +134,7 @@ class RunQueries:
         self._endings = endings
         self._statuses = KeyBatchLoader(self._load_statuses)
         self._looker: asyncio.Task[None] | None = None
+        self._listed = ListedRuns(pool)
 
     async def get_run(self, request: GetRun) -> RunView:
         """Return a run as it is; what became of its calls only where that is asked."""
@@ -217,7 +218,7 @@ class RunQueries:
         asked = (request.project, request.status, request.network, label, request.before, request.limit)
         family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
         rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family, PAGE_BYTES, request.thread_id)
-        runs = tuple(await brief_views(self._pool, rows))
+        runs = tuple(await self._listed.views(request.project, rows))
         more = len(runs) == request.limit or (bool(rows) and len(rows) < rows[0]["found"])
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
 
@@ -265,7 +266,7 @@ class RunQueries:
         shown = within_page(rows[: request.limit], "user_message")
         parents = {row["parent_run_id"] for row in shown[1:]}
         purposes = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
-        runs = await brief_views(self._pool, shown)
+        runs = await self._listed.views(request.project, shown)
         return tree_of(runs, _purposes(purposes), truncated=len(rows) > len(shown))
 
     async def list_gates(self, request: ListGates) -> GatePage:

@@ -1,10 +1,12 @@
 """Makes the views of runs out of their rows. Of many runs the outcomes are read apart: few at once, with pauses.
 
 An outcome holds the whole answer of a run, which may be tens of thousands of values, and a list or a tree has hundreds
-of runs. So no more of them is held than OUTCOME_BYTES, and others are served after each long one.
+of runs. So no more of them is held than OUTCOME_BYTES, and after each long one others have as much time as it took.
 """
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +16,9 @@ from towpath_contracts.runs.views import CallCounts, RunView
 from towpath_contracts.text import truncate
 from towpath_engine.reducers.budget import sum_costs, sum_usages
 from towpath_fabric.ports import Database
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.api.run_export import let_others
+from towpath_orchestrator.app.api.run_export import LONG_CHARS
 
 MESSAGE_CHARS = 500
 """Of the words of a run's end, in lists too."""
@@ -26,18 +29,39 @@ BRIEF_BYTES = 4_096
 OUTCOME_BYTES = 4_000_000
 """Of outcomes that are read at once for a list or a tree."""
 
+SHORT_BYTES = 64 * 1024
+"""Rows whose outcomes have no more together need no turn."""
 
-async def brief_views(pool: Database, rows: Sequence[Any]) -> list[RunView]:
-    """Return the views of *rows*, which have `outcome_bytes` in the place of an outcome, as a list shows them."""
-    views: list[RunView] = []
-    for few in _few(rows):
-        found = await pool.fetch(QUERIES.outcomes, [row["run_id"] for row in few if row["outcome_bytes"]])
-        outcomes: dict[Any, str] = {row["run_id"]: row["outcome"] for row in found}
-        for row in few:
-            text = outcomes.get(row["run_id"])
-            views.append(_brief(row, text))
-            await let_others(text or "")
-    return views
+WAIT_S = 5.0
+"""How long a turn is waited for: as long as who asks waits for an answer."""
+
+
+class ListedRuns:
+    """Makes the views of lists and trees; those with long answers one after the other, in turns of their projects."""
+
+    def __init__(self, pool: Database) -> None:
+        self._pool = pool
+        self._turns = WorkTurns(1, lambda _: 1, WAIT_S)
+
+    async def views(self, project: str, rows: Sequence[Any]) -> list[RunView]:
+        """Return the views of *rows*, which have `outcome_bytes` in the place of an outcome, as a list shows them."""
+        if sum(row["outcome_bytes"] or 0 for row in rows) <= SHORT_BYTES:
+            return await self._views(rows)
+        async with self._turns.held(project):
+            return await self._views(rows)
+
+    async def _views(self, rows: Sequence[Any]) -> list[RunView]:
+        views: list[RunView] = []
+        for few in _few(rows):
+            found = await self._pool.fetch(QUERIES.outcomes, [row["run_id"] for row in few if row["outcome_bytes"]])
+            outcomes: dict[Any, str] = {row["run_id"]: row["outcome"] for row in found}
+            for row in few:
+                text = outcomes.get(row["run_id"])
+                began = time.thread_time()
+                views.append(_brief(row, text))
+                if len(text or "") > LONG_CHARS:
+                    await asyncio.sleep(time.thread_time() - began)
+        return views
 
 
 def _few(rows: Sequence[Any]) -> Iterator[list[Any]]:
