@@ -3,6 +3,7 @@
 A batch is one statement and one commit. A run whose seq moved meanwhile is not among the returned ids.
 """
 
+import asyncio
 import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -37,6 +38,9 @@ _ERASING = Queries.load("towpath_orchestrator.adapters", "erasures.sql")
 ERASURES = ErasureStatements(due=_ERASING.due_erasures, erase=_ERASING.erase_runs)
 """Erasing runs: the run log's part."""
 
+LONG_CHARS = 4_096
+"""Of a row: who takes it as objects needs a millisecond for it, or tens of them."""
+
 
 async def read_times(lane: PinnedDatabaseConnection, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:
     """Return Postgres's clock, the version of the limits, and the stored seq of each of the runs that exist."""
@@ -60,6 +64,12 @@ async def commit_batch(
         values += [*gates, *child_columns(children), json.dumps(charges)]
         return read_batch_result(await lane.fetch(QUERIES.commit_batch, *values))
     return read_batch_result(await lane.fetch(QUERIES.commit_plain_batch, *values))
+
+
+async def let_others(text: str) -> None:
+    """Let others in after a long row: hundreds of them may take seconds to be replayed, forked from or folded."""
+    if len(text) > LONG_CHARS:
+        await asyncio.sleep(0)
 
 
 def read_entry(row: Any) -> LogEntry:
@@ -117,6 +127,7 @@ class RunStore:
         rows = await self._pool.fetch(QUERIES.load_tails, list(found), [state.seq for state in states])
         for stored in rows:
             found[stored["run_id"]] = evolve(found[stored["run_id"]], read_entry(stored))
+            await let_others(stored["event"])
         return found
 
     async def store_texts(self, project: str, texts: Mapping[str, str]) -> None:

@@ -38,8 +38,8 @@ from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
-from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
-from towpath_orchestrator.app.api.run_export import erased_problem, let_others
+from towpath_orchestrator.adapters.run_store import QUERIES, let_others, read_entry
+from towpath_orchestrator.app.api.run_export import erased_problem
 from towpath_orchestrator.app.api.run_views import ListedRuns, view
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, CallOutcomeCollector, EventOutcomeFields

@@ -4,7 +4,6 @@ An event or fact leaves here as the bytes that are stored. The file is one heade
 events; each line begins with its body, so that the body's bytes can be cut out again.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -16,6 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import RunRecordPiece
 from towpath_engine.replay_diff import RecordedEvent
 from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.adapters.run_store import let_others
 from towpath_orchestrator.core.replay_check import RecordedFact, RecordHeader
 
 QUERIES = Queries.load("towpath_orchestrator.adapters", "records.sql")
@@ -30,16 +30,6 @@ PIECE_CHARS = 200_000
 _FACT, _EVENT, _HEADER = '{"fact":', '{"event":', '{"towpath_record":'
 _PARTS = ("header", "snapshot", "facts", "events")
 """Of an export, in order; the header and the snapshot are one line."""
-
-
-LONG_CHARS = 4_096
-"""Of a row: who takes it as objects needs a millisecond for it, or tens of them."""
-
-
-async def let_others(text: str) -> None:
-    """Let others in after a long row: a page of them may take seconds to be replayed, or forked from."""
-    if len(text) > LONG_CHARS:
-        await asyncio.sleep(0)
 
 
 def erased_problem(run_id: UUID, at: datetime) -> ProblemError:

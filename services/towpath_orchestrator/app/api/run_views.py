@@ -17,8 +17,7 @@ from towpath_contracts.text import truncate
 from towpath_engine.reducers.budget import sum_costs, sum_usages
 from towpath_fabric.ports import Database
 from towpath_fabric.turns.work_turns import WorkTurns
-from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.api.run_export import LONG_CHARS
+from towpath_orchestrator.adapters.run_store import LONG_CHARS, QUERIES
 
 MESSAGE_CHARS = 500
 """Of the words of a run's end, in lists too."""
