@@ -221,7 +221,10 @@ class RunNodesReader:
 
     def result(self, calls: Sequence[Mapping[str, Any]]) -> RunNodesView:
         """Return the state after the events so far; *calls* are the recorded calls of providers, where known."""
-        nodes = tuple(_with_calls(node, calls) if calls else node for node in self._nodes.values())
+        made: dict[str, list[Mapping[str, Any]]] = {}
+        for call in calls:
+            made.setdefault(str(call.get("request_id")), []).append(call)
+        nodes = tuple(_with_calls(node, made.get(str(node.node_id), ())) for node in self._nodes.values())
         started, ended = self._run.get("started_at"), self._run.get("ended_at")
         summed = {
             "nodes": nodes,
@@ -247,7 +250,6 @@ def _ended(node: ModelRequestNode, at: datetime, status: NodeStatus, error: str)
 
 
 def _with_calls(node: ModelRequestNode, rows: Sequence[Mapping[str, Any]]) -> ModelRequestNode:
-    mine = [row for row in rows if str(row.get("request_id")) == str(node.node_id)]
     made = (
         ProviderCall(
             call=row.get("call", 0),
@@ -255,7 +257,7 @@ def _with_calls(node: ModelRequestNode, rows: Sequence[Mapping[str, Any]]) -> Mo
             duration_ms=row.get("duration_ms", 0),
             error=row.get("error") or "",
         )
-        for row in mine
+        for row in rows
         if row.get("started_at") is not None  # the events are used for calls whose logs were lost
     )
     return node.model_copy(update={"calls": tuple(sorted(made, key=lambda call: call.started_at))})

@@ -143,6 +143,28 @@ def test_recorded_calls_of_providers_are_shown_with_their_node() -> None:
     assert [(call.call, call.error) for call in node.calls] == [(1, "model_unavailable: 503"), (2, "")]
 
 
+class CountedCall(dict[str, Any]):
+    """A recorded call that counts how often it is asked whose it is."""
+
+    asked = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked += name == "request_id"
+        return super().get(name, default)
+
+
+def test_recorded_calls_are_not_looked_through_for_each_node() -> None:
+    steps = range(1, 21)
+    log = entries(created(), ev.RunStarted(), *(asked(RUN, step) for step in steps))
+    rows = [
+        CountedCall(request_id=str(node.node_id), started_at="2026-11-01T12:00:02+00:00")
+        for node in project_nodes(RUN, log).nodes
+    ]
+    nodes = project_nodes(RUN, log, rows).nodes
+    assert [len(node.calls) for node in nodes] == [1] * len(steps)
+    assert {row.asked for row in rows} == {1}
+
+
 def test_b4_messages_are_system_history_user() -> None:
     """Row B4: message order [system, …history, user]; instructions that say nothing are skipped."""
     history = (ChatMessage(role=MessageRole.USER, content="hi"), SAID, RESULT)
