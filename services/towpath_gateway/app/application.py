@@ -3,6 +3,7 @@
 What is served is what `/openapi.json` says; no page loads anything from another host.
 """
 
+import asyncio
 import functools
 import json
 import re
@@ -95,10 +96,10 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
-    document = functools.cache(lambda: json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode())
+    document = functools.cache(lambda: asyncio.ensure_future(asyncio.to_thread(_document_of, app)))
 
     async def openapi(_: Request) -> Response:
-        return Response(document(), media_type="application/json")
+        return Response(await asyncio.shield(document()), media_type="application/json")
 
     app.add_route(OPENAPI_PATH, openapi, include_in_schema=False)
     return app
@@ -109,6 +110,11 @@ def public_paths() -> re.Pattern[str]:
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
     paths = [OPENAPI_PATH, *(route.path for route in routes if not requirements(route))]
     return re.compile("|".join(re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) for path in paths))
+
+
+def _document_of(app: FastAPI) -> bytes:
+    """Return the bytes of the OpenAPI document; half a second's work, so never on the loop."""
+    return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """What the gateway says about itself."""
 
+import asyncio
+import json
+import time
 from typing import Any
 
 import pytest
 
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_gateway.__main__ import main
-from towpath_gateway.app.application import create_app
+from towpath_gateway.app.application import OPENAPI_PATH, create_app
 from towpath_gateway.core.api_keys import SCOPES
 
 
@@ -53,3 +56,17 @@ def test_the_document_is_printed_by_the_command(capsys: pytest.CaptureFixture[st
     assert main(["openapi"]) == 0
     assert '"/v1/runs/{run_id}/events"' in capsys.readouterr().out
     assert len(SCOPES) == len(set(SCOPES))
+
+
+async def test_others_are_served_while_the_document_is_made() -> None:
+    (endpoint,) = [route.endpoint for route in create_app(None).routes if getattr(route, "path", "") == OPENAPI_PATH]  # type: ignore[attr-defined]
+    asking = asyncio.gather(endpoint(None), endpoint(None))
+    longest = 0.0
+    while not asking.done():
+        began = time.thread_time()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.thread_time() - began)
+    one, other = await asking
+    assert one.body == other.body
+    assert "/v1/runs" in json.loads(one.body)["paths"]
+    assert longest < 0.1
