@@ -38,6 +38,15 @@ SELECT $1, place, now(), 'tool_call_finished',
 FROM runs.run, generate_series(run.seq + 1, run.seq + $2) AS place WHERE run_id = $1
 """
 
+CHILDREN = 500
+LONG_ENDS = """
+INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, created_at,
+  updated_at, parent_run_id, root_run_id, depth, outcome)
+SELECT gen_random_uuid(), project, kind, 'none', 1, '', 'completed', 1, caller, now(), now(), run_id, run_id, 1,
+  ('{"final": {"rows": [{}' || repeat(',{}', 45000) || ']}}')::json
+FROM runs.run, generate_series(1, $2) WHERE run_id = $1
+"""
+
 
 @attack(Position.KEY_HOLDER, timed=True)
 async def bodies_that_are_wrong_in_half_a_million_places(target: Target) -> str:
@@ -98,6 +107,24 @@ async def readers_of_a_long_run(target: Target) -> str:
     answers = {answer.status_code for answer in doing.result()}
     if 200 not in answers or not answers <= {200, 429, 503}:  # on a slow machine some wait too long behind the others
         raise ValueError(f"readers were answered {sorted(answers)}")
+    return held_up(longest)
+
+
+@attack(Position.KEY_HOLDER, timed=True)
+async def trees_of_runs_with_many_values(target: Target) -> str:
+    """Ask for the tree of 500 runs, each of which answered 45,000 values, three times at once."""
+    async with target.client() as client, target.database() as database:
+        run_id = UUID((await target.run(client, [], "go"))["run_id"])
+        await database.execute(LONG_ENDS, run_id, CHILDREN)
+        try:
+            asked = [f"/v1/runs/{run_id}/tree"] * 2 + [f"/v1/runs?root_run_id={run_id}&limit=200"]
+            doing = asyncio.gather(*[client.get(one) for one in asked])
+            longest = await longest_answer(target, doing, "/v1/runs")
+        finally:
+            await database.execute("DELETE FROM runs.run WHERE parent_run_id = $1", run_id)
+    answers = {answer.status_code for answer in doing.result()}
+    if not answers <= {200, 429, 503}:
+        raise ValueError(f"readers of trees were answered {sorted(answers)}")
     return held_up(longest)
 
 
