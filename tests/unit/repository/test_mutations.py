@@ -174,7 +174,7 @@ def test_what_is_no_function_is_not_mutated_in_a_process_that_runs() -> None:
     with pytest.raises(MutationError, match="is no function"):
         apply(Mutation(symbol="towpath_engine:LOOP_THRESHOLD", old="3", new="4"))
     with pytest.raises(MutationError, match="is no Python"):
-        apply(Mutation(symbol="towpath_orchestrator:list_runs", old="SELECT *", new="SELECT 1"))
+        apply(Mutation(symbol="towpath_orchestrator:outcomes", old="SELECT run_id", new="SELECT 1"))
 
 
 def test_two_mutations_of_one_function_are_refused_since_each_is_made_of_the_source_as_it_is() -> None:
