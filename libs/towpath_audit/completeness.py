@@ -270,15 +270,7 @@ class BundleCompletenessCheck:
         self.persons.partial = self.partial or self.retention.dropped
         for code, message, place in self.persons.finish():
             self._fault(code, message, place.leaf, place.line, place.entry)
-        if self.persons.unseen_keys:
-            said = f"{self.persons.unseen_keys} entries are by keys that were made before what this bundle shows"
-            report.notes.append(f"{said}: it can't be told for whom")
-        if not self.persons.sealed:
-            said = "the log could not be sealed when this was exported, so entries may be missing at its end"
-            report.notes.append(f"{said}: votes and tools that only tables tell of are not held against it")
-        if self.persons.unmatched:
-            said = f"{self.persons.unmatched} calls were not held against pauses"
-            report.notes.append(f"{said}: there are too many to be compared")
+        report.notes += self.persons.notes()
         if self.tools.unseen:
             said = f"{self.tools.unseen} calls were let go by versions of tools whose entries this bundle does not show"
             report.notes.append(f"{said}: it can't be told whether these were in force")

@@ -149,6 +149,8 @@ class SealedPersons:
     waiting: dict[tuple[str, str, object], tuple[EntryPlace, Any]] = field(default_factory=dict)
     pauses: dict[tuple[str, str, str], list[_Pause]] = field(default_factory=dict)
     under_pause: list[EntryPlace] = field(default_factory=list)
+    let_go: int = 0
+    erased_pauses: int = 0
     matched: int = 0
     unmatched: int = 0
 
@@ -166,10 +168,11 @@ class SealedPersons:
         elif entry.phase in VOTES and entry.execution_id is not None:
             self.voted.setdefault(entry.execution_id, set()).add((entry.actor, entry.verdict))
         elif entry.phase in {PAUSED, RESUMED}:
-            self._on_switch(entry, detail)
+            self._on_switch(entry, detail, is_erased=payload is None)
         elif entry.phase == TOOL_PROPOSED or entry.phase in TOOL_DECIDED:
             self._on_tool(place, detail, found)
-        elif (entry.phase, entry.verdict) in LET_GO and self.pauses:
+        elif (entry.phase, entry.verdict) in LET_GO:
+            self.let_go += 1
             self._on_let_go(place)
         elif (entry.phase, entry.verdict) == ASKED and isinstance(detail.get("role"), str):
             self.asked_roles.setdefault(str(detail.get("approval_id")), detail["role"])
@@ -190,6 +193,22 @@ class SealedPersons:
                 yield PersonFault("stored_changed", message, place)
         if not self.partial:
             yield from self._votes_unsaid()
+
+    def notes(self) -> Iterator[str]:
+        """Yield what can't be told of what the entries rest on."""
+        if self.unseen_keys:
+            said = f"{self.unseen_keys} entries are by keys that were made before what this bundle shows"
+            yield f"{said}: it can't be told for whom"
+        if not self.sealed:
+            said = "the log could not be sealed when this was exported, so entries may be missing at its end"
+            yield f"{said}: votes and tools that only tables tell of are not held against it"
+        if self.unmatched:
+            yield f"{self.unmatched} calls were not held against pauses: there are too many to be compared"
+        if self.erased_pauses:
+            said = f"{self.erased_pauses} pauses of networks, callers or projects are erased"
+            yield f"{said}: it can't be told which calls they held"
+        if self.partial and self.let_go:
+            yield "calls were not held against pauses that began before what this bundle shows"
 
     def _keys_unknown(self) -> Iterator[PersonFault]:
         for vote in self.by_key:
@@ -237,8 +256,14 @@ class SealedPersons:
                     message = f"a vote of {actor!r} ({verdict}) is stored, and no entry tells of it"
                     yield PersonFault("vote_without_entry", message, place)
 
-    def _on_switch(self, entry: AuditLogEntry, detail: dict[str, Any]) -> None:
+    def _on_switch(self, entry: AuditLogEntry, detail: dict[str, Any], *, is_erased: bool) -> None:
+        """Keep a pause, or end one; of one whose details are erased the entry itself still names the tool."""
         switch = (entry.project, str(detail.get("kind")), str(detail.get("name")))
+        if is_erased:
+            switch = (entry.project, "tool", entry.tool)
+            if not entry.tool:
+                self.erased_pauses += entry.phase == PAUSED
+                return
         if len(switch[2]) > MAX_NAME:
             return  # no switch of a platform has such a name
         spans = self.pauses.setdefault(switch, [])  # all are kept: within a seal the entries of calls come last

@@ -25,14 +25,17 @@ def add(
     at: str = HOUR_BEFORE,
     verdict: str = "",
     project: str = "x",
+    tool: str = "x",
+    erased: bool = False,
     **detail: Any,
 ) -> None:
-    """Add an entry of *phase* with these details as the next one."""
+    """Add an entry of *phase* with these details, which may be *erased*, as the next one."""
     number = add.__dict__["count"] = add.__dict__.get("count", 0) + 1
     entry = AuditLogEntry(
         entry_id=number,
         at=at,
-        **dict.fromkeys(("tool", "operation", "network", "agent_key", "caller"), "x"),
+        **dict.fromkeys(("operation", "network", "agent_key", "caller"), "x"),
+        tool=tool,
         project=project,
         run_id=None,
         execution_id=None,
@@ -44,7 +47,7 @@ def add(
         commitment="",
     )
     payload = ErasablePayload(salt=bytes(16), args_digest="", detail=json.dumps(detail))
-    persons.on_entry(EntryPlace(entry, number, number), payload, found)
+    persons.on_entry(EntryPlace(entry, number, number), None if erased else payload, found)
 
 
 @pytest.mark.parametrize(
@@ -302,6 +305,35 @@ def test_nothing_is_let_go_or_started_while_a_pause_holds_it(phase: str, verdict
     add(persons, "switch.resumed", **PAUSE)
     add(persons, phase, verdict=verdict)
     assert [fault.code for fault in persons.finish()] == ["call_under_pause"] * faults
+
+
+def test_a_pause_of_a_tool_counts_also_once_its_details_are_erased() -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    add(persons, "switch.paused", tool="mail.*", erased=True)
+    add(persons, "decision", verdict="allow", tool="mail.send")
+    add(persons, "decision", verdict="allow", tool="files.read")
+    add(persons, "switch.resumed", tool="mail.*", kind="tool", name="mail.*")
+    add(persons, "decision", verdict="allow", tool="mail.send")
+    assert [fault.code for fault in persons.finish()] == ["call_under_pause"]
+    assert list(persons.notes()) == []
+
+
+def test_erased_pauses_of_what_the_entries_do_not_name_are_counted() -> None:
+    persons = SealedPersons(exported_at=EXPORTED)
+    for phase in ("switch.paused", "switch.resumed", "switch.paused"):
+        add(persons, phase, tool="", erased=True)
+    add(persons, "decision", verdict="allow", tool="")
+    assert list(persons.finish()) == []
+    said = "2 pauses of networks, callers or projects are erased: it can't be told which calls they held"
+    assert list(persons.notes()) == [said]
+
+
+@pytest.mark.parametrize(("partial", "verdict", "notes"), [(True, "allow", 1), (True, "deny", 0), (False, "allow", 0)])
+def test_pauses_from_before_a_bundle_are_said_not_to_be_told(partial: bool, verdict: str, notes: int) -> None:
+    persons = SealedPersons(exported_at=EXPORTED, partial=partial)
+    add(persons, "decision", verdict=verdict)
+    said = "calls were not held against pauses that began before what this bundle shows"
+    assert list(persons.notes()) == [said] * notes
 
 
 def test_a_pause_with_a_name_that_no_platform_gives_holds_nothing() -> None:
