@@ -64,7 +64,7 @@ _CONFIRM_BEFORE_COMMIT = Mutation(
     old="await self._ledger.apply(self._lane, updates)",
     new="""
 for item in items:
-    await self._confirm(_confirm_subject(item.message), item.outcome.key)
+    await self._confirm_all({confirm_subject(item.message, item.project, item.toolset): [item.outcome.key]})
     await ack(item.message)
 await self._ledger.apply(self._lane, updates)
 """,

@@ -126,11 +126,11 @@ class SimWorker:
         self._held: dict[str, HeldCall] = {}
         self._running: dict[str, list[Delivery]] = {}
         self._cancelled: dict[UUID, asyncio.Event] = {}
-        self._inbox = bus.new_inbox()
+        self._confirm = subjects.tool_confirm(PROJECT, "sim", bus.new_inbox().rpartition(".")[2])
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        await self._bus.subscribe(self._inbox, self._on_confirmed)
+        await self._bus.subscribe(self._confirm, self._on_confirmed)
         await self._bus.subscribe(subjects.TOOL_CANCEL_ALL, self._on_cancel)
         feed = MessageFeed(self._bus, exec_consumer(PROJECT, "sim"), window=8)
         while True:
@@ -168,7 +168,7 @@ class SimWorker:
             await asyncio.gather(*map(ack, deliveries))
             return
         held = self._held[key] = HeldCall(outcome.model_dump_json().encode(), deliveries)
-        headers = {rpc.CONFIRM_HEADER: self._inbox, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
+        headers = {rpc.CONFIRM_HEADER: self._confirm, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
         while self._held.get(key) is held:
             await self._bus.publish(subjects.TOOL_OUTCOME, held.body, headers)
             await asyncio.sleep(RESEND_S)
