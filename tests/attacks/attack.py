@@ -57,6 +57,7 @@ class Attack(NamedTuple):
 
     A *timed* one ends by how long others were held up. The test suite leaves it to the command, which tries all: what
     it measures depends on what else the machine does, and it takes the processors for seconds.
+    A *lasting* one takes something from the platform for good that others rest on: it comes after them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Attack(NamedTuple):
     keys: bool
     attempt: Attempt
     timed: bool = False
+    lasting: bool = False
 
     @property
     def summary(self) -> str:
@@ -75,14 +77,16 @@ ATTACKS: dict[str, Attack] = {}
 """All attacks, by name; `catalogue` fills it."""
 
 
-def attack(position: Position, *, keys: bool = True, timed: bool = False) -> Callable[[Attempt], Attempt]:
+def attack(
+    position: Position, *, keys: bool = True, timed: bool = False, lasting: bool = False
+) -> Callable[[Attempt], Attempt]:
     """Register an attempt under the name of its function; its docstring says what is tried."""
 
     def register(attempt: Attempt) -> Attempt:
         name = attempt.__name__
         if name in ATTACKS:
             raise ValueError(f"two attacks are named {name}")
-        ATTACKS[name] = Attack(name, position, keys, attempt, timed)
+        ATTACKS[name] = Attack(name, position, keys, attempt, timed, lasting)
         return attempt
 
     return register

@@ -33,7 +33,7 @@ async def try_all(attacks: Sequence[Attack], *, told: Callable[[Trial], None]) -
     """Try *attacks*, and tell of each as it ends."""
     trials: list[Trial] = []
     for keys in (True, False):
-        chosen = [one for one in attacks if one.keys == keys]
+        chosen = sorted((one for one in attacks if one.keys == keys), key=lambda one: one.lasting)
         if chosen:
             async with target(keys=keys) as running:
                 for one in chosen:

@@ -17,7 +17,8 @@ from towpath_contracts.canonical import digest_text
 from towpath_fabric.clock import wall
 from towpath_tas.core.policy.policy_file import rules_digest
 
-PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = 'default'"
+PROJECT_MOVED = "UPDATE tas.project_state SET registry_version = registry_version + 1000 WHERE project = 'default'"
+"""To a number that nobody has seen: attacks before put theirs back, and who has seen it reads nothing anew."""
 
 TOLD_FOR_EVER = frozenset(
     {

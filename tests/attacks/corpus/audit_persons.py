@@ -342,7 +342,7 @@ async def take_a_withdrawn_tool_in_for_a_moment(target: Target) -> str:
 @attack(Position.DATABASE_ADMIN)
 async def rewrite_a_definition_for_a_moment(target: Target) -> str:
     """Let a tool seem to have no sinks, so that no rule asks where its values come from, send, and put that back."""
-    of_tool = "WHERE project = 'default' AND name = 'desk.send'"
+    of_tool = "WHERE project = 'default' AND name = 'desk.send' AND status = 'accepted'"
     put = f"UPDATE tas.tool SET spec = $1::json, digest = $2 {of_tool} AND version = $3"
     async with target.client("aud-24") as client, target.database() as database, watched(target) as report:
         done = len(target.effects())
@@ -370,7 +370,7 @@ async def rewrite_a_definition_under_a_version_that_entries_leave_out(target: Ta
     async with target.client("aud-34") as client, target.database() as database, watched(target) as report:
         done = len(target.effects())
         row = await database.fetchrow("""SELECT spec::text AS spec, digest, version FROM tas.tool
-          WHERE project = 'default' AND name = 'desk.send' ORDER BY version DESC""")
+          WHERE project = 'default' AND name = 'desk.send' AND status = 'accepted' ORDER BY version DESC""")
         other = ToolSpec.model_validate_json(row["spec"]).model_copy(update={"sinks": ()})
         await database.execute(put, other.model_dump_json(), spec_digest(other), row["version"], 0)
         await database.execute(PROJECT_MOVED)

@@ -36,7 +36,7 @@ async def key_made_before_the_roles(target: Target) -> str:
         return refused_as(answer, "role_missing")
 
 
-@attack(Position.KEY_HOLDER)
+@attack(Position.KEY_HOLDER, lasting=True)
 async def key_without_a_trace(target: Target) -> str:
     """Make a key, revoke it while the tool-access service is down, and have the audit's details erased."""
     await target.platform.hold("tas")
