@@ -57,4 +57,4 @@ class LocalAccess:
             code = self._link.read_text("ascii")
         except FileNotFoundError:
             return None
-        return f"{gateway_url}/?token={code}" if self._asks_for_token else None
+        return f"{gateway_url}/sign-in?token={code}" if self._asks_for_token else None

@@ -49,7 +49,9 @@ class Admission:
         except ProblemError as error:  # of this layer: the application answers its own
             refused = error.problem
         if refused is not None:
-            await problem_response(refused, Request(scope))(scope, receive, send)
+            request = Request(scope)
+            page = self._app.state.console.refusal(refused, request)
+            await (page or problem_response(refused, request))(scope, receive, send)
 
     async def _principal(self, request: Request) -> Principal:
         credential = bearer(request.headers.get("authorization"))

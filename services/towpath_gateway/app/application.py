@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from towpath_contracts.problems.registry import Problem
+from towpath_gateway.app.console import ConsoleRoute
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import answer_with_problems
 from towpath_gateway.app.routes import (
@@ -102,6 +103,9 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
         return Response(await asyncio.shield(document()), media_type="application/json")
 
     app.add_route(OPENAPI_PATH, openapi, include_in_schema=False)
+    if dependencies is not None:
+        app.state.console = ConsoleRoute(app, dependencies.stopping)
+        app.router.routes.append(app.state.console)
     return app
 
 

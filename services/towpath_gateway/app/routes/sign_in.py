@@ -9,18 +9,16 @@ from towpath_gateway.app.dependencies import Dependencies
 
 router = APIRouter(include_in_schema=False)
 
-FIRST_PAGE = "/v1/runs"
+FIRST_PAGE = "/"
 
 
-@router.get("/")
+@router.get("/sign-in")
 async def sign_in(dependencies: Dependencies, token: Annotated[str, Query(max_length=128)] = "") -> Response:
     """Exchange the code of the link for a cookie, once; raises ProblemError `unauthenticated`."""
     local = dependencies.local_token
     cookie = local.sign_in(token) if local is not None and token else None
     if cookie is None:
         detail = "this link was used, or is of an earlier start: towpath up prints a new one at each start"
-        raise ProblemError(
-            problem("unauthenticated", detail) if token else problem("not_found", "there is no page here")
-        )
+        raise ProblemError(problem("unauthenticated", detail))
     headers = {"Location": FIRST_PAGE, "Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
     return Response(status_code=303, headers=headers)

@@ -1,0 +1,39 @@
+"""The style sheet, scripts and icon of the console, under addresses that change with what is in them."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from towpath_console.sections import ASSETS
+
+FOLDER = Path(__file__).parent / "assets"
+KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+FOREVER = "public, max-age=31536000, immutable"
+
+
+@cache
+def content(name: str) -> tuple[bytes, str] | None:
+    """Return what is in the file *name* and its digest; None for what is no file of the folder."""
+    path = (FOLDER / name).resolve()
+    if path.suffix not in KINDS or not path.is_relative_to(FOLDER) or not path.is_file():
+        return None
+    body = path.read_bytes()
+    return body, hashlib.sha256(body).hexdigest()[:16]
+
+
+def address(name: str) -> str:
+    """Return where the file *name* is, with its digest in it."""
+    found = content(name)
+    return f"{ASSETS}{found[1] if found else 'missing'}/{name}"
+
+
+def serve(request: Request) -> Response:
+    """Answer with a file, whatever digest was asked for: pages of the version before may still be open."""
+    found = content(request.url.path.removeprefix(ASSETS).partition("/")[2])
+    if found is None:
+        return Response("There is no such file.", status_code=404, media_type="text/plain")
+    kind = KINDS[Path(request.url.path).suffix]
+    return Response(found[0], media_type=kind, headers={"Cache-Control": FOREVER, "X-Content-Type-Options": "nosniff"})

@@ -1,0 +1,56 @@
+"""What one page is made of."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from towpath_console.api import Api
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page shows: `data` is what the API said and its JSON twin, `view` what only the drawing needs.
+
+    `refresh_s` is how often it is looked at again while somebody looks on; None for what does not change.
+    """
+
+    title: str
+    template: str
+    data: Mapping[str, Any]
+    view: Mapping[str, Any] = field(default_factory=dict)
+    refresh_s: float | None = None
+
+
+class Asked(NamedTuple):
+    """What a page is made for: the caller's API, the parts of the path, and the query."""
+
+    api: Api
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    url: str
+
+
+class Done(NamedTuple):
+    """Where the browser goes after an action, and what is said there."""
+
+    location: str
+    message: str = ""
+
+
+PageBuilder = Callable[[Asked], Awaitable[Page]]
+Action = Callable[[Asked, Mapping[str, str]], Awaitable[Done]]
+
+
+class PageRoute(NamedTuple):
+    """A page at a path, in a section of the menu."""
+
+    path: str
+    build: PageBuilder
+    section: str
+
+
+class ActionRoute(NamedTuple):
+    """What a form of a page is sent to."""
+
+    path: str
+    act: Action

@@ -1,0 +1,95 @@
+"""Draws pages: the templates, and what they may call."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import lucide
+from jinja2 import Environment, PackageLoader, ChainableUndefined
+from markupsafe import Markup, escape
+
+from towpath_console import text
+from towpath_console.assets_folder import address
+from towpath_console.page import Page
+from towpath_console.sections import LIVE, SECTIONS
+
+
+class Renderer:
+    """Turns pages into HTML. Templates escape whatever they show (`text.visible`), and have no code of their own."""
+
+    def __init__(self) -> None:
+        self._templates = Environment(
+            loader=PackageLoader("towpath_console", "templates"),
+            autoescape=True,
+            undefined=ChainableUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=text.visible,
+        )
+        self._templates.globals |= {
+            "asset": address,
+            "icon": icon,
+            "sections": SECTIONS,
+            "status": status,
+            "seconds_between": text.seconds_between,
+            "with_query": with_query,
+        }
+        self._templates.filters |= {
+            "duration": text.duration,
+            "money": text.money,
+            "count": text.count,
+            "pretty": text.written_json,
+            "one_line": text.one_line,
+            "short_id": text.short_id,
+            "when": when,
+        }
+
+    def whole(self, page: Page, **around: Any) -> str:
+        """Return the document of *page*; *around* is what its frame shows."""
+        template = self._templates.get_template(page.template)
+        return template.render(page=page, data=page.data, **page.view, **around)
+
+    def live_part(self, page: Page, **around: Any) -> str:
+        """Return the part of *page* that changes while somebody looks on."""
+        template = self._templates.get_template(page.template)
+        context = template.new_context({"page": page, "data": page.data, **page.view, **around})
+        return "".join(template.blocks["live"](context))
+
+
+def icon(name: str, size: int = 18) -> Markup:
+    """Return an icon, which says nothing to those who do not see it: a word stands beside each."""
+    svg = lucide._render_icon(name, size, aria_hidden="true", focusable="false", **{"class": "icon"})
+    return Markup(svg)  # noqa: S704  # of the package, by names that stand in templates
+
+
+def status(word: str) -> Markup:
+    """Return a status as a sign and its word."""
+    tone = text.STATUS_TONES.get(word, "mute")
+    sign = text.STATUS_SIGNS.get(word, "·")
+    return Markup('<span class="status {}"><span aria-hidden="true">{}</span> {}</span>').format(
+        tone, sign, text.visible(word)
+    )
+
+
+def when(value: Any) -> str:
+    """Return a time as it is read by people, with all of it behind; the browser writes it in its own zone."""
+    found = text.as_time(value)
+    if found is None:
+        return text.NOTHING
+    return Markup('<time datetime="{}">{}</time>').format(found.isoformat(), found.strftime("%d %b %H:%M:%S"))
+
+
+def with_query(query: Mapping[str, str], **changes: str | None) -> str:
+    """Return the query string of *query* with *changes*; None takes a parameter out."""
+    found = {name: value for name, value in {**query, **changes}.items() if value}
+    return f"?{urlencode(found)}" if found else "?"
+
+
+def live_address(url: str) -> str:
+    """Return where the changes of the page at *url* come from."""
+    return f"{LIVE}?{urlencode({'page': url})}"
+
+
+def escaped(value: object) -> str:
+    """Return *value* as it may stand in HTML."""
+    return str(escape(text.visible(str(value))))

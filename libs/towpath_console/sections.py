@@ -1,0 +1,30 @@
+"""Which paths are pages of the console, so that a server knows before it loads any of it."""
+
+from typing import NamedTuple
+
+
+class Section(NamedTuple):
+    """One entry of the menu: where it is, what it is called, its icon, and the scope that its pages need."""
+
+    path: str
+    title: str
+    icon: str
+    scope: str
+
+
+SECTIONS = (
+    Section("/", "Overview", "layout-dashboard", "runs:read"),
+    Section("/runs", "Runs", "list-tree", "runs:read"),
+    Section("/approvals", "Approvals", "shield-check", "gates:read"),
+)
+"""In the order of the menu."""
+
+ASSETS = "/console/assets/"
+LIVE = "/console/live"
+
+_FIRST = frozenset(section.path.split("/")[1] for section in SECTIONS) | {"console"}
+
+
+def is_console(path: str) -> bool:
+    """Return whether *path* is one of the console's."""
+    return path.split("/", 2)[1].removesuffix(".json") in _FIRST if path.startswith("/") else False

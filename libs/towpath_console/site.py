@@ -1,0 +1,159 @@
+"""The console as one ASGI application: every page, its JSON twin, its actions and what changes on it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route, compile_path
+from starlette.types import ASGIApp
+
+from towpath_console.api import Api, ApiCaller, ApiRefusalError
+from towpath_console.assets_folder import serve
+from towpath_console.live import Drawn, LiveViews
+from towpath_console.page import ActionRoute, Asked, Page, PageRoute
+from towpath_console.pages import ACTIONS, PAGES
+from towpath_console.renderer import Renderer, live_address
+from towpath_console.sections import ASSETS, LIVE
+
+MAX_FORM_BYTES = 1024 * 1024
+"""The largest form: as much as the API takes."""
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Of every page: nothing runs but the console's own files, and nothing is loaded from anywhere else."""
+
+
+class Console:
+    """The pages of the API *app*; streams end once *stopping* is set."""
+
+    def __init__(self, app: ASGIApp, stopping: asyncio.Event) -> None:
+        self._api = ApiCaller(app)
+        self._stopping = stopping
+        self._renderer = Renderer()
+        self._live = LiveViews()
+        self._pages = [(compile_path(route.path)[0], route) for route in PAGES]
+        routes = [
+            Route(f"{ASSETS}{{file:path}}", serve),
+            Route(LIVE, self._changes),
+            *(Route(route.path, self._acting(route), methods=["POST"]) for route in ACTIONS),
+            Route("/{path:path}", self._page, methods=["GET"]),
+        ]
+        self.application = Starlette(routes=routes)
+
+    async def _page(self, request: Request) -> Response:
+        path = request.url.path
+        twin = path.endswith(".json") or "application/json" in request.headers.get("accept", "").partition(",")[0]
+        path = path.removesuffix(".json") or "/"
+        query = {name: value for name, value in request.query_params.items() if name != "message"}
+        api = self._api.on_behalf_of(request)
+        try:
+            page, route = await self._made(api, path, query)
+        except ApiRefusalError as error:
+            return self._refused(error, path, twin=twin)
+        if twin:
+            return JSONResponse(dict(page.data), headers=HEADERS)
+        url = _url(path, query)
+        around = await self._around(api, route, url, query) | {"message": request.query_params.get("message", "")}
+        return Response(self._renderer.whole(page, **around), media_type="text/html", headers=HEADERS)
+
+    async def _made(self, api: Api, path: str, query: Mapping[str, str]) -> tuple[Page, PageRoute]:
+        for pattern, route in self._pages:
+            found = pattern.fullmatch(path)
+            if found is not None:
+                asked = Asked(api, found.groupdict(), query, _url(path, query))
+                return await route.build(asked), route
+        raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such page", "detail": path})
+
+    async def _around(self, api: Api, route: PageRoute, url: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the frame of a page shows."""
+        return {"section": route.section, "url": url, "query": dict(query), "live": live_address(url)}
+
+    def refused(self, status: int, problem: Mapping[str, Any], path: str) -> Response:
+        """Return the page that says why something was refused."""
+        page = Page(str(problem.get("title") or "Refused"), "refused.html", {"problem": dict(problem)})
+        around = {"section": "", "url": path, "query": {}, "live": "", "message": ""}
+        body = self._renderer.whole(page, **around)
+        return Response(body, status_code=status, media_type="text/html", headers=HEADERS)
+
+    def _refused(self, error: ApiRefusalError, path: str, *, twin: bool) -> Response:
+        if twin:
+            return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
+        return self.refused(error.status, error.problem, path)
+
+    def _acting(self, route: ActionRoute) -> Any:
+        async def act(request: Request) -> Response:
+            refused = _cross_site(request)
+            if refused is not None:
+                return self._refused(refused, request.url.path, twin=False)
+            body = b""
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    problem = {
+                        "code": "request_too_large",
+                        "title": "The form is too large",
+                        "detail": request.url.path,
+                    }
+                    return self._refused(ApiRefusalError(413, problem), request.url.path, twin=False)
+            form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+            asked = Asked(self._api.on_behalf_of(request), request.path_params, {}, request.url.path)
+            try:
+                done = await route.act(asked, form)
+            except ApiRefusalError as error:
+                return self._refused(error, request.url.path, twin=False)
+            mark = "&" if "?" in done.location else "?"
+            said = f"{mark}message={quote(done.message)}" if done.message else ""
+            return RedirectResponse(done.location + said, status_code=303, headers=HEADERS)
+
+        return act
+
+    async def _changes(self, request: Request) -> Response:
+        """Stream what changes on the page that the query names."""
+        asked = urlsplit(request.query_params.get("page", "/"))
+        path, query = asked.path or "/", dict(parse_qsl(asked.query))
+        api = self._api.on_behalf_of(request)
+
+        async def draw() -> Drawn:
+            page, route = await self._made(api, path, query)
+            around = await self._around(api, route, _url(path, query), query)
+            return Drawn(self._renderer.live_part(page, **around), page.refresh_s)
+
+        try:
+            await draw()  # a refusal is told before the stream begins
+        except ApiRefusalError as error:
+            return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
+        seen = request.headers.get("last-event-id")
+        stream = self._live.watch((api.identity, _url(path, query)), draw, self._stopping, seen)
+        return StreamingResponse(_with_retry(stream), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _with_retry(stream: AsyncIterator[str]) -> AsyncIterator[str]:
+    yield "retry: 1000\n\n"
+    async for event in stream:
+        yield event
+
+
+def _url(path: str, query: Mapping[str, str]) -> str:
+    sent = "&".join(f"{quote(name)}={quote(value)}" for name, value in sorted(query.items()) if value)
+    return f"{path}?{sent}" if sent else path
+
+
+def _cross_site(request: Request) -> ApiRefusalError | None:
+    """Return why a form is refused that did not come from a page of this console."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower():
+        return None
+    detail = "the form was not sent by a page of this console"
+    return ApiRefusalError(403, {"code": "origin_refused", "title": "Another site sent this", "detail": detail})

@@ -1,0 +1,130 @@
+"""How values are written for people. Everything that a model, a tool or a caller wrote is shown as text and no more."""
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from markupsafe import Markup
+
+MAX_SHOWN_CHARS = 20_000
+"""Of one value on a page; all of it is behind its JSON twin."""
+
+_HIDDEN = re.compile(
+    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Characters that show nothing, or change the order in which others are read."""
+
+NOTHING = "—"
+"""Stands for what there is none of."""
+
+STATUS_SIGNS = {
+    "accepted": "○",
+    "running": "◐",
+    "waiting": "◔",
+    "paused": "‖",
+    "completed": "●",
+    "failed": "✕",
+    "cancelled": "⊘",
+    "escalated": "▲",
+    "pending": "◔",
+    "approved": "●",
+    "denied": "✕",
+    "expired": "⌛",
+    "succeeded": "●",
+}
+"""A sign for each status, so that none is told by its colour alone."""
+
+STATUS_TONES = {
+    "running": "info",
+    "accepted": "info",
+    "waiting": "warn",
+    "pending": "warn",
+    "paused": "warn",
+    "completed": "good",
+    "approved": "good",
+    "succeeded": "good",
+    "failed": "bad",
+    "denied": "bad",
+    "expired": "bad",
+    "escalated": "warn",
+    "cancelled": "mute",
+}
+
+
+def visible(value: Any) -> Any:
+    """Return *value* as it may stand in a page: hidden characters of texts are named, long texts are cut."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    if len(value) > MAX_SHOWN_CHARS:
+        value = f"{value[:MAX_SHOWN_CHARS]}… ({len(value):,} characters)"
+    return _HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", value)
+
+
+def as_time(value: Any) -> datetime | None:
+    """Read a time of the API."""
+    if not isinstance(value, str) or not value:
+        return None
+    found = datetime.fromisoformat(value)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def seconds_between(start: Any, end: Any) -> float | None:
+    """Return the seconds from *start* to *end*, both as the API writes them."""
+    began, ended = as_time(start), as_time(end)
+    return None if began is None or ended is None else (ended - began) / timedelta(seconds=1)
+
+
+def duration(seconds: float | None) -> str:
+    """Write seconds as people say them."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def money(cost: Any) -> str:
+    """Write a cost of the API; a price that nobody knows is never a zero."""
+    if not isinstance(cost, dict):
+        return NOTHING
+    if not cost.get("price_known", True):
+        return "price unknown"
+    usd = cost.get("usd") or 0.0
+    return f"${usd:.4f}" if 0 < usd < 1 else f"${usd:,.2f}"
+
+
+def count(number: Any) -> str:
+    """Write a number with its thousands apart."""
+    return NOTHING if number is None else f"{number:,}"
+
+
+def written_json(value: Any) -> str:
+    """Write a value as JSON, one member a line; a text that is JSON is read first."""
+    found = value
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            return value
+    return json.dumps(found, ensure_ascii=False, indent=2)
+
+
+def one_line(value: Any, most: int = 120) -> str:
+    """Write a value in one line of at most *most* characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def short_id(value: Any) -> str:
+    """Write enough of an id to tell it from those around it."""
+    text = str(value)
+    return text[:13] if len(text) == 36 else text[:16]
