@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import lucide
-from jinja2 import Environment, PackageLoader, ChainableUndefined
+from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from towpath_console import text
@@ -46,14 +46,15 @@ class Renderer:
 
     def whole(self, page: Page, **around: Any) -> str:
         """Return the document of *page*; *around* is what its frame shows."""
-        template = self._templates.get_template(page.template)
-        return template.render(page=page, data=page.data, **page.view, **around)
+        return self._drawn(page, "frame.html", around)
 
     def live_part(self, page: Page, **around: Any) -> str:
         """Return the part of *page* that changes while somebody looks on."""
+        return self._drawn(page, "live.html", around)
+
+    def _drawn(self, page: Page, frame: str, around: Mapping[str, Any]) -> str:
         template = self._templates.get_template(page.template)
-        context = template.new_context({"page": page, "data": page.data, **page.view, **around})
-        return "".join(template.blocks["live"](context))
+        return template.render(frame=frame, page=page, data=page.data, **page.view, **around)
 
 
 def icon(name: str, size: int = 18) -> Markup:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
-from towpath_console.drawing.timeline import TimelineRow, timeline
+from towpath_console.drawings.timeline import TimelineRow, timeline
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.shared import if_allowed, together
 

@@ -142,6 +142,7 @@ def test_nothing_outside_the_repository_is_cited() -> None:
 
 
 SMALL_ON_PURPOSE = {
+    "towpath_console": "one module a page, and a drawing",
     "towpath_contracts.events": "one module a group of events; `log` has their union",
     "towpath_contracts.problems": "rows of the registry, by subject",
     "towpath_embedded.chaos.replays": "asks the orchestrator, while the judge beside it reads tables only",
