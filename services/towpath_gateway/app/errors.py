@@ -79,7 +79,8 @@ def validation_problem(faults: FaultList) -> Problem:
 async def on_problem(request: Request, error: Exception) -> Response:
     """Answer a ProblemError."""
     assert isinstance(error, ProblemError)
-    return problem_response(error.problem, request)
+    page = request.app.state.console.refusal(error.problem, request) if request.app.state.dependencies else None
+    return page or problem_response(error.problem, request)
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:

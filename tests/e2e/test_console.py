@@ -1,0 +1,159 @@
+"""The console on a whole platform of one person: read a run, approve a call, follow a page, and who is not let in."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+import yaml
+from tests.support.places import EXAMPLES
+
+from towpath_console.pages import PAGES
+from towpath_embedded.platform import Platform
+from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_embedded.servers.postgres_identity import temporary_folder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAMPLE = EXAMPLES / "support"
+HTML = {"Accept": "text/html"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def platform() -> AsyncIterator[Platform]:
+    with temporary_folder() as folder:
+        running = Platform(
+            folder / "data",
+            environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
+            role_environment={
+                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}
+            },
+            workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
+            durable=False,
+            starts="fork",
+        )
+        async with running:
+            yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
+    """A browser that followed the link of `towpath up`, with the sample network published."""
+    async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=HTML, timeout=60) as client:
+        link = platform.access.sign_in_url(platform.gateway_url)
+        assert link is not None
+        entered = await client.get(link)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
+        for _ in range(100):
+            published = await client.post("/v1/networks", json={"spec": spec})
+            if published.is_success:
+                break
+            await asyncio.sleep(0.2)
+        assert published.is_success, published.text
+        yield client
+
+
+async def waiting_run(browser: httpx2.AsyncClient) -> tuple[str, dict[str, Any]]:
+    """Return a run that waits for an approval, and its gate."""
+    script = json.loads((SAMPLE / "script.json").read_text())
+    task = {"network": "support", "user_message": f"Refund order 8812 {uuid.uuid4()}", "script": script}
+    run_id = (await browser.post("/v1/runs", json=task)).json()["run_id"]
+    for _ in range(200):
+        gates = (await browser.get(f"/v1/gates?status=pending&run_id={run_id}")).json()["gates"]
+        if gates:
+            return run_id, gates[0]
+        await asyncio.sleep(0.05)
+    pytest.fail("no gate opened")
+
+
+async def form(browser: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
+    return await browser.post(path, data=fields, headers={"Origin": str(browser.base_url).rstrip("/")})
+
+
+async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncClient) -> None:
+    run_id, gate = await waiting_run(browser)
+    for route in PAGES:
+        path = route.path.format_map({"run_id": run_id, "gate_id": gate["gate_id"], "step": 1})
+        page, twin = await browser.get(path), await browser.get(f"{path if path != '/' else '/runs'}.json")
+        assert page.status_code == 200 and page.text.startswith("<!doctype html>"), (path, page.text[:300])
+        assert len(page.content) < 250_000
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert twin.headers["content-type"] == "application/json" and twin.json()
+    assert run_id in (await browser.get("/runs")).text
+    assert "refunds-over-100" in (await browser.get("/approvals")).text
+
+
+async def test_a_call_is_approved_in_the_page_and_the_run_goes_on(browser: httpx2.AsyncClient) -> None:
+    run_id, gate = await waiting_run(browser)
+    decided = await form(
+        browser, f"/approvals/{gate['gate_id']}/approve", reason="looked at it", back=f"/runs/{run_id}"
+    )
+    assert (decided.status_code, decided.headers["location"]) == (303, f"/runs/{run_id}?message=Approved.")
+    run = (await browser.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})).json()
+    for _ in range(200):
+        if run["status"] == "completed":
+            break
+        await asyncio.sleep(0.05)
+        run = (await browser.get(f"/v1/runs/{run_id}")).json()
+    page = (await browser.get(f"/runs/{run_id}")).text
+    assert "completed" in page and run["final"]["message"] in page
+
+
+async def test_a_call_is_denied_with_a_reason(browser: httpx2.AsyncClient) -> None:
+    _, gate = await waiting_run(browser)
+    assert (await form(browser, f"/approvals/{gate['gate_id']}/deny", reason="too much")).status_code == 303
+    closed = (await browser.get(f"/v1/gates/{gate['gate_id']}")).json()
+    assert (closed["verdict"], closed["closed_reason"]) == ("denied", "too much")
+    again = await form(browser, f"/approvals/{gate['gate_id']}/approve", reason="after all")
+    assert again.status_code >= 400 and "What to do" in again.text, "a stale card says so"
+
+
+async def test_an_open_page_is_sent_what_changes(browser: httpx2.AsyncClient) -> None:
+    run_id, gate = await waiting_run(browser)
+    events: list[str] = []
+    async with asyncio.timeout(20), browser.stream("GET", f"/console/live?page=/runs/{run_id}") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        async for line in stream.aiter_lines():
+            if line.startswith("id: "):
+                events.append(line)
+                if len(events) == 1:
+                    await form(browser, f"/approvals/{gate['gate_id']}/approve", reason="ok")
+            if "are on their way back" in line:
+                break
+    assert len(events) >= 2
+
+
+async def test_a_form_of_another_site_changes_nothing(browser: httpx2.AsyncClient) -> None:
+    _, gate = await waiting_run(browser)
+    path = f"/approvals/{gate['gate_id']}/approve"
+    for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+        refused = await browser.post(path, data={"reason": "x"}, headers=headers)
+        assert refused.status_code == 403, headers
+    assert (await browser.get(f"/v1/gates/{gate['gate_id']}")).json()["status"] == "pending"
+
+
+async def test_a_stranger_sees_nothing_but_how_to_get_in(platform: Platform, browser: httpx2.AsyncClient) -> None:
+    run_id, _ = await waiting_run(browser)
+    async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=HTML) as stranger:
+        for path in ("/", "/runs", f"/runs/{run_id}", "/approvals", "/sign-in?token=wrong"):
+            page = await stranger.get(path)
+            assert page.status_code == 401 and "What to do" in page.text, path
+            assert run_id not in page.text and "support" not in page.text
+        live = await stranger.get(f"/console/live?page=/runs/{run_id}")
+        assert live.status_code == 401
+        twin = await stranger.get("/runs.json", headers={"Accept": "application/json"})
+        assert (twin.status_code, twin.json()["code"]) == (401, "unauthenticated")
+
+
+async def test_the_box_of_the_first_page_starts_a_run(browser: httpx2.AsyncClient) -> None:
+    started = await form(browser, "/runs", network="support", message="Where is my order?")
+    assert started.status_code == 303 and started.headers["location"].startswith("/runs/")
+    refused = await form(browser, "/runs", network="nobody", message="x")
+    assert refused.status_code in {404, 422} and "nobody" in refused.text
+    assert (await browser.get("/nothing")).json()["code"] == "not_found"
+    assert "There is no such page" in (await browser.get("/runs/x/nothing")).text
