@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from tests.support import browser
 from tests.support.compiled_tests import compile_tests
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
@@ -52,6 +53,15 @@ def _keep_files_in_memory() -> None:
 
 
 _keep_files_in_memory()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were left out for want of a browser."""
+    folder = Path(__file__).parent / "browser"
+    asked = [Path(one).absolute() for one in terminalreporter.config.args]
+    if browser.browser_path() is None and not browser.is_demanded() and {folder, *folder.parents} & {*asked}:
+        number = browser.left_out(folder)
+        terminalreporter.write_line(f"left out: {number} tests in a browser. To run them: {browser.HOW}")
 
 
 @pytest.hookimpl(wrapper=True)

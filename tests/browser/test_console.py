@@ -1,0 +1,185 @@
+"""The console in a browser, as people use it: both schemes, a keyboard, no script, hostile texts, a killed gateway."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+import yaml
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from tests.support.browser import ARGUMENTS
+from tests.support.places import EXAMPLES, ROOT
+
+from towpath_console.pages import PAGES
+from towpath_embedded.platform import Platform
+from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_embedded.servers.postgres_identity import temporary_folder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAMPLE = EXAMPLES / "support"
+SHOTS = ROOT / "build" / "screenshots"
+SERIOUS = {"serious", "critical"}
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e{{7*7}}"
+VALUES = {"name": "support", "tool": "orders.find", "step": "1", "code": "not_found"}
+"""What stands for the parts of paths, beside those of the run and the gate that the tests make."""
+
+
+class Place:
+    """A running platform and a browser; whatever a page asks of another host, or complains of, is kept."""
+
+    def __init__(self, platform: Platform, browser: Browser, api: httpx2.AsyncClient) -> None:
+        self.platform = platform
+        self.browser = browser
+        self.api = api
+        self.faults: list[str] = []
+
+    async def context(self, **options: Any) -> BrowserContext:
+        """Return a window of the person whose platform this is."""
+        headers = self.platform.access.authorization()
+        context = await self.browser.new_context(extra_http_headers=headers, **options)
+        context.set_default_timeout(15_000)
+        context.on("request", self._asked)
+        context.on("weberror", lambda error: self.faults.append(f"error: {error.error}"))
+        return context
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.platform.gateway_url, "data:")):
+            self.faults.append(f"asked for {request.url}")
+
+    async def waiting_run(self, message: str = "") -> tuple[str, str]:
+        """Return a run that waits for an approval, and its gate."""
+        script = json.loads((SAMPLE / "script.json").read_text())
+        task = {"network": "support", "user_message": message or f"Refund {uuid.uuid4().hex[:6]}", "script": script}
+        answer = await self.api.post("/v1/runs", json=task)
+        assert answer.is_success, answer.text
+        run_id = answer.json()["run_id"]
+        async with asyncio.timeout(20):
+            while True:
+                gates = (await self.api.get(f"/v1/gates?status=pending&run_id={run_id}")).json()["gates"]
+                if gates:
+                    return run_id, gates[0]["gate_id"]
+                await asyncio.sleep(0.05)
+
+    def url(self, path: str) -> str:
+        return f"{self.platform.gateway_url}{path}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(chromium: str) -> AsyncIterator[Place]:
+    with temporary_folder() as folder:
+        platform = Platform(
+            folder / "data",
+            environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
+            role_environment={
+                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}
+            },
+            workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
+            durable=False,
+            starts="fork",
+        )
+        async with platform, async_playwright() as driver:
+            browser = await driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+            headers = platform.access.authorization()
+            async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=headers, timeout=60) as api:
+                spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
+                async with asyncio.timeout(20):
+                    while not (await api.post("/v1/networks", json={"spec": spec})).is_success:  # noqa: ASYNC110
+                        await asyncio.sleep(0.2)
+                yield Place(platform, browser, api)
+            await browser.close()
+
+
+async def looked_at(page: Page, shot: str) -> list[str]:
+    """Return what is wrong with an open page: accessibility, and words that run out of it at the side."""
+    found = [
+        f"{shot}: {fault['id']} {[node['target'] for node in fault['nodes']][:3]}"
+        for fault in (await Axe().run(page)).response["violations"]
+        if fault["impact"] in SERIOUS
+    ]
+    await page.set_viewport_size({"width": 390, "height": 844})
+    if await page.evaluate("document.documentElement.scrollWidth") > 391:
+        found.append(f"{shot}: wider than a telephone")
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    await page.screenshot(path=SHOTS / f"{shot}.png", full_page=True)
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_page_is_accessible_in_both_schemes_and_fits_a_telephone(place: Place, scheme: Any) -> None:
+    run_id, gate_id = await place.waiting_run(HOSTILE)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    context = await place.context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1440, "height": 900})
+    page, wrong = await context.new_page(), []
+    for route in PAGES:
+        name = VALUES["tool"] if route.path.startswith("/tools") else VALUES["name"]
+        path = route.path.format_map({**VALUES, "name": name, "run_id": run_id, "gate_id": gate_id})
+        answer = await page.goto(place.url(path), wait_until="domcontentloaded")
+        if answer is None or answer.status != 200:
+            wrong.append(f"{path}: {answer and answer.status}")
+        shot = route.path.strip("/").replace("/", "-").replace("{", "").replace("}", "") or "overview"
+        wrong += await looked_at(page, f"{shot}-{scheme}")
+        if "owned" in await page.title():
+            wrong.append(f"{path}: a text of a task was executed")
+    await context.close()
+    assert wrong == []
+    assert place.faults == []
+
+
+async def test_a_call_is_approved_with_the_keyboard_alone_and_another_window_sees_it(place: Place) -> None:
+    run_id, _ = await place.waiting_run()
+    context = await place.context()
+    watching, deciding = await context.new_page(), await context.new_page()
+    await watching.goto(place.url(f"/runs/{run_id}"))
+    await deciding.goto(place.url(f"/approvals?run_id={run_id}"))
+    await deciding.keyboard.press("j")
+    await deciding.keyboard.type("looked at it")
+    await deciding.keyboard.press("Enter")
+    await deciding.get_by_text("Approved.").first.wait_for()
+    await watching.bring_to_front()
+    await watching.get_by_text("are on their way back to your account").first.wait_for()
+    await context.close()
+    assert place.faults == []
+
+
+async def test_without_script_pages_are_read_and_calls_are_decided(place: Place) -> None:
+    run_id, gate_id = await place.waiting_run()
+    context = await place.context(java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(place.url("/runs"))
+    assert await page.locator(f"#run-{run_id}").count() == 1
+    await page.goto(place.url(f"/approvals/{gate_id}"))
+    await page.get_by_label("Reason").first.fill("not today")
+    await page.get_by_role("button", name="Deny").first.click()
+    await page.get_by_text("Denied.").first.wait_for()
+    assert (await place.api.get(f"/v1/gates/{gate_id}")).json()["verdict"] == "denied"
+    await context.close()
+
+
+async def test_an_open_page_catches_up_after_the_gateway_was_killed(place: Place) -> None:
+    run_id, gate_id = await place.waiting_run()
+    context = await place.context()
+    page = await context.new_page()
+    await page.goto(place.url(f"/runs/{run_id}"))
+    await page.evaluate("window.kept = true")
+    place.platform.kill("gateway")
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                answer = await place.api.post(f"/v1/gates/{gate_id}/approve", json={"reason": "ok"})
+            except httpx2.TransportError:
+                await asyncio.sleep(0.1)
+                continue
+            if answer.is_success:
+                break
+            await asyncio.sleep(0.1)
+    await page.get_by_text("are on their way back to your account").first.wait_for()
+    assert await page.evaluate("window.kept"), "it was not loaded anew"
+    steps = await page.locator("table.timeline tbody tr").count()
+    assert steps == (await place.api.get(f"/v1/runs/{run_id}")).json()["step"], "no row stands there twice"
+    await context.close()
