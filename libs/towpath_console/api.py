@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx2
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp
 
 _CREDENTIALS = ("authorization", "cookie", "host", "origin")
@@ -49,6 +49,10 @@ class Api:
     def identity(self) -> tuple[tuple[str, str], ...]:
         """What tells this caller from others."""
         return tuple(sorted(self._headers.items()))
+
+    def cookie(self, name: str) -> str:
+        """Return what the browser keeps under *name*; empty where it keeps nothing."""
+        return cookie_parser(self._headers.get("cookie", "")).get(name, "")
 
     async def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         """Return what is at *path*; parameters that are None are left out."""

@@ -1,7 +1,8 @@
 """What one page is made of."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from towpath_console.api import Api
@@ -31,14 +32,30 @@ class Asked(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Where the browser goes after an action, and what is said there."""
+    """Where the browser goes after an action, what is said there, and what it keeps of its own choices."""
 
     location: str
     message: str = ""
+    cookies: Mapping[str, str] = MappingProxyType({})
 
 
 PageBuilder = Callable[[Asked], Awaitable[Page]]
 Action = Callable[[Asked, Mapping[str, str]], Awaitable[Done]]
+
+
+class Download(NamedTuple):
+    """A file: its name, its media type, and its parts as they are made."""
+
+    name: str
+    kind: str
+    parts: AsyncIterator[str]
+
+
+class DownloadRoute(NamedTuple):
+    """A file at a path; what refuses it does so before it begins."""
+
+    path: str
+    make: Callable[[Asked], Awaitable[Download]]
 
 
 class PageRoute(NamedTuple):

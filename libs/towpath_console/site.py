@@ -14,13 +14,16 @@ from starlette.types import ASGIApp
 from towpath_console.api import Api, ApiCaller, ApiRefusalError
 from towpath_console.assets_folder import serve
 from towpath_console.live import Drawn, LiveViews
-from towpath_console.page import ActionRoute, Asked, Page, PageRoute
-from towpath_console.pages import ACTIONS, PAGES
+from towpath_console.page import ActionRoute, Asked, DownloadRoute, Page, PageRoute
+from towpath_console.pages import ACTIONS, DOWNLOADS, PAGES
 from towpath_console.renderer import Renderer, live_address
 from towpath_console.sections import ASSETS, LIVE
 
 MAX_FORM_BYTES = 1024 * 1024
 """The largest form: as much as the API takes."""
+
+KEPT_PATH, KEPT_S = "/runs", 365 * 86_400
+"""Where browsers send what they keep of somebody's choices, and for how long they keep it."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -48,6 +51,7 @@ class Console:
             Route(f"{ASSETS}{{file:path}}", serve),
             Route(LIVE, self._changes),
             *(Route(route.path, self._acting(route), methods=["POST"]) for route in ACTIONS),
+            *(Route(route.path, self._file(route), methods=["GET"]) for route in DOWNLOADS),
             Route("/{path:path}", self._page, methods=["GET"]),
         ]
         self.application = Starlette(routes=routes)
@@ -115,9 +119,29 @@ class Console:
                 return self._refused(error, request.url.path, twin=False)
             mark = "&" if "?" in done.location else "?"
             said = f"{mark}message={quote(done.message)}" if done.message else ""
-            return RedirectResponse(done.location + said, status_code=303, headers=HEADERS)
+            answer = RedirectResponse(done.location + said, status_code=303, headers=HEADERS)
+            for name, value in done.cookies.items():
+                secure = request.url.scheme == "https"
+                answer.set_cookie(
+                    name, value, KEPT_S, path=KEPT_PATH, secure=secure, httponly=True, samesite="lax"
+                )
+            return answer
 
         return act
+
+    def _file(self, route: DownloadRoute) -> Any:
+        async def send(request: Request) -> Response:
+            asked = Asked(
+                self._api.on_behalf_of(request), request.path_params, dict(request.query_params), request.url.path
+            )
+            try:
+                file = await route.make(asked)
+            except ApiRefusalError as error:
+                return self._refused(error, request.url.path, twin="text/html" not in request.headers.get("accept", ""))
+            named = {"Content-Disposition": f"attachment; filename=\"{file.name}\""}
+            return StreamingResponse(file.parts, media_type=file.kind, headers=HEADERS | named)
+
+        return send
 
     async def _changes(self, request: Request) -> Response:
         """Stream what changes on the page that the query names."""

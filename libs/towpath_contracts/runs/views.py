@@ -12,7 +12,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.decisions.request import Cost, PromptContext, Usage
-from towpath_contracts.run_limits import MAX_DEPTH
+from towpath_contracts.run_limits import MAX_DEPTH, MAX_STEPS_CAP
 from towpath_contracts.runs.records import ForkedFrom
 
 EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open"]
@@ -304,11 +304,15 @@ class PromptContextPreview(Message):
 
 
 class GetLlmCalls(Message):
-    """The model calls of a run, with bodies where the run had `debug`. `after` skips calls of earlier pages."""
+    """The model calls of a run, with bodies where the run had `debug`. `after` skips calls of earlier pages.
+
+    With `step` those of that step alone.
+    """
 
     project: str
     run_id: UUID
     after: int = Field(default=0, ge=0)
+    step: int | None = Field(default=None, ge=0)
 
 
 class LlmCalls(Message):
@@ -319,17 +323,18 @@ class LlmCalls(Message):
 
 
 class GetHistory(Message):
-    """The execution history of a run. `after_step` continues an earlier page."""
+    """The execution history of a run. `after_step` continues an earlier page; with `limit` it has at most so many steps."""
 
     project: str
     run_id: UUID
     after_step: int = Field(default=-1, ge=-1)
+    limit: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
 
 
 class ExecutionHistory(Message):
     """The history row, its steps and their tool executions as recorded; `seq` is how far history has read the log.
 
-    `next_after_step` continues where one answer can't hold every step.
+    `next_after_step` continues where one answer doesn't hold every step.
     """
 
     seq: int

@@ -184,7 +184,8 @@ ORDER BY t.step_number, t.call_index
 -- name: llm_calls
 SELECT call FROM (
   SELECT l.step_number, l.started_at AS at, l.attempt, l.call AS nth, row_to_json(l)::text AS call
-  FROM history.llm_call l WHERE l.run_id = $1 AND l.project_id = $2
+  FROM history.llm_call l
+  WHERE l.run_id = $1 AND l.project_id = $2 AND ($5::integer IS NULL OR l.step_number = $5)
   UNION ALL
   SELECT s.step_number, (d.value ->> 'at')::timestamptz, 0, 0, json_build_object(
     'run_id', s.execution_id, 'request_id', split_part(d.key, ':', 1), 'project_id', s.project_id, 'step_number', s.step_number,
@@ -195,7 +196,7 @@ SELECT call FROM (
     'price_source', d.value -> 'price_source', 'prompt_digest', d.value -> 'prompt_digest',
     'raw_digest', d.value -> 'raw_digest', 'script', d.value -> 'script', 'error', d.value -> 'error')::text
   FROM history.agent_execution_steps s, jsonb_each(s.decisions) d
-  WHERE s.execution_id = $1 AND s.project_id = $2 AND NOT EXISTS (
+  WHERE s.execution_id = $1 AND s.project_id = $2 AND ($5::integer IS NULL OR s.step_number = $5) AND NOT EXISTS (
     SELECT FROM history.llm_call l
     WHERE l.run_id = s.execution_id AND l.request_id = split_part(d.key, ':', 1)::uuid
       AND CASE WHEN strpos(d.key, ':') > 0 THEN l.attempt = split_part(d.key, ':', 2)::integer

@@ -4,6 +4,7 @@ An answer holds nothing of another project, and fits into one message: what does
 """
 
 import json
+import sys
 from typing import Any
 from uuid import UUID
 
@@ -50,19 +51,21 @@ class HistoryQueries:
         steps: list[JsonObject] = []
         tools: list[JsonObject] = []
         after, room = request.after_step, ANSWER_BYTES - _size(row["history"])
+        most = request.limit or sys.maxsize
         while True:
-            page = await self._pool.fetch(QUERIES.run_steps, request.run_id, after, STEPS_AT_ONCE)
+            at_once = min(STEPS_AT_ONCE, most - len(steps) + 1)  # one more tells whether there are more
+            page = await self._pool.fetch(QUERIES.run_steps, request.run_id, after, at_once)
             calls = await self._calls_of(request.run_id, page) if page else {}
             for found in page:
                 number = found["step_number"]
                 own = calls.get(number, [])
                 room -= _size(found["step"]) + sum(map(_size, own))
-                if room < 0 and steps:
+                if steps and (room < 0 or len(steps) == most):
                     return self._answer(row, steps, tools, after)
                 steps.append(_parse_row(found["step"]))
                 tools += [_parse_row(call) for call in own]
                 after = number
-            if len(page) < STEPS_AT_ONCE:
+            if len(page) < at_once:
                 return self._answer(row, steps, tools, None)
 
     async def _calls_of(self, run: UUID, page: Any) -> dict[int, list[str]]:
@@ -85,7 +88,7 @@ class HistoryQueries:
 
     async def _llm_calls(self, request: GetLlmCalls) -> LlmCalls:
         rows = await self._pool.fetch(
-            QUERIES.llm_calls, request.run_id, request.project, request.after, CALLS_AT_ONCE + 1
+            QUERIES.llm_calls, request.run_id, request.project, request.after, CALLS_AT_ONCE + 1, request.step
         )
         calls: list[JsonObject] = []
         room = ANSWER_BYTES

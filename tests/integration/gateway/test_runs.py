@@ -223,10 +223,20 @@ async def test_the_raw_texts_of_a_long_run_come_in_pages(client: httpx2.AsyncCli
 async def test_a_history_that_is_not_written_yet_is_empty(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     run_id = (await client.post("/v1/runs", json=TASK)).json()["run_id"]
     peer.answers[rpc.GET_HISTORY.subject] = problem("run_not_found", "no history")
-    empty = await client.get(f"/v1/runs/{run_id}/history?after_step=3")
+    empty = await client.get(f"/v1/runs/{run_id}/history?after_step=3&limit=7")
     assert (empty.status_code, empty.json()["seq"], empty.json()["steps"]) == (200, 0, [])
-    assert peer.requests(rpc.GET_HISTORY.subject)[0]["after_step"] == 3
+    asked = peer.requests(rpc.GET_HISTORY.subject)[0]
+    assert (asked["after_step"], asked["limit"]) == (3, 7)
     assert (await client.get(f"/v1/runs/{uuid.uuid4()}/history")).status_code == 404
+
+
+async def test_the_model_calls_of_one_step_are_read_alone(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    run_id = (await client.post("/v1/runs", json=TASK)).json()["run_id"]
+    peer.llm_calls.append({"step_number": 2, "prompt": "What now?"})
+    found = await client.get(f"/v1/runs/{run_id}/steps/2/model-calls")
+    assert (found.status_code, found.json()["calls"]) == (200, [{"step_number": 2, "prompt": "What now?"}])
+    assert peer.requests(rpc.GET_LLM_CALLS.subject)[0]["step"] == 2
+    assert (await client.get(f"/v1/runs/{uuid.uuid4()}/steps/2/model-calls")).status_code == 404
 
 
 async def test_lost_debug_texts_do_not_lose_the_answer(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:

@@ -83,6 +83,9 @@ async def test_a_long_history_comes_in_pages(place: Place, writer: ServiceProces
     assert len(calls) == 39
     assert all(len(call["result"]["text"]) == 60_000 for call in calls)
     assert pages > 1
+    few, last = await place.history(run, after=3, limit=2), await place.history(run, after=38, limit=2)
+    assert ([step["step_number"] for step in few.steps], few.next_after_step) == ([4, 5], 5)
+    assert ([step["step_number"] for step in last.steps], last.next_after_step) == ([39, 40], None)
 
 
 async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_events(
@@ -129,6 +132,8 @@ async def test_model_calls_are_taken_from_logs_and_where_these_are_missing_from_
     await wait_for(all_told)
     found = (await calls()).calls
     assert [call["step_number"] for call in found] == [1, 1, 2, 2, 3]
+    of_step = await place.bus.request(GET_LLM_CALLS, GetLlmCalls(project="default", run_id=run, step=2))
+    assert isinstance(of_step, LlmCalls) and list(of_step.calls) == list(found[2:4])
     assert [call.get("prompt") for call in found] == [None, None, "What now?\ufffd", "What now?\ufffd", None]
     put_off, answered = sorted(found[:2], key=lambda call: call["error"] is None)
     assert put_off["error"] == "model_rate_limited: later" and put_off["request_id"] == answered["request_id"]

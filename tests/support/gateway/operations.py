@@ -19,6 +19,7 @@ OPERATIONS = [
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/events", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/history", None),
+    ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/steps/1/model-calls", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/goal", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/plan", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/messages", None),

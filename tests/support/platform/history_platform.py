@@ -66,9 +66,12 @@ class Place:
             ),
         ]
 
-    async def history(self, run: uuid.UUID, project: str = "default", after: int = -1) -> ExecutionHistory:
+    async def history(
+        self, run: uuid.UUID, project: str = "default", after: int = -1, limit: int | None = None
+    ) -> ExecutionHistory:
         """Ask the log-writer."""
-        answer = await self.bus.request(GET_HISTORY, GetHistory(project=project, run_id=run, after_step=after))
+        request = GetHistory(project=project, run_id=run, after_step=after, limit=limit)
+        answer = await self.bus.request(GET_HISTORY, request)
         assert isinstance(answer, ExecutionHistory)
         return answer
 

@@ -14,7 +14,7 @@ from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.run_limits import MAX_DEPTH
+from towpath_contracts.run_limits import MAX_DEPTH, MAX_STEPS_CAP
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.tree import GetTree, RunTreeNode
@@ -299,10 +299,11 @@ async def get_history(
     dependencies: Dependencies,
     principal: RunsReader,
     after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_STEPS_CAP, description="At most so many steps")] = None,
 ) -> Response:
     """Return the history as recorded so far; `seq` says how far it has read the log."""
     await dependencies.platform.run(principal.project, run_id)
-    request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
+    request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step, limit=limit)
     try:
         return json_answer(await dependencies.platform.request(rpc.GET_HISTORY, request))
     except ProblemError as error:

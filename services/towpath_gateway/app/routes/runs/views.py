@@ -3,12 +3,13 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.run_limits import MAX_VERSION
 from towpath_contracts.runs.statuses import FINAL_STATUSES
-from towpath_contracts.runs.views import GetRun
+from towpath_contracts.runs.views import GetLlmCalls, GetRun, LlmCalls
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer, long_json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_readings.execution_log import ExecutionLogReader, RunLogView, run_log_view
@@ -38,6 +39,25 @@ async def get_nodes(
     async with dependencies.readings.log(project, run_id, reader):
         rows = await dependencies.platform.llm_calls(project, run_id, frozenset()) if calls else ()
         return await long_json_answer(dependencies, project, reader.result(rows))
+
+
+@router.get(
+    "/steps/{step}/model-calls",
+    response_model=LlmCalls,
+    responses=documented("run_not_found", "run_erased"),
+    summary="The model calls of a step",
+)
+async def get_model_calls(
+    run_id: UUID,
+    step: Annotated[int, Path(ge=0, le=MAX_VERSION)],
+    dependencies: Dependencies,
+    principal: RunsReader,
+    after: Annotated[int, Query(ge=0, le=MAX_VERSION, description="`next_after` of the page before")] = 0,
+) -> Response:
+    """Return what was asked of models in a step, as recorded; of a run with `debug` also prompt and answer as sent."""
+    await dependencies.platform.run(principal.project, run_id)
+    request = GetLlmCalls(project=principal.project, run_id=run_id, after=after, step=step)
+    return json_answer(await dependencies.platform.request(rpc.GET_LLM_CALLS, request))
 
 
 @router.get(
