@@ -122,9 +122,7 @@ class Console:
             answer = RedirectResponse(done.location + said, status_code=303, headers=HEADERS)
             for name, value in done.cookies.items():
                 secure = request.url.scheme == "https"
-                answer.set_cookie(
-                    name, value, KEPT_S, path=KEPT_PATH, secure=secure, httponly=True, samesite="lax"
-                )
+                answer.set_cookie(name, value, KEPT_S, path=KEPT_PATH, secure=secure, httponly=True, samesite="lax")
             return answer
 
         return act
@@ -138,7 +136,7 @@ class Console:
                 file = await route.make(asked)
             except ApiRefusalError as error:
                 return self._refused(error, request.url.path, twin="text/html" not in request.headers.get("accept", ""))
-            named = {"Content-Disposition": f"attachment; filename=\"{file.name}\""}
+            named = {"Content-Disposition": f'attachment; filename="{file.name}"'}
             return StreamingResponse(file.parts, media_type=file.kind, headers=HEADERS | named)
 
         return send

@@ -57,7 +57,7 @@ def graph_mermaid(layout: GraphLayout) -> str:
         lines.append(f"  {ids[node.is_answer, node.key]}{box}")
     for edge in layout.edges:
         arrow = "-->" if edge.count or not layout.visited else "-.->"
-        said = [] if edge.kind in ("hands over", "answers") else [edge.kind]
+        said: list[str] = [] if edge.kind in ("hands over", "answers") else [edge.kind]
         said += [f"{edge.count}{TIMES}"] if edge.count else []
         label = f'|"{" ".join(said)}"|' if said else ""
         lines.append(f"  {ids[False, edge.source]} {arrow}{label} {ids[edge.kind == 'answers', edge.target]}")

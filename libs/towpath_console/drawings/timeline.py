@@ -29,6 +29,7 @@ class TimelineRow:
     end: str | None
     good: bool | None
     error: str = ""
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,66 +1,72 @@
-"""One run: its answer, what it waits for, its steps on a timeline; and each step with all that is known of it."""
+"""One run: its answer, what it waits for, what it may still spend, and its steps on a timeline."""
 
-from collections.abc import Mapping
+import json
+import shlex
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from towpath_console.api import ApiRefusalError
 from towpath_console.drawings.timeline import TimelineRow, timeline
-from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
+from towpath_console.page import Asked, Page, PageRoute
+from towpath_console.pages.history import ENDED, HistoryPart, Step, error_of, read_steps, what_of
 from towpath_console.pages.shared import if_allowed, together
 
-ENDED = frozenset({"completed", "failed", "cancelled"})
+STEPS_SHOWN = 100
+MOST_STEPS = 1_000
+"""As many as a run may take; a filter looks through all of them."""
+
 MOVING_S = 0.7
 WAITING_S = 2.0
+SHOWS = {"": "all steps", "failed": "failed only", "open": "without those that are done"}
+ATTEMPTS = {"": "any attempt", "first": "first attempts", "repeated": "repeated ones"}
+UNITS = {"usd_micros": "Money", "tokens": "Tokens", "model_calls": "Model calls", "tool_calls": "Tool calls"}
 
 
 async def run_timeline(asked: Asked) -> Page:
-    """Make the page of a run."""
+    """Make the page of a run: of a long one the steps around `from`, or its last ones."""
     api, run_id = asked.api, asked.path["run_id"]
+    run = await api.get(f"/v1/runs/{run_id}")
     found = await together(
-        run=api.get(f"/v1/runs/{run_id}"),
-        history=api.get(f"/v1/runs/{run_id}/history"),
         gates=if_allowed(api.get("/v1/gates", status="pending", run_id=run_id)),
+        budgets=if_allowed(api.get("/v1/budgets", run_id=run_id)),
     )
-    run = found["run"]
-    rows = _rows(found["history"]["steps"])
-    view = {
-        "run": run,
-        "steps": found["history"]["steps"],
+    show, attempt = asked.query.get("show", ""), asked.query.get("attempt", "")
+    filtered = bool(show or attempt)
+    last_start = 0 if filtered else max(0, run["step"] - STEPS_SHOWN)
+    start = max(0, _number(asked.query.get("from"), last_start + 1) - 1)
+    if filtered:
+        whole = await read_steps(api, run_id, -1, MOST_STEPS)
+        chosen = [step for step in whole.steps if _is_shown(step, show, attempt)]
+        part = HistoryPart(chosen[start : start + STEPS_SHOWN], [], len(chosen) <= start + STEPS_SHOWN)
+        number = len(chosen)
+    else:
+        part = await read_steps(api, run_id, start or -1, STEPS_SHOWN)
+        number = run["step"]
+    rows = [_row(step) for step in part.steps]
+    view = run_view(run, "timeline") | {
         "gates": found["gates"].get("gates", ()),
         "rows": rows,
         "timeline": timeline(rows),
         "answer": answer_of(run),
-        "tab": "timeline",
+        "budgets": list(_budgets(found["budgets"].get("accounts") or ())),
+        "filtered": filtered,
+        "shows": SHOWS,
+        "attempts": ATTEMPTS,
+        "pager": _pager(start, len(rows), number),
     }
-    refresh = None if run["status"] in ENDED else WAITING_S if run["status"] in ("waiting", "paused") else MOVING_S
-    return Page(f"Run {run_id[:8]}", "run.html", found, view, refresh)
+    data = {"run": run, "steps": part.steps, **found}
+    return Page(f"Run {run_id[:8]}", "run.html", data, view, refresh_of(run))
 
 
-async def run_step(asked: Asked) -> Page:
-    """Make the page of one step: what the model was told, what it said, what was called and what came back."""
-    api, run_id, number = asked.api, asked.path["run_id"], asked.path["step"]
-    if not number.isdecimal():
-        raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such step", "detail": number})
-    found = await together(run=api.get(f"/v1/runs/{run_id}"), history=api.get(f"/v1/runs/{run_id}/history"))
-    steps = [step for step in found["history"]["steps"] if step["step_number"] == int(number)]
-    if not steps:
-        detail = f"run {run_id} has no step {number} yet"
-        raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such step", "detail": detail})
-    calls = [
-        call | {"record": await if_allowed(api.get(f"/v1/runs/{run_id}/tools/{call['execution_id']}"))}
-        for call in calls_of(steps[-1])
-        if call.get("execution_id")
-    ]
-    data = {"run": found["run"], "step": steps[-1], "calls": calls}
-    view = {"run": found["run"], "step": steps[-1], "calls": calls, "last": found["run"]["step"], "tab": "timeline"}
-    return Page(f"Step {number}", "step.html", data, view)
+def run_view(run: Mapping[str, Any], tab: str) -> dict[str, Any]:
+    """Return what every page of a run shows around its own part."""
+    status = run["status"]
+    state = "ended" if status in ENDED else "paused" if status == "paused" else "moving"
+    return {"run": run, "tab": tab, "state": state, "copies": copies_of(run)}
 
 
-async def cancel(asked: Asked, form: Mapping[str, str]) -> Done:
-    """Cancel a run."""
-    run_id = asked.path["run_id"]
-    await asked.api.post(f"/v1/runs/{run_id}/cancel", {"reason": form["reason"]} if form.get("reason") else None)
-    return Done(f"/runs/{run_id}", "The run is being cancelled.")
+def refresh_of(run: Mapping[str, Any]) -> float | None:
+    """Return how often the page of a run is looked at again."""
+    return None if run["status"] in ENDED else WAITING_S if run["status"] in ("waiting", "paused") else MOVING_S
 
 
 def answer_of(run: Mapping[str, Any]) -> Any:
@@ -69,54 +75,84 @@ def answer_of(run: Mapping[str, Any]) -> Any:
     return final["message"] if isinstance(final, dict) and set(final) == {"message"} else final
 
 
-def calls_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the calls of a step, in their order."""
-    result = step.get("result") or {}
-    return [result[place] for place in sorted(result, key=int)] if isinstance(result, dict) else []
-
-
-def _rows(steps: list[dict[str, Any]]) -> list[TimelineRow]:
+def copies_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return commands that look at a run, and that start its like, each with what it does."""
+    run_id, task = run["run_id"], {"network": run["network"], "user_message": run.get("user_message") or ""}
+    auth = '--oauth2-bearer "$TOWPATH_API_KEY"'
+    body = shlex.quote(json.dumps(task, ensure_ascii=False))
     return [
-        TimelineRow(
-            number=step["step_number"],
-            agent=step["agent_id"],
-            epoch=step["epoch"],
-            what=_what(step),
-            start=step["timestamp"],
-            end=step["ended_at"],
-            good=step["success"],
-            error=_error(step.get("error")),
-        )
-        for step in steps
+        ("Look at it", f"towpath runs show {run_id}"),
+        ("Follow it", f"towpath runs watch {run_id}"),
+        ("The same over HTTP", f'curl {auth} "$TOWPATH_SERVER/v1/runs/{run_id}"'),
+        ("Run its task again", f"towpath run {shlex.quote(run['network'])} {shlex.quote(task['user_message'])}"),
+        (
+            "The same over HTTP",
+            f'curl {auth} --header "Content-Type: application/json" "$TOWPATH_SERVER/v1/runs" --data {body}',
+        ),
     ]
 
 
-def _what(step: Mapping[str, Any]) -> str:
-    """Say in a few words what a step did."""
-    decided = step.get("action") or {}
-    details = decided.get("action_details") or {}
-    match decided.get("action"):
-        case "ROUTE_TO_AGENT":
-            return f"hands over to {details.get('target_agent_name', '?')}"
-        case "USE_TOOL":
-            called = [str(call.get("tool", "?")) for call in calls_of(step)] or [str(details.get("tool_name", "?"))]
-            return f"calls {', '.join(called)}"
-        case "RESPOND":
-            return "answers"
-        case None:
-            return "is being decided"
-        case other:
-            return str(other).replace("_", " ").lower()
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 8 else otherwise
 
 
-def _error(error: Any) -> str:
-    if isinstance(error, dict):
-        return str(error.get("detail") or error.get("code") or "")
-    return str(error or "")
+def _is_shown(step: Step, show: str, attempt: str) -> bool:
+    if show == "failed" and step["success"] is not False:
+        return False
+    if show == "open" and step["success"] is True:
+        return False
+    first = (step.get("attempt_number") or 1) <= 1
+    return attempt not in ATTEMPTS or not attempt or (attempt == "first") == first
 
 
-PAGES = (
-    PageRoute("/runs/{run_id}", run_timeline, "/runs"),
-    PageRoute("/runs/{run_id}/steps/{step}", run_step, "/runs"),
-)
-ACTIONS = (ActionRoute("/runs/{run_id}/cancel", cancel),)
+def _row(step: Step) -> TimelineRow:
+    return TimelineRow(
+        number=step["step_number"],
+        agent=step["agent_id"],
+        epoch=step["epoch"],
+        what=what_of(step),
+        start=step["timestamp"],
+        end=step["ended_at"],
+        good=step["success"],
+        error=error_of(step),
+        attempt=step.get("attempt_number") or 1,
+    )
+
+
+def _pager(start: int, shown: int, number: int) -> dict[str, Any] | None:
+    """Return where the other steps are; None where all are on the page."""
+    if not start and shown >= number:
+        return None
+    first_of_last = max(0, number - STEPS_SHOWN) + 1
+    return {
+        "first": start + 1,
+        "last": start + shown,
+        "number": number,
+        "earlier": str(max(1, start + 1 - STEPS_SHOWN)) if start else None,
+        "later": str(start + shown + 1) if start + shown < number else None,
+        "latest": str(first_of_last) if start + shown < number else None,
+    }
+
+
+def _budgets(accounts: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Yield what is limited: whose, how much of it is spent and reserved, and how much that is of the limit."""
+    for account in accounts:
+        for balance in account["units"]:
+            if balance["limit"] is None:
+                continue
+            used = balance["spent"] + balance["reserved"]
+            share = used / balance["limit"] if balance["limit"] else 1.0
+            money = balance["unit"] == "usd_micros"
+            yield {
+                "scope": account["scope"],
+                "key": "" if account["scope"] == "run" else account["key"],
+                "name": UNITS.get(balance["unit"], balance["unit"]),
+                "used": f"${used / 1e6:,.4f}" if money else f"{used:,}",
+                "limit": f"${balance['limit'] / 1e6:,.2f}" if money else f"{balance['limit']:,}",
+                "share": min(1.0, share),
+                "tone": "bad" if share >= 1 else "warn" if share >= account["soft"] else "good",
+                "word": "used up" if share >= 1 else "nearly used up" if share >= account["soft"] else "left",
+            }
+
+
+PAGES = (PageRoute("/runs/{run_id}", run_timeline, "/runs"),)
