@@ -103,7 +103,7 @@ def money(cost: Any) -> str:
 
 def count(number: Any) -> str:
     """Write a number with its thousands apart."""
-    return NOTHING if number is None else f"{number:,}"
+    return f"{number:,}" if isinstance(number, int | float) else NOTHING
 
 
 def written_json(value: Any) -> str:

@@ -16,7 +16,7 @@ MOST_STEPS = 1_000
 
 MOVING_S = 0.7
 WAITING_S = 2.0
-SHOWS = {"": "all steps", "failed": "failed only", "open": "without those that are done"}
+SHOWS = {"": "all steps", "failed": "failed only", "open": "hide done"}
 ATTEMPTS = {"": "any attempt", "first": "first attempts", "repeated": "repeated ones"}
 UNITS = {"usd_micros": "Money", "tokens": "Tokens", "model_calls": "Model calls", "tool_calls": "Tool calls"}
 
@@ -49,8 +49,11 @@ async def run_timeline(asked: Asked) -> Page:
         "answer": answer_of(run),
         "budgets": list(_budgets(found["budgets"].get("accounts") or ())),
         "filtered": filtered,
-        "shows": SHOWS,
-        "attempts": ATTEMPTS,
+        "show": show,
+        "attempt": attempt,
+        "shows": list(SHOWS.items()),
+        "attempts": list(ATTEMPTS.items()),
+        "chosen": f"{SHOWS.get(show, show)}, {ATTEMPTS.get(attempt, attempt)}",
         "pager": _pager(start, len(rows), number),
     }
     data = {"run": run, "steps": part.steps, **found}

@@ -11,11 +11,19 @@ from towpath_console.page import Asked, Download, DownloadRoute, Page, PageRoute
 from towpath_console.pages.history import ENDED, read_steps, visits_of
 from towpath_console.pages.run import MOST_STEPS, refresh_of, run_view
 from towpath_console.pages.shared import together
+from towpath_console.text import one_line
 
 EVENTS_SHOWN = 100
 EVENTS_AT_ONCE = 1_000
 MOST_SCANS = 4
 """Answers of the API that a search for events looks through before it asks whether to go on."""
+
+PLUMBING = frozenset(
+    {"step", "epoch", "request_id", "execution_id", "effect_id", "prompt_digest", "raw_digest", "result_digest"}
+    | {"snapshot_digest", "script_digest", "usage", "cost", "duration_ms", "result_bytes", "call_index", "project"}
+    | {"script", "reserved", "blob", "worker", "policy_version", "system_params", "forced", "gate_id", "approval_id"}
+)
+"""Left out of the line that sums an event up; all of it is behind that line."""
 
 REFRESH_S = 2.0
 GRAPHS = {"svg": "image/svg+xml", "mmd": "text/vnd.mermaid", "txt": "text/plain"}
@@ -95,6 +103,7 @@ async def run_events(asked: Asked) -> Page:
     view = run_view(run, "events") | {
         "events": [_event(entry) for entry in found],
         "find": find,
+        "start": start,
         "looked_at": looked_at,
         "pager": {
             "first": found[0]["seq"] if found else start,
@@ -129,7 +138,25 @@ async def _events(api: Api, run_id: str, after: int, find: str) -> tuple[list[di
 def _event(entry: Mapping[str, Any]) -> dict[str, Any]:
     event = entry["event"]
     said = {name: value for name, value in event.items() if name != "type" and value not in (None, "", [], {})}
-    return {"seq": entry["seq"], "at": entry["at"], "type": event["type"], "step": event.get("step"), "said": said}
+    summary = " · ".join(
+        f"{name.replace('_', ' ')}: {_briefly(value)}" for name, value in said.items() if name not in PLUMBING
+    )
+    return {
+        "seq": entry["seq"],
+        "at": entry["at"],
+        "type": event["type"],
+        "step": event.get("step"),
+        "said": said,
+        "summary": one_line(summary or said, 120),
+    }
+
+
+def _briefly(value: Any) -> str:
+    """Return a value as one line has room for it: of a decision or an instruction what kind it is, and its tools."""
+    if isinstance(value, dict) and isinstance(value.get("action") or value.get("kind"), str):
+        calls = [call["tool"] for call in value.get("calls") or () if isinstance(call, dict) and "tool" in call]
+        return one_line(" ".join([value.get("action") or value["kind"], *map(str, calls)]), 60)
+    return one_line(value, 60)
 
 
 async def events_file(asked: Asked) -> Download:

@@ -323,7 +323,7 @@ class LlmCalls(Message):
 
 
 class GetHistory(Message):
-    """The execution history of a run. `after_step` continues an earlier page, and `limit` bounds how many steps it has."""
+    """The execution history of a run. `after_step` continues an earlier page, `limit` bounds how many steps it has."""
 
     project: str
     run_id: UUID

@@ -1,0 +1,75 @@
+"""Two runs side by side: aligned as well as can be, and each difference named."""
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.recorded_api import RecordedApi
+from tests.unit.console.test_renderer import AROUND
+from tests.unit.console.test_run_pages import AT, call_of, run_of, step_of
+
+from towpath_console.page import Asked
+from towpath_console.pages.comparison import aligned, compare
+from towpath_console.renderer import Renderer
+
+SHORT = st.lists(st.sampled_from("abc"), max_size=7)
+
+
+def longest_common(a: list[str], b: list[str]) -> int:
+    """Return the length of the longest common subsequence, by trying all of *a*."""
+
+    def is_in(part: tuple[str, ...]) -> bool:
+        rest = iter(b)
+        return all(one in rest for one in part)
+
+    parts = (part for size in range(len(a) + 1) for part in itertools.combinations(a, size))
+    return max(len(part) for part in parts if is_in(part))
+
+
+@given(SHORT, SHORT)
+def test_an_alignment_holds_every_step_once_in_order_and_pairs_as_many_as_can_be(a: list[str], b: list[str]) -> None:
+    found = aligned(a, b)
+    assert [i for i, _ in found if i is not None] == list(range(len(a)))
+    assert [j for _, j in found if j is not None] == list(range(len(b)))
+    pairs = [(i, j) for i, j in found if i is not None and j is not None]
+    assert all(a[i] == b[j] for i, j in pairs)
+    assert len(pairs) == longest_common(a, b)
+
+
+def history(*tools: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    steps, calls = [], []
+    for number, (tool, args) in enumerate(tools, 1):
+        step = step_of(number)
+        step["action"]["action_details"]["tool_name"] = tool
+        steps.append(step)
+        calls.append({**call_of(number), "tool": tool, "args": args})
+    return {"seq": 1, "steps": steps, "tool_executions": calls, "next_after_step": None}
+
+
+async def test_differences_of_arguments_are_named_and_equal_steps_left_out() -> None:
+    one = history(("find", {"id": "1"}), ("refund", {"amount": 129.0, "note": None}), ("mail", {}))
+    other = history(("find", {"id": "1"}), ("look", {}), ("refund", {"amount": 12.9}))
+    api = RecordedApi(
+        {
+            "/v1/runs/a": run_of(3, words="first"),
+            "/v1/runs/b": run_of(3, words="second"),
+            "/v1/runs/a/history": one,
+            "/v1/runs/b/history": other,
+        }
+    )
+    page = await compare(Asked(api, {}, {"a": "a", "b": "b"}, "/"))
+    assert [row["kind"] for row in page.data["rows"]] == ["same", "b", "unequal", "a"]
+    changes = page.data["rows"][2]["changes"]
+    assert changes == [
+        {"name": "amount", "a": "129.0", "b": "12.9"},
+        {"name": "note", "a": "null", "b": None},
+    ]
+    html = Renderer().whole(page, **AROUND)
+    assert "1 of 4 are the same in both." in html and "they differ" in html and AT not in html
+    assert html.count('class="row-') == 3
+
+
+async def test_without_two_runs_the_page_asks_for_them() -> None:
+    html = Renderer().whole(await compare(Asked(RecordedApi({}), {}, {"a": "x"}, "/")), **AROUND)
+    assert "Two runs are compared by their ids." in html and 'value="x"' in html
