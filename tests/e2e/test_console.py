@@ -128,6 +128,47 @@ async def test_an_open_page_is_sent_what_changes(browser: httpx2.AsyncClient) ->
     assert len(events) >= 2
 
 
+async def finished_run(browser: httpx2.AsyncClient, words: str = "") -> str:
+    """Return a run of the sample that has ended, by an approval."""
+    run_id, gate = await waiting_run(browser)
+    await form(browser, f"/approvals/{gate['gate_id']}/approve", reason=words or "ok")
+    for _ in range(200):
+        if (await browser.get(f"/v1/runs/{run_id}")).json()["status"] == "completed":
+            return run_id
+        await asyncio.sleep(0.05)
+    pytest.fail("the run did not end")
+
+
+async def test_a_run_is_read_by_its_tabs_and_taken_along_as_files(browser: httpx2.AsyncClient) -> None:
+    run_id = await finished_run(browser)
+    graph = await browser.get(f"/runs/{run_id}/graph.txt")
+    assert "triage [starts] (1 step)" in graph.text and "→ billing 1" in graph.text
+    log = await browser.get(f"/runs/{run_id}/events.jsonl")
+    seqs = [json.loads(line)["seq"] for line in log.text.splitlines()]
+    assert seqs == list(range(1, len(seqs) + 1)) and "attachment" in log.headers["content-disposition"]
+    step = (await browser.get(f"/runs/{run_id}/steps/3?tab=policy")).text
+    assert "approval.approved" in step and "condition yes: args.amount &gt; 100" in step
+    history = (await browser.get(f"/v1/runs/{run_id}/history?limit=2")).json()
+    assert ([one["step_number"] for one in history["steps"]], history["next_after_step"]) == ([1, 2], 2)
+    calls = (await browser.get(f"/v1/runs/{run_id}/steps/2/model-calls")).json()["calls"]
+    assert [call["step_number"] for call in calls] == [2]
+    forked = await form(browser, f"/runs/{run_id}/fork", from_step="4")
+    other = forked.headers["location"].removeprefix("/runs/").partition("?")[0]
+    compared = await browser.get(f"/runs/compare?a={run_id}&b={other}")
+    assert compared.status_code == 200 and run_id[:13] in compared.text and other[:13] in compared.text
+
+
+async def test_many_runs_are_cancelled_after_they_were_counted(browser: httpx2.AsyncClient) -> None:
+    run_ids = {(await waiting_run(browser))[0] for _ in range(2)}
+    counted = (await browser.get("/runs/cancel.json?status=waiting&network=support")).json()
+    assert run_ids <= set(counted["runs"]) and counted["count"] == len(counted["runs"])
+    assert (await browser.get(f"/v1/runs/{min(run_ids)}")).json()["status"] == "waiting", "counting changes nothing"
+    done = await form(browser, "/runs/cancel", ids=",".join(run_ids), reason="flood", back="/runs")
+    assert "2%20of%202%20runs%20are%20being%20cancelled" in done.headers["location"]
+    for run_id in run_ids:
+        assert (await browser.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})).json()["status"] == "cancelled"
+
+
 async def test_a_form_of_another_site_changes_nothing(browser: httpx2.AsyncClient) -> None:
     _, gate = await waiting_run(browser)
     path = f"/approvals/{gate['gate_id']}/approve"

@@ -45,10 +45,7 @@ async def run_graph(asked: Asked) -> Page:
 
 async def graph_file(asked: Asked) -> Download:
     """Make the graph as a file."""
-    kind = asked.path["kind"]
-    if kind not in GRAPHS:
-        detail = f"a graph is written as one of {', '.join(GRAPHS)}"
-        raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such form", "detail": detail})
+    kind = asked.url.rpartition(".")[2]
     run, layout, _ = await _drawn(asked)
     text = {"svg": lambda: str(graph_svg(layout, alone=True)), "mmd": lambda: graph_mermaid(layout)}
     written = text.get(kind, lambda: graph_text(layout))()
@@ -197,6 +194,6 @@ PAGES = (
     PageRoute("/runs/{run_id}/tree", run_tree, "/runs"),
 )
 DOWNLOADS = (
-    DownloadRoute("/runs/{run_id}/graph.{kind}", graph_file),
+    *(DownloadRoute(f"/runs/{{run_id}}/graph.{kind}", graph_file) for kind in GRAPHS),
     DownloadRoute("/runs/{run_id}/events.jsonl", events_file),
 )
