@@ -14,6 +14,9 @@ STEPS_SHOWN = 100
 MOST_STEPS = 1_000
 """As many as a run may take; a filter looks through all of them."""
 
+PAUSED = "run_paused:"
+"""How the wait of a pause begins, which also runs have that wait for something else."""
+
 MOVING_S = 0.7
 WAITING_S = 2.0
 SHOWS = {"": "all steps", "failed": "failed only", "open": "hide done"}
@@ -26,7 +29,7 @@ async def run_timeline(asked: Asked) -> Page:
     api, run_id = asked.api, asked.path["run_id"]
     run = await api.get(f"/v1/runs/{run_id}")
     found = await together(
-        gates=if_allowed(api.get("/v1/gates", status="pending", run_id=run_id)),
+        gates=if_allowed(api.get("/v1/gates", status="pending", run_id=run_id, paused="false")),
         budgets=if_allowed(api.get("/v1/budgets", run_id=run_id)),
     )
     show, attempt = asked.query.get("show", ""), asked.query.get("attempt", "")
@@ -43,7 +46,8 @@ async def run_timeline(asked: Asked) -> Page:
         number = run["step"]
     rows = [_row(step) for step in part.steps]
     view = run_view(run, "timeline") | {
-        "gates": found["gates"].get("gates", ()),
+        "gates": (gates := found["gates"].get("gates", ())),
+        "waits": [wait for wait in run.get("waits") or () if not gates or wait.startswith(PAUSED)],
         "rows": rows,
         "timeline": timeline(rows),
         "answer": answer_of(run),
@@ -63,7 +67,8 @@ async def run_timeline(asked: Asked) -> Page:
 def run_view(run: Mapping[str, Any], tab: str) -> dict[str, Any]:
     """Return what every page of a run shows around its own part."""
     status = run["status"]
-    state = "ended" if status in ENDED else "paused" if status == "paused" else "moving"
+    paused = status == "paused" or any(wait.startswith(PAUSED) for wait in run.get("waits") or ())
+    state = "ended" if status in ENDED else "paused" if paused else "moving"
     return {"run": run, "tab": tab, "state": state, "copies": copies_of(run)}
 
 
