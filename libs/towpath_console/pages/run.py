@@ -89,8 +89,8 @@ def copies_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     auth = '--oauth2-bearer "$TOWPATH_API_KEY"'
     body = shlex.quote(json.dumps(task, ensure_ascii=False))
     return [
-        ("Look at it", f"towpath runs show {run_id}"),
         ("Follow it", f"towpath runs watch {run_id}"),
+        ("Look at it", f"towpath runs show {run_id}"),
         ("The same over HTTP", f'curl {auth} "$TOWPATH_SERVER/v1/runs/{run_id}"'),
         ("Run its task again", f"towpath run {shlex.quote(run['network'])} {shlex.quote(task['user_message'])}"),
         (
