@@ -258,12 +258,10 @@ class Platform:
         await self.start_servers(self._workers)
         if self._forks is not None:
             await self._forks.wait_ready()
-        services = [
-            unit
-            for role in role_names.START_ORDER
-            if role in SERVICES
-            for unit in self._service_units(role, self._replicas[role])
-        ]
+        roles = [role for role in role_names.START_ORDER if role in SERVICES]
+        gateways_first = sorted(roles, key=lambda role: role != "gateway")  # others are told where it answers
+        units = {role: self._service_units(role, self._replicas[role]) for role in gateways_first}
+        services = [unit for role in roles for unit in units[role]]
         pairs = zip(self._workers, self._worker_users, strict=True)
         workers = [unit for worker, user in pairs for unit in self._worker_units(worker, user)]
         await self._supervisor.start([*services, *workers])
@@ -347,6 +345,8 @@ class Platform:
             secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
             secrets["TOWPATH_CHECKPOINT_FILE"] = str(self.data / "checkpoints.txt")
             secrets["TOWPATH_AUTH"] = "on" if self.access.asks_for_keys else "auto"
+        if role == "orchestrator" and "gateway" in self._units:
+            environment.setdefault("TOWPATH_CONSOLE_URL", self.gateway_url)
         # A secret that this process was given for another purpose is not passed on.
         for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
             environment.pop(name, None)

@@ -57,7 +57,8 @@ class Orchestrator:
         wiring = OrchestratorWiring(ports, self._settings, self._metrics, service.log)
         service.on_stop(await wiring.answer())
         serve_agents(bus, wiring.dead_letters, partial(ensure_consumer, bus.nc))
-        webhooks = GateNoticeLoop(pool, self._webhooks, service.log, pause=wiring.activity.pause)
+        console_url, pause = self._settings.console_url, wiring.activity.pause
+        webhooks = GateNoticeLoop(pool, self._webhooks, service.log, pause=pause, console_url=console_url)
         serve_notices(bus, webhooks)
         service.loop(webhooks.run)
         purge = partial(purge_run_events, bus.nc)

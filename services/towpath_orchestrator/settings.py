@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -58,6 +59,9 @@ class OrchestratorSettings(Settings):
 
     webhooks_file: Path | None = None
     """YAML with the webhooks that get notices of gates (docs/operations.md); without it there are none."""
+
+    console_url: Annotated[str, Field(pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?)?$", max_length=500)] = ""
+    """Where people open the console, so that notices lead to what waits there; `towpath up` sets its gateway's."""
 
     model_prices_file: Path | None = None
     """YAML with prices of models that the built-in list lacks, or has wrong (docs/budgets.md)."""

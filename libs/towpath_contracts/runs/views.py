@@ -227,7 +227,8 @@ class GateView(Message):
 class ListGates(Message):
     """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate.
 
-    With `root_run_id` those of that run and of every run below it.
+    With `root_run_id` those of that run and of every run below it. With `newest` closed ones alone, the last first:
+    all with both `tool` and `rule`, of others as many as `orchestrator` looks at.
     """
 
     project: str
@@ -238,10 +239,14 @@ class ListGates(Message):
     paused: bool = True
     after: UUID | None = None
     limit: int = Field(default=100, ge=1, le=500)
+    tool: str | None = None
+    rule: str | None = None
+    network: str | None = None
+    newest: bool = False
 
 
 class GatePage(Message):
-    """Gates, oldest first; `next_after` continues. A page ends early where one message holds no more."""
+    """Gates, in the order asked for; `next_after` continues. A page ends early where one message holds no more."""
 
     gates: tuple[GateView, ...]
     next_after: UUID | None = None

@@ -583,7 +583,44 @@ WHERE g.project = $1 AND ($2::text IS NULL OR g.status = $2) AND ($3::uuid IS NU
   AND ($8::uuid IS NULL OR g.run_id = $8 OR g.run_id IN (SELECT r.run_id FROM runs.run r WHERE r.root_run_id = $8))
   AND ($6::uuid IS NULL
        OR (g.opened_at, g.gate_id) > (SELECT a.opened_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $6))
+  AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
+  AND ($11::text IS NULL OR g.network = $11)
 ORDER BY g.opened_at, g.gate_id LIMIT $7
+
+-- name: closed_gates
+-- Those closed last, of as many as $9 says: a filter that hardly anything matches reads no whole table.
+WITH looked_at AS MATERIALIZED (
+  SELECT g.gate_id, g.closed_at, g.status, g.run_id, g.tool, g.rule, g.network
+  FROM runs.gate g
+  WHERE g.project = $1 AND g.status <> 'pending'
+    AND ($2::uuid IS NULL OR (g.closed_at, g.gate_id)
+                             < (SELECT a.closed_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $2))
+  ORDER BY g.closed_at DESC, g.gate_id DESC LIMIT $9
+), found AS (
+  SELECT l.gate_id, l.closed_at FROM looked_at l
+  WHERE ($3::text IS NULL OR l.status = $3) AND ($4::uuid IS NULL OR l.run_id = $4)
+    AND ($5::text IS NULL OR l.tool = $5) AND ($6::text IS NULL OR l.rule = $6)
+    AND ($7::text IS NULL OR l.network = $7)
+  ORDER BY l.closed_at DESC, l.gate_id DESC LIMIT $8
+)
+SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
+                                               'key_prefix', v.key_prefix)
+                             ORDER BY v.at, v.actor)
+             FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
+FROM found f JOIN runs.gate g ON g.gate_id = f.gate_id
+ORDER BY f.closed_at DESC, f.gate_id DESC
+
+-- name: gates_alike
+-- What became of calls of this tool that this rule held, the last first.
+SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
+                                               'key_prefix', v.key_prefix)
+                             ORDER BY v.at, v.actor)
+             FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
+FROM runs.gate g
+WHERE g.project = $1 AND g.tool = $2 AND g.rule = $3 AND g.status <> 'pending'
+  AND ($4::uuid IS NULL OR (g.closed_at, g.gate_id)
+                           < (SELECT a.closed_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $4))
+ORDER BY g.closed_at DESC, g.gate_id DESC LIMIT $5
 
 -- name: forget_failures
 DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'

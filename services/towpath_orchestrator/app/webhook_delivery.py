@@ -53,10 +53,15 @@ class GateNoticeLoop:
         look_s: float = LOOK_S,
         try_s: float = TIMEOUT_S,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        console_url: str = "",
     ) -> None:
-        """Wait for *look_s* by *pause* between two looks: it may wait longer where there is no unfinished run."""
+        """Wait for *look_s* by *pause* between two looks: it may wait longer where there is no unfinished run.
+
+        Notices lead to the console at *console_url*, where there is one.
+        """
         self._pool = pool
         self._webhooks = webhooks
+        self._console_url = console_url
         self._log = log
         self._look_s = look_s
         self._pause = pause
@@ -104,7 +109,8 @@ class GateNoticeLoop:
             if self._webhooks:
                 rows = await connection.fetch(QUERIES.backlog)
                 waiting = Counter({row["webhook"]: row["waiting"] for row in rows})
-                made = [notice for gate in gates for notice in new_notices(gate, self._webhooks, waiting)]
+                owed = (new_notices(gate, self._webhooks, waiting, self._console_url) for gate in gates)
+                made = [notice for notices in owed for notice in notices]
             if made:
                 await connection.execute(QUERIES.add_notices, *(list(column) for column in zip(*made, strict=True)))
             ids, statuses = [gate["gate_id"] for gate in gates], [gate["status"] for gate in gates]

@@ -68,8 +68,8 @@ class NewNotice(NamedTuple):
     error: str
 
 
-def notice_body(gate: Any, kind: str) -> str:
-    """Return the notice of a gate row: who is needed for what, and nothing of the call but its names.
+def notice_body(gate: Any, kind: str, console_url: str = "") -> str:
+    """Return the notice of a gate row: who is needed for what, where to look, and of the call only its names.
 
     An approval's reason is what its rule says. Others get a sentence of their own where the gate's reason repeats what
     a tool said of a failure, as that of an unknown effect and of a loop does, or is in words of a model or a person.
@@ -89,6 +89,8 @@ def notice_body(gate: Any, kind: str) -> str:
         "expires_at": _text(gate["expires_at"]),
         **{name: value for name, value in named.items() if value},
     }
+    if console_url:
+        data["url"] = f"{console_url.rstrip('/')}/approvals/{gate['gate_id']}"
     if not opened:
         data |= {"verdict": gate["verdict"], "closed_by": gate["closed_by"], "closed_at": _text(gate["closed_at"])}
     at = gate["opened_at"] if opened else gate["closed_at"] or gate["opened_at"]
@@ -104,7 +106,9 @@ def _told(gate: Any, detail: JsonObject) -> str:
     return f"the run asks a person: {gate['gate_type']}"
 
 
-def new_notices(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[NewNotice]:
+def new_notices(
+    gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str], console_url: str = ""
+) -> list[NewNotice]:
     """Return the notices that a gate row owes to *webhooks*; *waiting* counts what each has before it."""
     if gate["gate_type"] in (PAUSED, RUN_PAUSED):  # nobody is asked anything there
         return []
@@ -118,7 +122,7 @@ def new_notices(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -
                 full = waiting[webhook.name] > MAX_BACKLOG
                 status, error = ("dead", "the backlog is full") if full else ("pending", "")
                 notice_id = uuid5(gate["gate_id"], f"{kind}:{webhook.name}")
-                body = notice_body(gate, kind)
+                body = notice_body(gate, kind, console_url)
                 made.append(
                     NewNotice(notice_id, webhook.name, gate["gate_id"], gate["project"], kind, body, status, error)
                 )

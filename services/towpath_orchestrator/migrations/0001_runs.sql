@@ -213,10 +213,14 @@ CREATE TABLE runs.gate (
   closed_by     text NOT NULL DEFAULT '',
   closed_reason text NOT NULL DEFAULT '',
   verdict       text NOT NULL DEFAULT '',
-  noticed       text NOT NULL DEFAULT ''         -- the status of the gate that notices were last made of
+  noticed       text NOT NULL DEFAULT '',        -- the status of the gate that notices were last made of
+  tool          text NOT NULL GENERATED ALWAYS AS (left(coalesce(detail ->> 'tool', ''), 200)) STORED,
+  rule          text NOT NULL GENERATED ALWAYS AS (left(coalesce(detail ->> 'rule', ''), 200)) STORED
 );
 CREATE INDEX gate_open ON runs.gate (project, opened_at) WHERE status = 'pending';
 CREATE INDEX gate_run ON runs.gate (run_id);
+CREATE INDEX gate_closed ON runs.gate (project, closed_at, gate_id) WHERE status <> 'pending';
+CREATE INDEX gate_alike ON runs.gate (project, tool, rule, closed_at, gate_id) WHERE status <> 'pending';
 CREATE INDEX gate_unnoticed ON runs.gate (opened_at)
   WHERE noticed = '' OR (noticed = 'pending' AND status <> 'pending');
 

@@ -5,9 +5,11 @@ discloses no more of a rule than its name and condition.
 """
 
 import heapq
+import re
 from collections.abc import Iterable, Sequence
 
 from towpath_contracts.problems.near_names import likeness, nearest_name, shared_letters
+from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers, covers_operation
 from towpath_contracts.tools.violations import DenialCode
@@ -18,6 +20,10 @@ MAX_ALLOWED = 10
 
 MAX_CONDITIONS_CHARS = 400
 """Of the conditions of a grant that a denial repeats."""
+
+INVALID = " are not valid: "
+_FAULT = re.compile(r"(?:^|; )([^\s:;]+): ")
+"""Where one of several faults begins: the argument, with the path inside it."""
 
 
 def allowed_tools(
@@ -80,8 +86,25 @@ def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) ->
 
 def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
     """The arguments are invalid; another tool would not help."""
-    reason = f"the arguments of {tool} are not valid: " + "; ".join(problems)
+    reason = f"the arguments of {tool}{INVALID}" + "; ".join(problems)
     return _denial(DenialCode.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
+
+
+def argument_faults(denial: Denial) -> tuple[ProblemDetail, ...]:
+    """Return what is wrong with which argument, for a person who filled them in; nothing where that is not the matter.
+
+    It is read out of the words that a model is told, so that nothing is told twice in logs and prompts.
+    """
+    _, _, told = denial.reason.partition(INVALID)
+    if denial.violation_type != DenialCode.ARGUMENTS or not told:
+        return ()
+    found = _FAULT.split(told)[1:]
+    faults = zip(found[::2], found[1::2], strict=True)
+    return tuple(ProblemDetail(pointer=_pointer(where), detail=what) for where, what in faults)
+
+
+def _pointer(where: str) -> str:
+    return "/args" if where == "arguments" else "/args/" + where.replace(".", "/")
 
 
 def denied_too_costly(tool: str, values: int) -> Denial:

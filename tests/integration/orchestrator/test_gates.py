@@ -72,3 +72,59 @@ async def test_only_operators_and_approvers_settle_what_nobody_knows(database: A
             assert ([gate.gate_id for gate in rest.gates], rest.next_after) == ([gate_id], None)
         finally:
             await peers.stop()
+
+
+CLOSE = (
+    "INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at,"
+    " expires_at, closed_at, closed_by, verdict) VALUES ($1, $2, $3, $4, 'approval', $5, '', $6, now(), now(),"
+    " now() + $7 * interval '1 second', 'eve', $5)"
+)
+
+
+async def closed(dsn: str, *gates: tuple[str, str, str, str, str]) -> list[uuid.UUID]:
+    """Store closed gates, each a second after the one before; return their ids, the last first."""
+    made = [uuid.uuid4() for _ in gates]
+    connection = await asyncpg.connect(dsn)
+    try:
+        for second, (gate_id, (project, network, status, tool, rule)) in enumerate(zip(made, gates, strict=True)):
+            detail = json.dumps({"tool": tool, "rule": rule})
+            await connection.execute(CLOSE, gate_id, uuid.uuid4(), project, network, status, detail, second)
+    finally:
+        await connection.close()
+    return made[::-1]
+
+
+async def test_closed_gates_are_listed_the_last_first_and_those_alike_by_tool_and_rule(
+    database: Any, nats_server: Any
+) -> None:
+    async with connected(nats_server.url()) as nc, orchestrator(database("orchestrator"), nats_server.url()):
+        peers = Peers(nc, lambda _: respond("done"))
+        dsn = database("orchestrator")
+
+        async def listed(**asked: Any) -> tuple[list[uuid.UUID], uuid.UUID | None]:
+            page = await peers.ask(
+                rpc.LIST_GATES, ListGates(**{"project": "p", "status": None, "newest": True} | asked)
+            )
+            return [gate.gate_id for gate in page.gates], page.next_after
+
+        await opened(dsn, str(uuid.uuid4()), "approval")
+        other, fourth, third, second, first = await closed(
+            dsn,
+            ("p", "shop", "approved", "refund", "large"),
+            ("p", "shop", "denied", "refund", "large"),
+            ("p", "desk", "approved", "mail", "large"),
+            ("p", "desk", "void", "refund", "other"),
+            ("q", "shop", "approved", "refund", "large"),
+        )
+        assert await listed() == ([fourth, third, second, first], None)
+        assert await listed(limit=3) == ([fourth, third, second], second)
+        assert await listed(limit=3, after=second) == ([first], None)
+        assert await listed(status="approved") == ([third, first], None)
+        assert await listed(network="shop") == ([second, first], None)
+        assert await listed(rule="large", network="desk") == ([third], None)
+        assert await listed(tool="refund", rule="large") == ([second, first], None), "those alike"
+        assert await listed(tool="refund", rule="large", limit=1) == ([second], second)
+        assert await listed(tool="refund", rule="large", after=second) == ([first], None)
+        assert await listed(project="q", tool="refund") == ([other], None)
+        assert await listed(newest=False, tool="refund", network="shop") == ([first, second], None), "oldest first"
+        assert await listed(newest=False, rule="nobody's") == ([], None)

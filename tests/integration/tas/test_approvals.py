@@ -180,6 +180,8 @@ async def test_an_edit_is_refused_whole_where_the_call_would_be(tas: Running) ->
         with pytest.raises(ProblemError, match=found) as caught:
             await vote(caller, asked, "edit", args=args)
         assert caught.value.problem.code == "edit_refused"
+        places = [fault.pointer for fault in caught.value.problem.errors]
+        assert places == (["/args/order_id"] if found == "not valid" else []), "the field that is to be mended"
     small = {"order_id": "A-1", "amount": 150}
     await refused("requester_may_not_approve", vote(caller, asked, "edit", "anonymous", args=small))
     await refused("role_missing", vote(caller, asked, "edit", args=small, roles=["viewer"]))

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.simulation.tables.database import Database, Session, refuse_twice
+from tests.simulation.tables.gate_rows import GateRows
 from tests.simulation.tables.record_rows import ALIVE, RunRecordRows
 
 from towpath_fabric.postgres.pool import Queries
@@ -29,7 +30,7 @@ _OF_NO_THREAD: Row = {"continues": None, "thread_id": None}
 """What a run is born with, where nothing else is said."""
 
 
-class RunRows(RunRecordRows):
+class RunRows(RunRecordRows, GateRows):
     """Runs, their events, facts, gates, keys, snapshots and dead letters."""
 
     def __init__(self, database: Database) -> None:
@@ -328,33 +329,6 @@ class RunRows(RunRecordRows):
     def run_statuses(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
         runs = [self.runs[run_id] for run_id in run_ids if run_id in self.runs]
         return [{name: run[name] for name in ("run_id", "project", "status", "seq")} for run in runs]
-
-    def list_gates(
-        self,
-        _session: Session,
-        project: str,
-        status: str | None,
-        run_id: UUID | None,
-        gate_id: UUID | None,
-        paused: bool,
-        after: UUID | None,
-        limit: int,
-        root_run_id: UUID | None,
-    ) -> list[Row]:
-        roots = {key: run.get("root_run_id") for key, run in self.runs.items()}
-        begin = None if after is None else self.gates[after]
-        fits = [
-            {**gate, "votes": None}
-            for gate in self.gates.values()
-            if gate["project"] == project
-            and status in (None, gate["status"])
-            and run_id in (None, gate["run_id"])
-            and gate_id in (None, gate["gate_id"])
-            and (paused or gate["gate_type"] not in ("paused", "run_paused"))
-            and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
-            and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
-        ]
-        return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
 
     def nothing(self, _session: Session, *_values: Any) -> list[Row]:
         """Housekeeping that no simulated run is long enough to need."""

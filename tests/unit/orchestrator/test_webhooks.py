@@ -121,6 +121,14 @@ def test_a_notice_names_the_call_and_never_its_arguments() -> None:
     assert (closed["data"]["verdict"], closed["data"]["closed_by"]) == ("denied", "paula")
 
 
+@pytest.mark.parametrize("console", ["https://towpath.example.com", "https://towpath.example.com/"])
+def test_a_notice_leads_to_its_gate_in_the_console_where_there_is_one(console: str) -> None:
+    for kind in ("gate.opened", "gate.closed"):
+        data = json.loads(notice_body(gate("denied"), kind, console))["data"]
+        assert data["url"] == f"https://towpath.example.com/approvals/{data['gate_id']}"
+        assert "url" not in json.loads(notice_body(gate("denied"), kind))["data"]
+
+
 def test_a_notice_of_a_doubt_leaves_out_what_a_tool_reported_of_its_failure() -> None:
     doubt = {**gate(), "gate_type": "unknown_effect", "reason": "nobody knows whether pay happened: card 4111 refused"}
     notice = json.loads(notice_body(doubt, "gate.opened"))

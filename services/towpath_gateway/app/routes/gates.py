@@ -93,8 +93,20 @@ async def list_gates(
     paused: Annotated[bool, Query(description="with those of pauses, which only a resume opens")] = True,
     after: Annotated[UUID | None, Query(description="`next_after` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    tool: Annotated[str | None, Query(max_length=200, description="of this tool's calls")] = None,
+    rule: Annotated[str | None, Query(max_length=200, description="of this rule")] = None,
+    network: Annotated[str | None, Query(max_length=200)] = None,
+    order: Annotated[
+        Literal["oldest", "newest"], Query(description="`newest`: closed gates, the last first")
+    ] = "oldest",
 ) -> Response:
-    """Return the project's gates, oldest first."""
+    """Return the project's gates, oldest first; or closed ones, those first that were closed last.
+
+    A page of closed ones is chosen from the newest 2,000; with a tool and a rule alone from all.
+    """
+    if order == "newest" and (status == "pending" or root_run_id is not None):
+        detail = "order=newest lists closed gates: give status=all, or the status of some, and run_id for one run"
+        raise ProblemError(problem("request_invalid", detail))
     wanted = None if status == "all" else status
     request = ListGates(
         project=principal.project,
@@ -104,6 +116,10 @@ async def list_gates(
         paused=paused,
         after=after,
         limit=limit,
+        tool=tool,
+        rule=rule,
+        network=network,
+        newest=order == "newest",
     )
     return json_answer(await dependencies.platform.request(rpc.LIST_GATES, request))
 

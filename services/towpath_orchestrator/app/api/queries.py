@@ -52,6 +52,9 @@ LOOK_S = 0.25
 PAGE_BYTES = 600_000
 """A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
 
+CLOSED_LOOKED_AT = 2_000
+"""Gates that one page of closed ones is chosen from, the newest: what older ones say is in the audit."""
+
 MAX_EFFECTS = 1_000
 """Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
 
@@ -270,14 +273,26 @@ class RunQueries:
         return tree_of(runs, _purposes(purposes), truncated=len(rows) > len(shown))
 
     async def list_gates(self, request: ListGates) -> GatePage:
-        """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""
+        """Return gates of a project; where `after` is no gate, nothing is behind it."""
         status = None if request.status in (None, "all") else request.status
-        asked = (request.project, status, request.run_id, request.gate_id, request.paused)
-        more_asked = (request.after, request.limit + 1, request.root_run_id)
-        rows = await self._pool.fetch(QUERIES.list_gates, *asked, *more_asked)
+        about = (request.tool, request.rule, request.network)
+        if request.newest:
+            rows = await self._closed_gates(request, status)
+        else:
+            asked = (request.project, status, request.run_id, request.gate_id, request.paused)
+            more_asked = (request.after, request.limit + 1, request.root_run_id)
+            rows = await self._pool.fetch(QUERIES.list_gates, *asked, *more_asked, *about)
         shown = within_page(rows[: request.limit], "detail")
         more = len(shown) < len(rows)
         return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
+
+    async def _closed_gates(self, request: ListGates, status: str | None) -> list[Any]:
+        tool, rule, network = request.tool, request.rule, request.network
+        if tool is not None and rule is not None and (status, request.run_id, network) == (None, None, None):
+            alike = (request.project, tool, rule, request.after, request.limit + 1)
+            return list(await self._pool.fetch(QUERIES.gates_alike, *alike))
+        asked = (request.project, request.after, status, request.run_id, tool, rule, network, request.limit + 1)
+        return list(await self._pool.fetch(QUERIES.closed_gates, *asked, CLOSED_LOOKED_AT))
 
     async def blob(self, request: GetBlobChunk) -> BlobChunk:
         """Return one piece of a blob of the project of the run that is named."""

@@ -25,6 +25,7 @@ from towpath_tas.core.approvals.approvals import (
 from towpath_tas.core.authorization import Authorize
 from towpath_tas.core.authorization_query import query_of_call
 from towpath_tas.core.call import Approval, ApprovalVote, CallAuditEntry, LedgerCall, LedgerChange, key_detail
+from towpath_tas.core.denials import argument_faults
 
 VERDICTS = ("approved", "denied", "edit")
 
@@ -166,7 +167,10 @@ def _edit(
         return problem("edit_refused", "these are the arguments that the call has already")
     decision = authorize(replace(query_of_call(call), args=request.args, args_text=text))
     if decision.effect == "deny":
-        return problem("edit_refused", decision.denial.reason if decision.denial else "the matrix denies it")
+        denial = decision.denial
+        if denial is None:
+            return problem("edit_refused", "the matrix denies it")
+        return problem("edit_refused", denial.reason, errors=argument_faults(denial))
     edited = replace(
         call,
         args=text,

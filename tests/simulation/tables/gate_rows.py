@@ -1,0 +1,77 @@
+"""Gates in memory, as those see them who decide: open ones oldest first, closed ones newest first."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.tables.database import Session
+
+Row = dict[str, Any]
+
+
+class GateRows:
+    """Reads the gates that `RunRows` holds."""
+
+    runs: dict[UUID, Row]
+    gates: dict[UUID, Row]
+
+    def list_gates(
+        self,
+        _session: Session,
+        project: str,
+        status: str | None,
+        run_id: UUID | None,
+        gate_id: UUID | None,
+        paused: bool,
+        after: UUID | None,
+        limit: int,
+        root_run_id: UUID | None,
+        tool: str | None,
+        rule: str | None,
+        network: str | None,
+    ) -> list[Row]:
+        roots = {key: run.get("root_run_id") for key, run in self.runs.items()}
+        begin = None if after is None else self.gates[after]
+        fits = [
+            {**gate, "votes": None}
+            for gate in self.gates.values()
+            if gate["project"] == project
+            and status in (None, gate["status"])
+            and run_id in (None, gate["run_id"])
+            and gate_id in (None, gate["gate_id"])
+            and (paused or gate["gate_type"] not in ("paused", "run_paused"))
+            and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
+            and network in (None, gate["network"])
+            and all(value in (None, _said(gate, name)) for name, value in (("tool", tool), ("rule", rule)))
+            and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
+        ]
+        return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
+
+    def closed_gates(
+        self,
+        session: Session,
+        project: str,
+        after: UUID | None,
+        status: str | None,
+        run_id: UUID | None,
+        tool: str | None,
+        rule: str | None,
+        network: str | None,
+        limit: int,
+        _looked_at: int,
+    ) -> list[Row]:
+        fits = self.list_gates(session, project, status, run_id, None, True, None, 10**9, None, tool, rule, network)
+        closed = [gate for gate in fits if gate["status"] != "pending"]
+        begin = None if after is None else (self.gates[after]["closed_at"], after)
+        behind = [gate for gate in closed if begin is None or (gate["closed_at"], gate["gate_id"]) < begin]
+        return sorted(behind, key=lambda gate: (gate["closed_at"], gate["gate_id"]), reverse=True)[:limit]
+
+    def gates_alike(
+        self, session: Session, project: str, tool: str, rule: str, after: UUID | None, limit: int
+    ) -> list[Row]:
+        return self.closed_gates(session, project, after, None, None, tool, rule, None, limit, 0)
+
+
+def _said(gate: Row, name: str) -> str:
+    """Return a generated column of a gate."""
+    return str(json.loads(gate["detail"]).get(name) or "")[:200]
