@@ -12,7 +12,8 @@ from towpath_console.api import Api
 class Page:
     """What a page shows: `data` is what the API said and its JSON twin, `view` what only the drawing needs.
 
-    `refresh_s` is how often it is looked at again while somebody looks on; None for what does not change.
+    `refresh_s` is how often it is looked at again while somebody looks on; None for what does not change. `status` is
+    another than 200 where an action answers with a page because it did not do what was asked for.
     """
 
     title: str
@@ -20,6 +21,7 @@ class Page:
     data: Mapping[str, Any]
     view: Mapping[str, Any] = field(default_factory=dict)
     refresh_s: float | None = None
+    status: int = 200
 
 
 class Asked(NamedTuple):
@@ -40,7 +42,7 @@ class Done(NamedTuple):
 
 
 PageBuilder = Callable[[Asked], Awaitable[Page]]
-Action = Callable[[Asked, Mapping[str, str]], Awaitable[Done]]
+Action = Callable[[Asked, Mapping[str, str]], Awaitable[Done | Page]]
 
 
 class Download(NamedTuple):
@@ -71,3 +73,4 @@ class ActionRoute(NamedTuple):
 
     path: str
     act: Action
+    section: str = ""

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from towpath_console import text
 from towpath_console.assets_folder import address
+from towpath_console.gate_card import gate_card, written
 from towpath_console.page import Page
 from towpath_console.sections import LIVE, SECTIONS
 
@@ -28,6 +29,7 @@ class Renderer:
         )
         self._templates.globals |= {
             "asset": address,
+            "card_of": gate_card,
             "icon": icon,
             "sections": SECTIONS,
             "status": status,
@@ -36,11 +38,13 @@ class Renderer:
         }
         self._templates.filters |= {
             "duration": text.duration,
+            "exact": written,
             "money": text.money,
             "count": text.count,
             "pretty": text.written_json,
             "one_line": text.one_line,
             "short_id": text.short_id,
+            "until": until,
             "when": when,
         }
 
@@ -78,6 +82,15 @@ def when(value: Any) -> str:
     if found is None:
         return text.NOTHING
     return Markup('<time datetime="{}">{}</time>').format(found.isoformat(), found.strftime("%d %b %H:%M:%S"))
+
+
+def until(value: Any) -> str:
+    """Return a time to come; the browser writes beside it how long that is from now."""
+    found = text.as_time(value)
+    if found is None:
+        return text.NOTHING
+    shown = found.strftime("%d %b %H:%M")
+    return Markup('<time class="until" datetime="{}" data-until>{}</time>').format(found.isoformat(), shown)
 
 
 def with_query(query: Mapping[str, str], **changes: str | None) -> str:

@@ -69,7 +69,9 @@ class Console:
         if twin:
             return JSONResponse(dict(page.data), headers=HEADERS)
         url = _url(path, query)
-        around = await self._around(api, route, url, query) | {"message": request.query_params.get("message", "")}
+        around = await self._around(api, route.section, url, query) | {
+            "message": request.query_params.get("message", "")
+        }
         return Response(self._renderer.whole(page, **around), media_type="text/html", headers=HEADERS)
 
     async def _made(self, api: Api, path: str, query: Mapping[str, str]) -> tuple[Page, PageRoute]:
@@ -80,9 +82,9 @@ class Console:
                 return await route.build(asked), route
         raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such page", "detail": path})
 
-    async def _around(self, api: Api, route: PageRoute, url: str, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _around(self, api: Api, section: str, url: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return what the frame of a page shows."""
-        return {"section": route.section, "url": url, "query": dict(query), "live": live_address(url)}
+        return {"section": section, "url": url, "query": dict(query), "live": live_address(url)}
 
     def refused(self, status: int, problem: Mapping[str, Any], path: str) -> Response:
         """Return the page that says why something was refused."""
@@ -101,22 +103,26 @@ class Console:
             refused = _cross_site(request)
             if refused is not None:
                 return self._refused(refused, request.url.path, twin=False)
-            body = b""
+            sent = b""
             async for part in request.stream():
-                body += part
-                if len(body) > MAX_FORM_BYTES:
+                sent += part
+                if len(sent) > MAX_FORM_BYTES:
                     problem = {
                         "code": "request_too_large",
                         "title": "The form is too large",
                         "detail": request.url.path,
                     }
                     return self._refused(ApiRefusalError(413, problem), request.url.path, twin=False)
-            form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+            form = dict(parse_qsl(sent.decode("utf-8", "replace"), keep_blank_values=True))
             asked = Asked(self._api.on_behalf_of(request), request.path_params, {}, request.url.path)
             try:
                 done = await route.act(asked, form)
             except ApiRefusalError as error:
                 return self._refused(error, request.url.path, twin=False)
+            if isinstance(done, Page):
+                around = await self._around(asked.api, route.section, request.url.path, {}) | {"message": ""}
+                body = self._renderer.whole(done, **around)
+                return Response(body, status_code=done.status, media_type="text/html", headers=HEADERS)
             mark = "&" if "?" in done.location else "?"
             said = f"{mark}message={quote(done.message)}" if done.message else ""
             answer = RedirectResponse(done.location + said, status_code=303, headers=HEADERS)
@@ -149,7 +155,7 @@ class Console:
 
         async def draw() -> Drawn:
             page, route = await self._made(api, path, query)
-            around = await self._around(api, route, _url(path, query), query)
+            around = await self._around(api, route.section, _url(path, query), query)
             return Drawn(self._renderer.live_part(page, **around), page.refresh_s)
 
         try:

@@ -33,6 +33,13 @@ STATUS_SIGNS = {
     "denied": "✕",
     "expired": "⌛",
     "succeeded": "●",
+    "settled": "●",
+    "void": "⊘",
+    "happened": "●",
+    "did_not_happen": "✕",
+    "retry": "↻",
+    "stop": "■",
+    "unknown": "?",
 }
 """A sign for each status, so that none is told by its colour alone."""
 
@@ -50,6 +57,13 @@ STATUS_TONES = {
     "expired": "bad",
     "escalated": "warn",
     "cancelled": "mute",
+    "settled": "mute",
+    "void": "mute",
+    "happened": "info",
+    "did_not_happen": "info",
+    "retry": "warn",
+    "stop": "bad",
+    "unknown": "warn",
 }
 
 

@@ -9,6 +9,23 @@
     }
   }
 
+  // A time to come says how long that is from now, beside when it is.
+  function writeTimesLeft() {
+    for (const time of document.querySelectorAll("time[data-until]")) {
+      const minutes = Math.round((new Date(time.dateTime) - Date.now()) / 60000);
+      time.dataset.at ??= time.textContent;
+      const left = minutes < 1 ? "now" : minutes < 60 ? `in ${minutes} min` : minutes < 2880 ? `in ${Math.floor(minutes / 60)} h ${minutes % 60} min` : `in ${Math.floor(minutes / 1440)} d`;
+      time.textContent = `${left} (${time.dataset.at})`;
+      time.classList.toggle("soon", minutes < 60);
+    }
+  }
+
+  const title = document.title;
+  function writeTitle() {
+    const waiting = document.querySelector("[data-waiting]")?.dataset.waiting;
+    document.title = waiting > 0 ? `(${waiting}) ${title}` : title;
+  }
+
   function cards() {
     return [...document.querySelectorAll(".gate")];
   }
@@ -18,29 +35,50 @@
     if (!all.length) return;
     const now = all.findIndex((card) => card.contains(document.activeElement));
     const next = all[Math.max(0, Math.min(all.length - 1, now + by))];
-    next.querySelector("input[name=reason], a")?.focus();
+    next.focus();
     next.scrollIntoView({ block: "nearest" });
+  }
+
+  // A word is chosen by its key and said with Enter. One that needs a reason asks for it first.
+  function choose(key) {
+    const card = document.activeElement?.closest(".gate") ?? (cards().length === 1 ? cards()[0] : null);
+    const button = card?.querySelector(`[data-key="${key}"]`);
+    if (!button) return false;
+    const reason = card.querySelector("input[name=reason]");
+    for (const other of card.querySelectorAll("[data-key]")) other.classList.toggle("chosen", other === button);
+    (reason && "reason" in button.dataset && !reason.value.trim() ? reason : button).focus();
+    return true;
   }
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const writes = event.target instanceof Element && event.target.closest("input, select, textarea");
-    if (event.key === "Escape" && writes) event.target.blur();
+    const at = event.target instanceof Element ? event.target : document.body;
+    if (event.key === "Enter" && at.matches(".gate input[name=reason]")) {
+      at.closest(".gate").querySelector("button.chosen")?.click();
+      event.preventDefault();
+      return;
+    }
+    if (event.key === "Enter" && at.matches(".gate")) at.querySelector("h3 a")?.click();
+    const writes = at.closest("input:not([type=checkbox]), select, textarea");
+    if (event.key === "Escape" && writes) (at.closest(".gate") ?? at).focus() ?? at.blur();
     if (writes) return;
     if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
-    else if (event.key === "a" || event.key === "d") {
-      const card = document.activeElement?.closest(".gate") ?? (cards().length === 1 ? cards()[0] : null);
-      card?.querySelector(`button[data-key="${event.key}"]`)?.focus();
-    } else return;
+    else if (!/^[a-z]$/.test(event.key) || !choose(event.key)) return;
     event.preventDefault();
   });
 
   // What somebody is writing must not be taken away by a change of the page.
   document.addEventListener("htmx:before:sse:message", (event) => {
-    const at = document.activeElement;
-    if (at && at.matches("#live input, #live textarea") && at.value) event.detail.message.cancelled = true;
+    const fields = document.querySelectorAll("#live input:not([type=hidden]), #live textarea");
+    if ([...fields].some((field) => field.value !== field.defaultValue)) event.detail.message.cancelled = true;
   });
-  document.addEventListener("htmx:after:sse:message", () => writeTimes(document));
-  writeTimes(document);
+  function written() {
+    writeTimes(document);
+    writeTimesLeft();
+    writeTitle();
+  }
+  document.addEventListener("htmx:after:sse:message", written);
+  setInterval(writeTimesLeft, 20000);
+  written();
 })();

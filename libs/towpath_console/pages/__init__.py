@@ -1,7 +1,18 @@
 """Every page, every action and every file of the console."""
 
 from towpath_console.page import ActionRoute, DownloadRoute, PageRoute
-from towpath_console.pages import approvals, comparison, overview, run, run_actions, run_step, run_tabs, runs
+from towpath_console.pages import (
+    approval_batches,
+    approval_edits,
+    approvals,
+    comparison,
+    overview,
+    run,
+    run_actions,
+    run_step,
+    run_tabs,
+    runs,
+)
 
 PAGES: tuple[PageRoute, ...] = (
     *overview.PAGES,
@@ -10,10 +21,19 @@ PAGES: tuple[PageRoute, ...] = (
     *run.PAGES,
     *run_tabs.PAGES,
     *run_step.PAGES,
+    *approval_batches.PAGES,
+    *approval_edits.PAGES,
     *approvals.PAGES,
 )
 """The first whose path matches is shown."""
 
-ACTIONS: tuple[ActionRoute, ...] = (*overview.ACTIONS, *runs.ACTIONS, *run_actions.ACTIONS, *approvals.ACTIONS)
+ACTIONS: tuple[ActionRoute, ...] = (
+    *overview.ACTIONS,
+    *runs.ACTIONS,
+    *run_actions.ACTIONS,
+    *approval_batches.ACTIONS,
+    *approval_edits.ACTIONS,
+    *approvals.ACTIONS,
+)
 
 DOWNLOADS: tuple[DownloadRoute, ...] = (*run_tabs.DOWNLOADS,)

@@ -1,44 +1,177 @@
 """What waits for a person: each call with its exact arguments, where each value came from, the rule, the deadline."""
 
+from collections import Counter
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
 
 from towpath_console.api import ApiRefusalError
+from towpath_console.gate_card import GateCard, gate_card
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
-from towpath_console.pages.shared import chosen
+from towpath_console.pages.shared import chosen, if_allowed, together
 
 REFRESH_S = 2.0
 LIMIT = 50
-VERDICTS = {"approve": "Approved.", "deny": "Denied."}
+ALIKE = 5
+"""Past decisions of the same tool and rule that are shown."""
+
+FILTERS = ("status", "rule", "tool", "network", "run_id")
+STATUSES = {
+    "pending": "waits for a person",
+    "held": "waits, with pauses and switches",
+    "all": "closed",
+    "approved": "approved",
+    "denied": "denied",
+    "expired": "expired",
+    "settled": "settled",
+    "void": "replaced or over",
+}
+"""What may be shown, and how it is called."""
+
+DIRECT = {"approve": "Approved.", "deny": "Denied."}
+RESOLVED = {
+    "happened": "The call happened, you said.",
+    "did_not_happen": "The call did not happen, you said.",
+    "retry": "The call runs again.",
+    "stop": "The run ends.",
+}
+STALE = frozenset({"gate_settled", "digest_changed"})
+MENDED_HERE = frozenset({"reason_required", "retry_refused", "role_missing", "requester_may_not_approve"})
+"""Refusals that are said at the gate itself, beside what was written."""
+
+NOT_FOUND = 404
 
 
 async def approvals(asked: Asked) -> Page:
-    """Make the inbox."""
-    wanted = {"status": "pending", "limit": LIMIT, **chosen(asked.query, "status", "run_id", "root_run_id", "after")}
-    found = await asked.api.get("/v1/gates", **wanted)
-    view = {"gates": found["gates"], "next_after": found.get("next_after"), "shown": wanted["status"]}
-    return Page("Approvals", "approvals.html", found, view, REFRESH_S)
+    """Make the inbox, or the list of closed gates."""
+    wanted = {name: asked.query.get(name, "").strip() for name in FILTERS}
+    status = wanted["status"] if wanted["status"] in STATUSES else "pending"
+    narrowed = {name: value for name, value in wanted.items() if value and name != "status"}
+    sent: dict[str, str | int | None] = {"limit": LIMIT, **chosen(asked.query, "after"), **narrowed}
+    is_open = status in ("pending", "held")
+    if is_open:
+        run_id = asked.query.get("root_run_id") or sent.pop("run_id", None)
+        sent |= {"status": "pending", "root_run_id": run_id or None, "paused": "true" if status == "held" else "false"}
+    else:
+        sent |= {"status": status, "order": "newest"}
+    found = await asked.api.get("/v1/gates", **sent)
+    gates = found["gates"]
+    view = {
+        "gates": gates,
+        "next_after": found.get("next_after"),
+        "shown": status,
+        "is_open": is_open,
+        "statuses": STATUSES,
+        "filters": narrowed,
+        "known": {name: sorted({_word(gate, name) for gate in gates} - {""}) for name in ("rule", "tool", "network")},
+        "batches": batches(gates) if is_open else (),
+    }
+    return Page("Approvals", "approvals.html", found, view, REFRESH_S if is_open else None)
 
 
 async def approval(asked: Asked) -> Page:
     """Make the page of one gate."""
     gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
-    refresh = REFRESH_S if gate["status"] == "pending" else None
-    return Page("Approval", "approval.html", gate, {"gate": gate}, refresh)
+    return await gate_page(asked, gate)
 
 
-async def decide(asked: Asked, form: Mapping[str, str]) -> Done:
-    """Approve or deny, with a reason; the digest of what was looked at goes along, so that nothing else is decided."""
+async def gate_page(asked: Asked, gate: Mapping[str, Any], *, status: int = 200, **said: Any) -> Page:
+    """Make the page of *gate* with its rule, its tool and how it was decided before.
+
+    *said* is what an action has to say there: `problem` and the `reason` that was written, or `stale`.
+    """
+    api, detail = asked.api, gate["detail"]
+    tool, rule = str(detail.get("tool") or ""), str(detail.get("rule") or "")
+    is_call = gate["gate_type"] != "unknown_effect" and bool(gate.get("approval_id"))
+    wanted: dict[str, Any] = {}
+    if rule:
+        wanted["rule"] = if_there(if_allowed(api.get(f"/v1/policy/rules/{quote(rule, safe='')}")))
+    if tool:
+        wanted["tools"] = if_allowed(api.get("/v1/tools", name=tool))
+    if tool and rule and is_call:
+        alike = api.get("/v1/gates", status="all", order="newest", tool=tool, rule=rule, limit=ALIKE + 1)
+        wanted["alike"] = if_allowed(alike)
+    found = await together(**wanted) if wanted else {}
+    described = found.get("tools", {}).get("tools") or ()
+    spec = described[0] if described else None
+    past = [one for one in found.get("alike", {}).get("gates", ()) if one["gate_id"] != gate["gate_id"]][:ALIKE]
+    card: GateCard = gate_card(gate, full=True, tool=spec)
+    view = {"gate": gate, "card": card, "rule": found.get("rule"), "tool": spec, "past": past, "said": said}
+    title = card.title if card.kind != "call" else f"May {detail.get('agent') or 'the agent'} call {tool}?"
+    looks_on = gate["status"] == "pending" and not said
+    return Page(title, "approval.html", gate, view, REFRESH_S if looks_on else None, status)
+
+
+async def decide(asked: Asked, form: Mapping[str, str]) -> Done | Page:
+    """Say one word at a gate; the digest of what was looked at goes along, so that nothing else is decided."""
     gate_id, verdict = asked.path["gate_id"], asked.path["verdict"]
-    if verdict not in VERDICTS:
-        raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such verdict", "detail": verdict})
-    body = {"reason": form.get("reason", "")} | ({"digest": form["digest"]} if form.get("digest") else {})
-    await asked.api.post(f"/v1/gates/{gate_id}/{verdict}", body)
+    if verdict not in DIRECT and verdict not in RESOLVED:
+        raise ApiRefusalError(NOT_FOUND, {"code": "not_found", "title": "There is no such verdict", "detail": verdict})
+    try:
+        await say(asked, gate_id, verdict, form.get("reason", ""), form.get("digest", ""))
+    except ApiRefusalError as error:
+        return await refused_at_gate(asked, error, form.get("reason", ""))
     back = form.get("back", "")
-    return Done(back if back.startswith("/") and not back.startswith("//") else "/approvals", VERDICTS[verdict])
+    return Done(
+        back if back.startswith("/") and not back.startswith("//") else "/approvals", (DIRECT | RESOLVED)[verdict]
+    )
+
+
+async def say(asked: Asked, gate_id: str, verdict: str, reason: str, digest: str) -> None:
+    """Send one word to a gate; raises ApiRefusalError where it is not taken."""
+    body: dict[str, Any] = {"reason": reason} | ({"digest": digest} if digest else {})
+    if verdict in DIRECT:
+        await asked.api.post(f"/v1/gates/{gate_id}/{verdict}", body)
+    else:
+        await asked.api.post(f"/v1/gates/{gate_id}/resolve", body | {"verdict": verdict})
+
+
+async def refused_at_gate(asked: Asked, error: ApiRefusalError, reason: str) -> Page:
+    """Return the gate as it is now with why nothing was decided; raises *error* where that is not told there."""
+    code = error.problem.get("code")
+    if code not in STALE | MENDED_HERE:
+        raise error
+    gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
+    if code in MENDED_HERE and gate["status"] == "pending":
+        words = " ".join(str(error.problem.get(name) or "") for name in ("detail", "remedy")).strip()
+        return await gate_page(asked, gate, status=error.status, problem=words, reason=reason)
+    waiting = await asked.api.get("/v1/gates", status="pending", run_id=gate["run_id"], limit=LIMIT)
+    same = [one for one in waiting["gates"] if _is_same_call(one, gate)]
+    stale = {"problem": error.problem, "next": same[0] if same else None}
+    return await gate_page(asked, gate, status=error.status, stale=stale, reason=reason)
+
+
+def batches(gates: list[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    """Return tool, rule and number of calls where several of the same rule wait on this page."""
+    alike = Counter(
+        (_word(gate, "tool"), _word(gate, "rule"))
+        for gate in gates
+        if gate["status"] == "pending" and gate.get("approval_id") and _word(gate, "rule")
+    )
+    return [(tool, rule, number) for (tool, rule), number in alike.most_common() if number > 1]
+
+
+async def if_there(asked: Any) -> dict[str, Any]:
+    """Return what is asked for, or nothing where there is no such thing (any more)."""
+    try:
+        found: dict[str, Any] = await asked
+    except ApiRefusalError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return {}
+    return found
+
+
+def _word(gate: Mapping[str, Any], name: str) -> str:
+    return str(gate.get(name) or gate["detail"].get(name) or "")
+
+
+def _is_same_call(one: Mapping[str, Any], gate: Mapping[str, Any]) -> bool:
+    return bool(gate.get("execution_id")) and one.get("execution_id") == gate["execution_id"] != one["gate_id"]
 
 
 PAGES = (
     PageRoute("/approvals", approvals, "/approvals"),
     PageRoute("/approvals/{gate_id}", approval, "/approvals"),
 )
-ACTIONS = (ActionRoute("/approvals/{gate_id}/{verdict}", decide),)
+ACTIONS = (ActionRoute("/approvals/{gate_id}/{verdict}", decide, "/approvals"),)

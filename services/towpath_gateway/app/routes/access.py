@@ -203,10 +203,16 @@ async def get_permissions(
 
 @router.get("/tools", response_model=ToolsDescribed, responses=documented(), summary="List tools")
 async def list_tools(
-    dependencies: Dependencies, principal: PolicyReader, proposals: Annotated[bool, Query()] = False
+    dependencies: Dependencies,
+    principal: PolicyReader,
+    proposals: Annotated[bool, Query()] = False,
+    name: Annotated[
+        list[Name] | None, Query(max_length=100, description="these alone; all where none is named")
+    ] = None,
 ) -> Response:
     """Return the registered tools of the project with their schemas and effect classes, and what waits to be one."""
-    request = DescribeTools(project=principal.project, proposals=proposals)
+    names = None if name is None else tuple(name)
+    request = DescribeTools(project=principal.project, proposals=proposals, names=names)
     return json_answer(await dependencies.platform.request(rpc.DESCRIBE_TOOLS, request))
 
 

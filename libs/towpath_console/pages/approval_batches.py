@@ -1,0 +1,88 @@
+"""Several calls that wait by the same rule, decided together: listed first, chosen one by one, each with its digest."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.gate_card import GateCard, gate_card
+from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
+from towpath_console.pages.approvals import DIRECT, LIMIT, NOT_FOUND, say
+
+CHOSEN, DIGEST = "gate-", "digest-"
+INVALID = 422
+
+
+class BatchRow(NamedTuple):
+    """One call of a batch; it is chosen at first only where somebody vouches for every value."""
+
+    gate: Mapping[str, Any]
+    card: GateCard
+    doubtful: tuple[str, ...]
+    is_chosen: bool
+
+
+async def batch(asked: Asked) -> Page:
+    """Make the page that lists what would be decided."""
+    return await _page(asked, asked.query.get("tool", ""), asked.query.get("rule", ""))
+
+
+async def decide_together(asked: Asked, form: Mapping[str, str]) -> Done | Page:
+    """Say the same word at each chosen gate, one after the other; what was refused is said."""
+    verdict, tool, rule = asked.path["verdict"], form.get("tool", ""), form.get("rule", "")
+    if verdict not in DIRECT:
+        raise ApiRefusalError(NOT_FOUND, {"code": "not_found", "title": "There is no such verdict", "detail": verdict})
+    reason = form.get("reason", "")
+    ids = [name.removeprefix(CHOSEN) for name in form if name.startswith(CHOSEN)][:LIMIT]
+    if not ids:
+        return await _page(asked, tool, rule, reason=reason, problem="Nothing is chosen.")
+    if verdict == "deny" and not reason.strip():
+        return await _page(
+            asked, tool, rule, reason=reason, problem="To deny needs a reason: the agents read it.", ids=ids
+        )
+    refusals: list[tuple[str, Mapping[str, Any]]] = []
+    for gate_id in ids:
+        try:
+            await say(asked, gate_id, verdict, reason, form.get(DIGEST + gate_id, ""))
+        except ApiRefusalError as error:
+            refusals.append((gate_id, error.problem))
+    done = f"{len(ids) - len(refusals)} {DIRECT[verdict].lower()}"
+    if not refusals:
+        return Done("/approvals", done)
+    return await _page(asked, tool, rule, refusals=refusals, problem=f"{done} The others stand below.", reason=reason)
+
+
+async def _page(
+    asked: Asked,
+    tool: str,
+    rule: str,
+    *,
+    reason: str = "",
+    problem: str = "",
+    ids: list[str] | None = None,
+    refusals: list[tuple[str, Mapping[str, Any]]] | None = None,
+) -> Page:
+    found = await asked.api.get("/v1/gates", status="pending", tool=tool, rule=rule, paused="false", limit=LIMIT)
+    gates = [gate for gate in found["gates"] if gate.get("approval_id")]
+    view = {
+        "rows": [_row(gate, ids) for gate in gates],
+        "tool": tool,
+        "rule": rule,
+        "reason": reason,
+        "problem": problem,
+        "refusals": refusals or [],
+        "has_more": bool(found.get("next_after")),
+    }
+    return Page(
+        f"Decide {len(gates)} calls together", "approval_batch.html", found, view, None, INVALID if problem else 200
+    )
+
+
+def _row(gate: Mapping[str, Any], ids: list[str] | None) -> BatchRow:
+    card = gate_card(gate)
+    doubtful = tuple(f"{row.name}: {row.origin}" for row in card.arguments if row.is_doubtful)
+    chosen = not doubtful if ids is None else gate["gate_id"] in ids
+    return BatchRow(gate, card, doubtful, chosen)
+
+
+PAGES = (PageRoute("/approvals/batch", batch, "/approvals"),)
+ACTIONS = (ActionRoute("/approvals/batch/{verdict}", decide_together, "/approvals"),)
