@@ -28,6 +28,11 @@ class ArgumentField(NamedTuple):
     is_left_out: bool = False
     fault: str = ""
 
+    @property
+    def rows(self) -> int:
+        """The lines of the field, where it has several."""
+        return max(2, min(12, self.text.count("\n") + 1 + len(self.text) // 80))
+
 
 def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[ArgumentField]:
     """Return a field for each argument that is given, then for those that could be."""

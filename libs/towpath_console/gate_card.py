@@ -5,13 +5,16 @@ Values that nobody vouches for come first. What is said of a gate's type is said
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Gate = Mapping[str, Any]
 
 SHORT_ROWS = 8
 """Arguments on a card in a list; the page of the gate has all."""
+
+MOST_PARTS = 4
+"""Parts of one value that are named together."""
 
 _DOUBTFUL = ("untrusted", "unknown")
 _FIRST = re.compile(r"[.\[ ]")
@@ -113,8 +116,8 @@ _FACTS = {
 """What a gate's detail says beside the call, in the order in which it is shown."""
 
 
-def gate_card(gate: Gate, *, full: bool = False, tool: Mapping[str, Any] | None = None) -> GateCard:
-    """Return *gate* as it is shown; all of it where *full*, with what *tool* declares where that is known."""
+def gate_card(gate: Gate, *, full: bool = False) -> GateCard:
+    """Return *gate* as it is shown; all of it where *full*."""
     kind, detail = _kind(gate), gate["detail"]
     rows = argument_rows(gate)
     shown = rows if full else rows[:SHORT_ROWS]
@@ -129,7 +132,7 @@ def gate_card(gate: Gate, *, full: bool = False, tool: Mapping[str, Any] | None 
         kind=kind,
         title=title,
         question=question,
-        warnings=tuple(_warnings(gate, kind, tool or {})),
+        warnings=tuple(_warnings(gate, kind)),
         arguments=shown,
         hidden_arguments=len(rows) - len(shown),
         facts=()
@@ -137,7 +140,7 @@ def gate_card(gate: Gate, *, full: bool = False, tool: Mapping[str, Any] | None 
         else tuple((_FACTS[key], detail[key]) for key in _FACTS if _is_told(detail.get(key))),
         choices=choices,
         can_edit=kind == "call" and gate["gate_type"] == "approval" and gate["status"] == "pending",
-        reason_hint=_reason_hint(kind),
+        reason_hint=_reason_hint(gate, kind),
         unanswered=_unanswered(gate, kind),
         votes=_votes(gate),
     )
@@ -166,7 +169,7 @@ def _row(name: str, value: Any, origins: Any) -> ArgumentRow:
     ranked = sorted(origins, key=lambda one: _rank(str(one.get("from", ""))))
     worst = ranked[0] if ranked else {}
     label = str(worst.get("from", ""))
-    told = [_told(one, name) for one in ranked if str(one.get("from")) in _DOUBTFUL or one.get("leak")]
+    doubtful = [one for one in ranked if str(one.get("from")) in _DOUBTFUL or one.get("leak")]
     return ArgumentRow(
         name=name,
         value=value,
@@ -175,7 +178,7 @@ def _row(name: str, value: Any, origins: Any) -> ArgumentRow:
         origin=label,
         is_sink=any(one.get("sink") for one in ranked),
         is_doubtful=label in _DOUBTFUL or any(one.get("leak") for one in ranked),
-        told=tuple(told) if told else ((_told(worst, name),) if worst else ()),
+        told=_told(doubtful or ranked[:1], name),
         step=worst.get("step") if isinstance(worst.get("step"), int) else None,
     )
 
@@ -185,20 +188,35 @@ def _rank(label: str) -> int:
     return order.index(label) if label in order else len(order)
 
 
-def _told(origin: Mapping[str, Any], name: str) -> str:
-    """Say where a value came from, in words of the platform."""
-    path, tool = str(origin.get("path", "")), origin.get("tool")
+def _told(origins: Sequence[Mapping[str, Any]], name: str) -> tuple[str, ...]:
+    """Say where a value, or parts of it, came from; parts of which the same is known together."""
+    parts: dict[str, list[str]] = {}
+    for one in origins:
+        path = str(one.get("path", ""))
+        parts.setdefault(_source(one), []).append("" if path == name else path)
+    return tuple(_with_parts(words, [path for path in paths if path]) for words, paths in parts.items())
+
+
+def _with_parts(words: str, paths: Sequence[str]) -> str:
+    if not paths:
+        return words
+    more = f" and {len(paths) - MOST_PARTS} more" if len(paths) > MOST_PARTS else ""
+    return f"{words}: {', '.join(paths[:MOST_PARTS])}{more}"
+
+
+def _source(origin: Mapping[str, Any]) -> str:
+    tool = origin.get("tool")
     source = f"{tool}, step {origin.get('step', '?')}" if tool else ""
     words = {
         "task": "said by the task",
         "fixed": "listed by the tool itself",
         "record": source,
-        "unknown": "nobody said it: the model made it up, or put it together",
+        "unknown": "nobody said it; the model wrote it",
         "untrusted": f"read with {source}" if source else "only quoted, or answered by another agent",
     }.get(str(origin.get("from", "")), source)
     piece = f" (“{origin['piece']}”)" if origin.get("piece") else ""
     leak = "; may not know all that goes there" if origin.get("leak") else ""
-    return f"{'' if path in ('', name) else f'{path}: '}{words}{piece}{leak}"
+    return f"{words}{piece}{leak}"
 
 
 def _kind(gate: Gate) -> str:
@@ -220,7 +238,7 @@ def _choices(gate: Gate, kind: str) -> tuple[Choice, ...]:
     return (_GO_ON, _STOP) if gate["gate_type"] == "manual" else (_GO_ON, _OTHERWISE, _STOP)
 
 
-def _warnings(gate: Gate, kind: str, tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _warnings(gate: Gate, kind: str) -> Iterator[tuple[str, str]]:
     """Yield what is not as usual, with its tone; the values that nobody vouches for say so themselves."""
     detail = gate["detail"]
     if any(one.get("leak") for one in detail.get("origins") or ()):
@@ -233,26 +251,35 @@ def _warnings(gate: Gate, kind: str, tool: Mapping[str, Any]) -> Iterator[tuple[
         yield "warn", f"Escalated: the role {detail['role']} decides, since nobody did in time."
     if kind == "call" and gate["gate_type"] == "manual":
         yield "warn", "It was changed three times: approve or deny it as it is, no more edits."
-    hazards = [str(one) for one in tool.get("hazards") or ()]
-    if hazards:
-        yield "bad", f"The tool declares that it can {', '.join(map(_hazard, hazards))}."
     if detail.get("retry_warning"):
         yield "warn", str(detail["retry_warning"])
 
 
-def _hazard(word: str) -> str:
-    return {"destroy": "destroy things", "spend": "spend money", "credentials": "touch credentials"}.get(word, word)
+def dangers_of(tool: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return what a tool declares of itself that whoever decides should know."""
+    words = {
+        "destroy": "It can destroy things.",
+        "spend": "It can spend money.",
+        "credentials": "It can touch credentials.",
+    }
+    declared = tool or {}
+    hazards = [words.get(str(one), str(one)) for one in declared.get("hazards") or ()]
+    return (
+        *(["What this tool does can't be taken back."] if declared.get("effect_class") == "irreversible" else []),
+        *hazards,
+    )
 
 
 def _is_told(value: Any) -> bool:
     return value not in (None, "", [], {})
 
 
-def _reason_hint(kind: str) -> str:
+def _reason_hint(gate: Gate, kind: str) -> str:
     if kind == "doubt":
         return "How you know; it stands in the audit"
     if kind == "run":
-        return "Told to the model; needed for another way"
+        needed = "" if gate["gate_type"] == "manual" else "; needed for another way"
+        return f"Told to the model{needed}"
     return "Needed to deny: the agent reads it"
 
 

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from towpath_console.api import ApiRefusalError
-from towpath_console.gate_card import GateCard, gate_card
+from towpath_console.gate_card import ArgumentRow, GateCard, gate_card
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.approvals import DIRECT, LIMIT, NOT_FOUND, say
 
 CHOSEN, DIGEST = "gate-", "digest-"
 INVALID = 422
+MOST_COLUMNS = 6
+"""Arguments that have a column each; of calls with more, all stand in one."""
 
 
 class BatchRow(NamedTuple):
@@ -17,6 +19,7 @@ class BatchRow(NamedTuple):
 
     gate: Mapping[str, Any]
     card: GateCard
+    cells: Mapping[str, ArgumentRow]
     doubtful: tuple[str, ...]
     is_chosen: bool
 
@@ -63,8 +66,11 @@ async def _page(
 ) -> Page:
     found = await asked.api.get("/v1/gates", status="pending", tool=tool, rule=rule, paused="false", limit=LIMIT)
     gates = [gate for gate in found["gates"] if gate.get("approval_id")]
+    rows = [_row(gate, ids, asked.query.get("choose", "")) for gate in gates]
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
     view = {
-        "rows": [_row(gate, ids) for gate in gates],
+        "rows": rows,
+        "names": names if len(names) <= MOST_COLUMNS else [],
         "tool": tool,
         "rule": rule,
         "reason": reason,
@@ -77,11 +83,12 @@ async def _page(
     )
 
 
-def _row(gate: Mapping[str, Any], ids: list[str] | None) -> BatchRow:
-    card = gate_card(gate)
+def _row(gate: Mapping[str, Any], ids: list[str] | None, wish: str) -> BatchRow:
+    card = gate_card(gate, full=True)
+    cells = {row.name: row for row in card.arguments}
     doubtful = tuple(f"{row.name}: {row.origin}" for row in card.arguments if row.is_doubtful)
-    chosen = not doubtful if ids is None else gate["gate_id"] in ids
-    return BatchRow(gate, card, doubtful, chosen)
+    wished = {"all": True, "none": False}.get(wish, not doubtful)
+    return BatchRow(gate, card, cells, doubtful, wished if ids is None else gate["gate_id"] in ids)
 
 
 PAGES = (PageRoute("/approvals/batch", batch, "/approvals"),)

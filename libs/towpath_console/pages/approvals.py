@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from towpath_console.api import ApiRefusalError
-from towpath_console.gate_card import GateCard, gate_card
+from towpath_console.gate_card import GateCard, dangers_of, gate_card
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.shared import chosen, if_allowed, together
 
@@ -95,8 +95,9 @@ async def gate_page(asked: Asked, gate: Mapping[str, Any], *, status: int = 200,
     described = found.get("tools", {}).get("tools") or ()
     spec = described[0] if described else None
     past = [one for one in found.get("alike", {}).get("gates", ()) if one["gate_id"] != gate["gate_id"]][:ALIKE]
-    card: GateCard = gate_card(gate, full=True, tool=spec)
+    card: GateCard = gate_card(gate, full=True)
     view = {"gate": gate, "card": card, "rule": found.get("rule"), "tool": spec, "past": past, "said": said}
+    view["dangers"] = dangers_of(spec)
     title = card.title if card.kind != "call" else f"May {detail.get('agent') or 'the agent'} call {tool}?"
     looks_on = gate["status"] == "pending" and not said
     return Page(title, "approval.html", gate, view, REFRESH_S if looks_on else None, status)
