@@ -61,6 +61,7 @@ class GateCard(NamedTuple):
     reason_hint: str
     unanswered: str
     votes: str
+    is_traced: bool
 
 
 _APPROVE = Choice("approve", "Approve", "check", "good", "a", "The call happens exactly as it is shown.")
@@ -135,14 +136,13 @@ def gate_card(gate: Gate, *, full: bool = False) -> GateCard:
         warnings=tuple(_warnings(gate, kind)),
         arguments=shown,
         hidden_arguments=len(rows) - len(shown),
-        facts=()
-        if kind == "call"
-        else tuple((_FACTS[key], detail[key]) for key in _FACTS if _is_told(detail.get(key))),
+        facts=() if kind == "call" else tuple(_facts(gate)),
         choices=choices,
         can_edit=kind == "call" and gate["gate_type"] == "approval" and gate["status"] == "pending",
         reason_hint=_reason_hint(gate, kind),
         unanswered=_unanswered(gate, kind),
         votes=_votes(gate),
+        is_traced=any(row.origin for row in rows),
     )
 
 
@@ -270,8 +270,12 @@ def dangers_of(tool: Mapping[str, Any] | None) -> tuple[str, ...]:
     )
 
 
-def _is_told(value: Any) -> bool:
-    return value not in (None, "", [], {})
+def _facts(gate: Gate) -> Iterator[tuple[str, Any]]:
+    """Yield what a gate says beside its reason and its call."""
+    for key, name in _FACTS.items():
+        value = gate["detail"].get(key)
+        if value not in (None, "", [], {}) and not (isinstance(value, str) and value in gate["reason"]):
+            yield name, value
 
 
 def _reason_hint(gate: Gate, kind: str) -> str:

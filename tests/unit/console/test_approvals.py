@@ -1,0 +1,208 @@
+"""The pages of approvals: what they ask for, what they say where nothing was decided, and that text stays text."""
+
+from typing import Any
+
+import pytest
+from tests.unit.console.gates import GATE_ID, RULE, TOOL, RecordedApi, a_gate
+from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.page import Asked, Done, Page
+from towpath_console.pages.approval_batches import batch, decide_together
+from towpath_console.pages.approval_edits import change, edit
+from towpath_console.pages.approvals import approval, approvals, batches, decide
+from towpath_console.renderer import Renderer
+
+GATE = f"/v1/gates/{GATE_ID}"
+SETTLED = ApiRefusalError(409, {"code": "gate_settled", "title": "settled", "detail": "gate is denied"})
+USUAL = {
+    GATE: a_gate(),
+    "/v1/gates": {"gates": [], "next_after": None},
+    "/v1/tools": {"tools": [TOOL]},
+    "/v1/policy/rules/large": RULE,
+}
+
+
+def asked(answers: dict[str, Any] | None = None, query: dict[str, str] | None = None, **path: str) -> Asked:
+    return Asked(
+        RecordedApi(USUAL | (answers or {})), {"gate_id": GATE_ID, **path}, query or {}, f"/approvals/{GATE_ID}"
+    )
+
+
+def api_of(one: Asked) -> RecordedApi:
+    assert isinstance(one.api, RecordedApi)
+    return one.api
+
+
+def drawn(page: Page | Done) -> str:
+    assert isinstance(page, Page)
+    return Renderer().whole(page, **AROUND)
+
+
+async def test_the_inbox_asks_for_what_people_can_decide_with_the_filters_of_its_address() -> None:
+    one = asked(query={"rule": "large", "tool": "", "run_id": "r"})
+    page = await approvals(one)
+    wanted = {"status": "pending", "paused": "false", "root_run_id": "r", "rule": "large", "limit": 50}
+    assert api_of(one).asked == [("/v1/gates", wanted)] and page.refresh_s
+    assert "matches these filters" in drawn(page) and "large" in drawn(page)
+
+
+@pytest.mark.parametrize("status", ["all", "denied", "void"])
+async def test_closed_gates_are_listed_the_last_first_and_do_not_change(status: str) -> None:
+    closed = a_gate() | {"status": "denied", "verdict": "denied", "closed_by": "paula", "closed_reason": "too much"}
+    one = asked({"/v1/gates": {"gates": [closed], "next_after": GATE_ID}}, {"status": status, "run_id": "r"})
+    page = await approvals(one)
+    assert api_of(one).asked[0][1] == {"status": status, "order": "newest", "run_id": "r", "limit": 50}
+    assert page.refresh_s is None
+    assert "paula" in drawn(page) and "too much" in drawn(page) and f"after={GATE_ID}" in drawn(page)
+
+
+async def test_a_word_that_is_no_status_shows_the_inbox() -> None:
+    one = asked(query={"status": "<script>"})
+    assert (await approvals(one)).view["shown"] == "pending"
+
+
+async def test_the_page_of_a_call_has_its_rule_its_tool_and_what_was_decided_before() -> None:
+    before = a_gate() | {"gate_id": "other", "status": "denied", "verdict": "denied", "closed_by": "paula"}
+    one = asked({"/v1/gates": {"gates": [before, a_gate()]}})
+    html = drawn(await approval(one))
+    assert (
+        "/v1/gates",
+        {"status": "all", "order": "newest", "tool": "orders.refund", "rule": "large", "limit": 6},
+    ) in (api_of(one).asked)
+    assert "May billing call orders.refund?" in html and "args.amount &gt; 100" in html and "/policy?rule=large" in html
+    assert "can&#39;t be taken back" in html and "denied</span> by paula" in html and 'href="/approvals/other"' in html
+    assert html.count(f'href="/approvals/{GATE_ID}"') == 0, "it is not its own precedent"
+
+
+async def test_a_reader_without_rights_to_the_policy_sees_the_rest_and_what_is_missing() -> None:
+    no = ApiRefusalError(403, {"code": "forbidden", "title": "no"})
+    html = drawn(await approval(asked({"/v1/policy/rules/large": no, "/v1/tools": no, "/v1/gates": no})))
+    assert "may not read the policy (scope policy:read)" in html and "8812" in html
+    gone = ApiRefusalError(404, {"code": "rule_not_found", "title": "no"})
+    assert "not in the policy in force" in drawn(await approval(asked({"/v1/policy/rules/large": gone})))
+
+
+async def test_a_word_goes_with_the_digest_of_what_was_looked_at() -> None:
+    one = asked({f"{GATE}/approve": {}}, verdict="approve")
+    done = await decide(one, {"reason": "ok", "digest": "sha256:aa", "back": "/approvals?rule=large"})
+    assert done == Done("/approvals?rule=large", "Approved.")
+    assert api_of(one).sent == [(f"{GATE}/approve", {"reason": "ok", "digest": "sha256:aa"})]
+    other = asked({f"{GATE}/resolve": {}}, verdict="stop")
+    assert await decide(other, {"reason": "x", "back": "//evil.example"}) == Done("/approvals", "The run ends.")
+    assert api_of(other).sent == [(f"{GATE}/resolve", {"reason": "x", "verdict": "stop"})]
+    with pytest.raises(ApiRefusalError):
+        await decide(asked(verdict="none"), {})
+
+
+async def test_a_stale_card_says_who_decided_what_and_keeps_what_was_written() -> None:
+    closed = a_gate() | {"status": "denied", "verdict": "denied", "closed_by": "paula", "closed_reason": "too much"}
+    page = await decide(asked({f"{GATE}/approve": SETTLED, GATE: closed}, verdict="approve"), {"reason": "fine by me"})
+    html = drawn(page)
+    assert isinstance(page, Page) and page.status == 409
+    assert "Nothing was decided by you" in html and "paula closed it" in html and "too much" in html
+    assert "fine by me" in html and 'class="decide"' not in html
+
+
+async def test_a_stale_card_leads_to_the_call_as_it_waits_now() -> None:
+    changed = ApiRefusalError(409, {"code": "digest_changed", "title": "changed", "detail": "the call changed"})
+    void = a_gate() | {"status": "void", "verdict": "void"}
+    fresh = a_gate() | {"gate_id": "fresh"}
+    answers = {f"{GATE}/approve": changed, GATE: void, "/v1/gates": {"gates": [fresh]}}
+    html = drawn(await decide(asked(answers, verdict="approve"), {}))
+    assert 'The call waits anew, as it is now: <a href="/approvals/fresh">' in html
+
+
+async def test_a_missing_reason_is_asked_for_beside_the_field() -> None:
+    no = ApiRefusalError(
+        422, {"code": "reason_required", "title": "Reason", "detail": "say why", "remedy": "Give one."}
+    )
+    page = await decide(asked({f"{GATE}/deny": no}, verdict="deny"), {"reason": " "})
+    html = drawn(page)
+    assert isinstance(page, Page) and page.status == 422
+    assert "say why Give one." in html and 'aria-invalid="true"' in html and 'class="decide"' in html
+
+
+async def test_enter_in_the_reason_decides_nothing() -> None:
+    tags = [(tag, names) for tag, names in Tags(drawn(await approval(asked()))).tags if tag == "button"]
+    assert "disabled" in tags[0][1] and "formaction" not in tags[0][1], "the button that Enter would press"
+
+
+async def test_an_edit_sends_all_arguments_and_says_each_fault_beside_its_field() -> None:
+    form = {"arg.order_id": "8812", "arg.amount": "50", "digest": "sha256:aa", "reason": "half"}
+    one = asked({f"{GATE}/edit": {}})
+    assert await change(one, form) == Done("/approvals", "Changed and approved.")
+    body = {"args": {"order_id": "8812", "amount": 50}, "reason": "half", "digest": "sha256:aa"}
+    assert api_of(one).sent == [(f"{GATE}/edit", body)]
+    unread = asked({f"{GATE}/edit": {}})
+    page = await change(unread, form | {"arg.amount": "lots"})
+    assert api_of(unread).sent == [] and "not a number: lots" in drawn(page) and 'value="lots"' in drawn(page)
+    errors = [{"pointer": "/args/amount", "detail": "too small"}, {"pointer": "/args", "detail": "one more"}]
+    refused = ApiRefusalError(422, {"code": "edit_refused", "title": "no", "detail": "not valid", "errors": errors})
+    html = drawn(await change(asked({f"{GATE}/edit": refused}), form))
+    assert "too small" in html and "one more" in html and 'value="half"' in html
+
+
+async def test_an_edit_names_what_the_tool_takes_but_not_what_the_system_fills_in() -> None:
+    html = drawn(await edit(asked()))
+    assert 'name="arg.speed"' in html and "The order." in html and "arg.tenant" not in html
+    closed = a_gate() | {"status": "approved", "verdict": "approved", "closed_by": "paula"}
+    assert "paula closed it" in drawn(await edit(asked({GATE: closed})))
+
+
+def alike(number: int, **more: Any) -> dict[str, Any]:
+    return a_gate(**more) | {"gate_id": f"g{number}"}
+
+
+async def test_calls_of_one_rule_are_offered_together_and_doubtful_ones_are_not_chosen_at_first() -> None:
+    doubtful = alike(2, origins=[{"path": "order_id", "from": "unknown"}])
+    assert batches([alike(1), doubtful, a_gate(rule="other")]) == [("orders.refund", "large", 2)]
+    query = {"tool": "orders.refund", "rule": "large"}
+    page = await batch(asked({"/v1/gates": {"gates": [alike(1), doubtful]}}, query))
+    assert [(row.gate["gate_id"], row.is_chosen) for row in page.view["rows"]] == [("g1", True), ("g2", False)]
+    assert 'name="gate-g1" checked' in drawn(page) and "unknown" in drawn(page)
+
+
+async def test_only_what_was_chosen_is_decided_and_what_was_refused_is_said() -> None:
+    answers = {"/v1/gates": {"gates": []}, "/v1/gates/g1/approve": {}, "/v1/gates/g2/approve": SETTLED}
+    form = {"tool": "t", "rule": "large", "gate-g1": "on", "digest-g1": "d1", "digest-g2": "d2", "digest-g3": "d3"}
+    one = asked(answers, verdict="approve")
+    assert await decide_together(one, form) == Done("/approvals", "1 approved.")
+    assert api_of(one).sent == [("/v1/gates/g1/approve", {"reason": "", "digest": "d1"})]
+    html = drawn(await decide_together(asked(answers, verdict="approve"), form | {"gate-g2": "on"}))
+    assert "1 approved." in html and "gate is denied" in html
+    nothing = asked(answers, verdict="deny")
+    assert "needs a reason" in drawn(await decide_together(nothing, form))
+    assert "Nothing is chosen" in drawn(await decide_together(nothing, {"tool": "t", "reason": "no"}))
+    assert api_of(nothing).sent == []
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+async def test_hostile_text_stays_text_on_every_page(words: str) -> None:
+    def pages_of(said: str) -> dict[str, Any]:
+        origins = [{"path": said, "from": said, "tool": said, "step": 1, "piece": said}]
+        diff = [{"field": said, "before": said, "after": {said: said}}]
+        told = {"args": {said: {said: said}}, "rule": "large", "edited_by": said, "diff": diff, "origins": origins}
+        gate = a_gate(**told) | {"reason": said, "network": said, "quorum": 2}
+        closed = gate | {"gate_id": "c", "status": said, "verdict": said, "closed_by": said, "closed_reason": said}
+        tool = TOOL | {"name": "orders.refund", "description": said, "effect_class": said, "hazards": [said]}
+        rule = RULE | {"note": said, "when": said, "owner": said}
+        return {
+            GATE: gate,
+            "/v1/gates": {"gates": [gate, closed]},
+            "/v1/tools": {"tools": [tool]},
+            "/v1/policy/rules/large": rule,
+        }
+
+    for build, query in (
+        (approval, {}),
+        (edit, {}),
+        (approvals, {}),
+        (approvals, {"status": "all"}),
+        (batch, {"rule": "large"}),
+    ):
+        hostile, calm = [Tags(drawn(await build(asked(pages_of(said), query)))) for said in (words, "calm")]
+        assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in calm.tags], build
+        names = [[sorted(attributes) for _, attributes in page.tags] for page in (hostile, calm)]
+        assert names[0] == names[1], build
+        assert not any((attributes.get("href") or "").startswith("javascript:") for _, attributes in hostile.tags)
