@@ -10,7 +10,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 import yaml
+from tests.support.gateway.web import Web, web
 from tests.support.places import EXAMPLES
+from tests.support.waiting import eventually
 
 from towpath_console.pages import PAGES
 from towpath_embedded.platform import Platform
@@ -24,13 +26,24 @@ HTML = {"Accept": "text/html"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def platform() -> AsyncIterator[Platform]:
+async def receiver() -> AsyncIterator[Web]:
+    """Whom the platform tells of gates."""
+    async with web(lambda _: b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n") as receiving:
+        yield receiving
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def platform(receiver: Web) -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
+        hook = {"name": "ops", "url": receiver.url("/h"), "secret": "env:HOOK", "kinds": ["gate.opened"]}
+        (folder / "hooks.yaml").write_text(yaml.safe_dump({"webhooks": [hook]}))
+        told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "HOOK": "k" * 32}
         running = Platform(
             folder / "data",
             environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
             role_environment={
-                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}
+                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"},
+                "orchestrator": told,
             },
             workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
             durable=False,
@@ -110,7 +123,7 @@ async def test_a_call_is_denied_with_a_reason(browser: httpx2.AsyncClient) -> No
     closed = (await browser.get(f"/v1/gates/{gate['gate_id']}")).json()
     assert (closed["verdict"], closed["closed_reason"]) == ("denied", "too much")
     again = await form(browser, f"/approvals/{gate['gate_id']}/approve", reason="after all")
-    assert again.status_code >= 400 and "What to do" in again.text, "a stale card says so"
+    assert again.status_code == 409 and "local closed it" in again.text and "too much" in again.text, "it is stale"
 
 
 async def test_an_open_page_is_sent_what_changes(browser: httpx2.AsyncClient) -> None:
@@ -198,3 +211,52 @@ async def test_the_box_of_the_first_page_starts_a_run(browser: httpx2.AsyncClien
     assert refused.status_code in {404, 422} and "nobody" in refused.text
     assert (await browser.get("/nothing")).json()["code"] == "not_found"
     assert "There is no such page" in (await browser.get("/runs/x/nothing")).text
+
+
+async def test_a_call_is_changed_in_a_form_and_what_is_wrong_stands_beside_its_field(
+    browser: httpx2.AsyncClient,
+) -> None:
+    run_id, gate = await waiting_run(browser)
+    path = f"/approvals/{gate['gate_id']}"
+    page = (await browser.get(path)).text
+    assert all(words in page for words in ("looks at large refunds", "args.amount &gt; 100", gate["detail"]["digest"]))
+    assert page.index("nobody said it; the model wrote it") < page.index("said by the task"), "doubts come first"
+    fields = {"arg.order_id": "8812", "arg.amount": "-1", "arg.reason": "broken", "digest": gate["detail"]["digest"]}
+    wrong = await form(browser, f"{path}/edit", **fields)
+    assert wrong.status_code >= 400 and 'id="fault-' in wrong.text and 'value="-1"' in wrong.text
+    changed = await form(browser, f"{path}/edit", **(fields | {"arg.amount": "64.5"}), reason="half of it")
+    assert changed.headers["location"].startswith("/approvals?message=Changed"), changed.text
+    stale = await form(browser, f"{path}/approve", digest=gate["detail"]["digest"], reason="fine by me")
+    assert stale.status_code == 409 and "Nothing was decided by you" in stale.text and "fine by me" in stale.text
+    for _ in range(200):
+        calls = (await browser.get(f"/v1/audit?run_id={run_id}&tool=orders.refund")).json()["entries"]
+        if any(call["phase"] == "approval.edited" for call in calls):
+            break
+        await asyncio.sleep(0.05)
+    assert any(call["phase"] == "approval.edited" for call in calls), "the audit knows who changed it"
+
+
+async def test_several_calls_of_a_rule_are_decided_together_and_come_back_as_what_was_decided_before(
+    browser: httpx2.AsyncClient,
+) -> None:
+    gates = [(await waiting_run(browser))[1] for _ in range(2)]
+    listed = (await browser.get("/approvals/batch?tool=orders.refund&rule=refunds-over-100")).text
+    assert all(f"gate-{gate['gate_id']}" in listed for gate in gates)
+    assert "decide them together" in (await browser.get("/approvals?rule=refunds-over-100")).text
+    chosen = {f"gate-{gate['gate_id']}": "on" for gate in gates}
+    digests = {f"digest-{gate['gate_id']}": gate["detail"]["digest"] for gate in gates}
+    task = {"tool": "orders.refund", "rule": "refunds-over-100", "reason": "not this week"}
+    done = await form(browser, "/approvals/batch/deny", **chosen, **digests, **task)
+    assert done.headers["location"] == "/approvals?message=2%20denied.", done.text
+    assert "not this week" in (await browser.get("/approvals?status=denied&rule=refunds-over-100&network=support")).text
+    _, waits = await waiting_run(browser)
+    before = (await browser.get(f"/approvals/{waits['gate_id']}")).text
+    assert before.count("not this week") >= 2 and "Decided before" in before
+
+
+async def test_a_notice_of_a_gate_leads_to_its_page(browser: httpx2.AsyncClient, receiver: Web) -> None:
+    _, gate = await waiting_run(browser)
+    await eventually(lambda: any(gate["gate_id"].encode() in notice.body for notice in receiver.asked))
+    notices = [json.loads(notice.body)["data"] for notice in receiver.asked]
+    (url,) = {notice["url"] for notice in notices if notice["gate_id"] == gate["gate_id"]}
+    assert url.startswith(str(browser.base_url)) and "orders.refund" in (await browser.get(url)).text
