@@ -71,8 +71,29 @@
   // What somebody is writing must not be taken away by a change of the page.
   document.addEventListener("htmx:before:sse:message", (event) => {
     const fields = document.querySelectorAll("#live input:not([type=hidden]), #live textarea");
-    if ([...fields].some((field) => field.value !== field.defaultValue)) event.detail.message.cancelled = true;
+    if (![...fields].some((field) => field.value !== field.defaultValue)) return;
+    event.detail.message.cancelled = true;
+    tellDecided(event.detail.message.data);
   });
+
+  // A card that was decided while somebody writes on it says so; nothing that is written can be sent there any more.
+  function tellDecided(html) {
+    const now = new DOMParser().parseFromString(html, "text/html");
+    for (const card of cards()) {
+      const next = now.getElementById(card.id);
+      if (!card.querySelector(".decide") || next?.querySelector(".decide") || card.querySelector(".stale")) continue;
+      const told = document.createElement("p");
+      told.className = "stale";
+      told.setAttribute("role", "alert");
+      const link = document.createElement("a");
+      link.href = card.id.replace("gate-", "/approvals/");
+      link.textContent = "Look at it as it is now.";
+      const how = next?.querySelector(".closed")?.textContent.replace(/\s+/g, " ").trim();
+      told.append(`It was decided meanwhile, or changed${how ? `: ${how}` : ""}. `, link);
+      card.prepend(told);
+      for (const button of card.querySelectorAll(".decide button")) button.disabled = true;
+    }
+  }
   function written() {
     writeTimes(document);
     writeTimesLeft();
