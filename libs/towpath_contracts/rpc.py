@@ -57,7 +57,7 @@ RESOLVE_GATE = RpcMethod("orchestrator", "resolve_gate", views.ResolveGate, view
 CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone, repeatable=True)
 STEER_RUN = RpcMethod("orchestrator", "steer_run", run_control.SteerRun, run_control.RunSteered)
 PUBLISH_NETWORK = RpcMethod("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
-LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList, repeatable=True)
+LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", spec.ListNetworks, spec.NetworkList, repeatable=True)
 GET_NETWORK = RpcMethod("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion, repeatable=True)
 PREVIEW_PROMPT = RpcMethod(
     "orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptContextPreview, repeatable=True

@@ -190,7 +190,17 @@ class NetworkVersion(Message):
     unchanged: bool = False
 
 
+class ListNetworks(Message):
+    """The current version of every network of a project; with `name` a page of that one's versions, newest first."""
+
+    project: str
+    name: str | None = None
+    before: int | None = None
+    limit: int = 50
+
+
 class NetworkList(Message):
-    """The current versions of a project."""
+    """What was asked for; `next_before` is where an older page of versions begins."""
 
     networks: tuple[NetworkVersion, ...]
+    next_before: int | None = None

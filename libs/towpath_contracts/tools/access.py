@@ -190,6 +190,7 @@ class ToolVersionProposal(MessagePart):
 class ToolsDescribed(Message):
     """Found specs; names without one are missing. `held` names the version that holds a tool's calls.
 
+    `owners` are who runs the workers that offer them.
     `doubts`, where proposals were asked for, is why somebody should look at tools that were accepted on trust.
     """
 
@@ -198,6 +199,7 @@ class ToolsDescribed(Message):
     held: dict[str, int] = Field(default_factory=dict)
     proposals: tuple[ToolVersionProposal, ...] = ()
     doubts: dict[str, str] = Field(default_factory=dict)
+    owners: dict[str, str] = Field(default_factory=dict)
 
 
 class RaiseFence(Message):

@@ -454,6 +454,10 @@ SELECT spec FROM runs.network_version WHERE project = $1 AND name = $2 AND versi
 SELECT DISTINCT ON (name) project, name, version, digest, published_at, published_by FROM runs.network_version
 WHERE project = $1 ORDER BY name, version DESC LIMIT $2
 
+-- name: network_versions
+SELECT project, name, version, digest, published_at, published_by FROM runs.network_version
+WHERE project = $1 AND name = $2 AND ($3::int IS NULL OR version < $3) ORDER BY version DESC LIMIT $4
+
 -- name: snapshot
 SELECT snapshot FROM runs.snapshot WHERE digest = $1
 

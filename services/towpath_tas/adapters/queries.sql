@@ -193,7 +193,8 @@ UPDATE tas.tool SET held = false WHERE project = $1 AND name = $2 AND version = 
 
 -- name: proposals
 SELECT name, version, digest, spec, status, reason, owner, worker, held, proposed_at FROM tas.tool
-WHERE project = $1 AND (status = 'pending' OR held) ORDER BY name, version LIMIT $2;
+WHERE project = $1 AND (status = 'pending' OR held) AND ($3::text[] IS NULL OR name = ANY ($3))
+ORDER BY name, version LIMIT $2;
 
 -- name: decide_tool
 UPDATE tas.tool SET status = $4, decided_at = clock_timestamp(), decided_by = $5, reason = $6

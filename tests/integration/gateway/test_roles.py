@@ -100,6 +100,9 @@ async def test_networks_are_listed_and_shown_by_version(client: httpx2.AsyncClie
     peer.answers[rpc.LIST_NETWORKS.subject] = NetworkList(networks=(version(),))
     peer.answers[rpc.GET_NETWORK.subject] = lambda body: version(version=body["version"] or 9)
     assert [entry["name"] for entry in (await client.get("/v1/networks")).json()["networks"]] == ["support"]
+    assert (await client.get("/v1/networks?name=support&before=7&limit=2")).status_code == 200
+    asked = peer.requests(rpc.LIST_NETWORKS.subject)[-1]
+    assert (asked["name"], asked["before"], asked["limit"]) == ("support", 7, 2)
     assert (await client.get("/v1/networks/team/support?version=2")).json()["version"] == 2
     assert (await client.get("/v1/networks/team/support")).json()["version"] == 9
     assert peer.requests(rpc.GET_NETWORK.subject)[0]["network"] == "team/support"

@@ -5,11 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from towpath_contracts import rpc
-from towpath_contracts.base import ClientMessage, JsonObject
-from towpath_contracts.networks.spec import NetworkList, NetworkVersion, PublishNetwork
+from towpath_contracts.base import ClientMessage, JsonObject, Name
+from towpath_contracts.networks.spec import ListNetworks, NetworkList, NetworkVersion, PublishNetwork
 from towpath_contracts.run_limits import MAX_VERSION
 from towpath_contracts.runs.views import PreviewPrompt
-from towpath_contracts.tools.access import GetPolicy
 from towpath_gateway.app.dependencies import (
     Dependencies,
     GatewayDependencies,
@@ -75,10 +74,17 @@ async def validate_network(
     return json_answer(await _publish(dependencies, principal, check.spec, dry_run=True))
 
 
-@router.get("", response_model=NetworkList, responses=documented(), summary="List networks")
-async def list_networks(dependencies: Dependencies, principal: NetworksReader) -> Response:
-    """Return the current version of every network of the project."""
-    return json_answer(await dependencies.platform.request(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
+@router.get("", response_model=NetworkList, responses=documented("network_not_found"), summary="List networks")
+async def list_networks(
+    dependencies: Dependencies,
+    principal: NetworksReader,
+    name: Annotated[Name | None, Query(description="List the versions of this network, newest first")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="`next_before` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="Of versions; networks are listed whole")] = 50,
+) -> Response:
+    """Return the current version of every network of the project, or the versions of one."""
+    request = ListNetworks(project=principal.project, name=name, before=before, limit=limit)
+    return json_answer(await dependencies.platform.request(rpc.LIST_NETWORKS, request))
 
 
 @router.get(

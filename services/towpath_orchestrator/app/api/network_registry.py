@@ -14,13 +14,20 @@ from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
-from towpath_contracts.networks.spec import NetworkList, NetworkSnapshot, NetworkSpec, NetworkVersion, PublishNetwork
+from towpath_contracts.networks.spec import (
+    ListNetworks,
+    NetworkList,
+    NetworkSnapshot,
+    NetworkSpec,
+    NetworkVersion,
+    PublishNetwork,
+)
 from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.run_limits import USUAL_TIMES_MS
 from towpath_contracts.runs.views import PreviewPrompt, PromptContextPreview
-from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
+from towpath_contracts.tools.access import DescribeTools, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools.reserved_names import PLATFORM, is_platform_network
@@ -218,13 +225,28 @@ class NetworkRegistry:
             snapshot=snapshot,
         )
 
-    async def list(self, request: GetPolicy) -> NetworkList:
-        """Return the current version of every network of a project; raises ProblemError `answer_too_large`."""
+    async def list(self, request: ListNetworks) -> NetworkList:
+        """Return the current version of every network of a project; raises ProblemError `answer_too_large`.
+
+        With a name, the versions of that network; raises ProblemError `network_not_found`.
+        """
+        if request.name is not None:
+            return await self._versions_of(request.project, request.name, request)
         rows = await self._pool.fetch(QUERIES.current_networks, request.project, MAX_LISTED + 1)
         if len(rows) > MAX_LISTED:
             detail = f"{request.project} has more than {MAX_LISTED} networks, which are more than one message holds"
             raise ProblemError(problem("answer_too_large", detail))
         return NetworkList(networks=tuple(NetworkVersion(**dict(row)) for row in rows))
+
+    async def _versions_of(self, project: str, name: str, page: ListNetworks) -> NetworkList:
+        """Return a page of the versions of a network; of a network of the platform's the one that there is."""
+        current = await self.find(project, name, None)
+        if name == GRANT_NETWORK:
+            return NetworkList(networks=(current.model_copy(update={"current": True}),))
+        rows = await self._pool.fetch(QUERIES.network_versions, project, name, page.before, page.limit + 1)
+        found = tuple(NetworkVersion(**dict(row), current=row["version"] == current.version) for row in rows)
+        shown = found[: page.limit]
+        return NetworkList(networks=shown, next_before=shown[-1].version if len(found) > page.limit else None)
 
     async def show(self, request: PreviewPrompt) -> NetworkVersion:
         """Return one version with its snapshot and source."""

@@ -130,7 +130,8 @@ class AccessQueries:
             versions={tool.spec.name: tool.version for tool in tools},
             held={tool.spec.name: tool.held_by for tool in tools if tool.held_by},
             doubts={tool.spec.name: tool.doubt for tool in tools if tool.doubt} if request.proposals else {},
-            proposals=await self._proposals(request.project) if request.proposals else (),
+            owners={tool.spec.name: tool.owner for tool in tools if tool.owner} if request.proposals else {},
+            proposals=await self._proposals(request) if request.proposals else (),
         )
 
     async def check_grant(self, request: CheckGrant) -> GrantChecked:
@@ -141,11 +142,11 @@ class AccessQueries:
         check = partial(grant_problems, request.grant, compile_grant)
         return GrantChecked(problems=await self._threads.grants.run(request.project, check))
 
-    async def _proposals(self, project: str) -> tuple[ToolVersionProposal, ...]:
+    async def _proposals(self, request: DescribeTools) -> tuple[ToolVersionProposal, ...]:
         """Return what waits for a policy admin, and what was refused and is still offered."""
         found: list[ToolVersionProposal] = []
         room = MAX_PROPOSAL_CHARS
-        for row in await self._pool.fetch(QUERIES.proposals, project, MAX_PROPOSALS):
+        for row in await self._pool.fetch(QUERIES.proposals, request.project, MAX_PROPOSALS, request.names):
             room -= len(row["spec"]) + len(row["reason"])
             if room < 0:
                 break

@@ -11,9 +11,8 @@ from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connec
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
-from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.networks.spec import ListNetworks, PublishNetwork
 from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
-from towpath_contracts.tools.access import GetPolicy
 from towpath_contracts.tools.calls import GetBlobChunk
 
 
@@ -87,11 +86,30 @@ async def test_a_project_sees_nothing_of_another(database: Any, nats_server: Any
         for method, request, code in foreign(run_id):
             assert await refused(peers, method.subject, request.model_dump_json().encode()) == code, method
         assert not (await peers.ask(rpc.LIST_RUNS, ListRuns(project="default"))).runs
-        assert not (await peers.ask(rpc.LIST_NETWORKS, GetPolicy(project="default"))).networks
+        assert not (await peers.ask(rpc.LIST_NETWORKS, ListNetworks(project="default"))).networks
         assert not (await peers.ask(rpc.LIST_GATES, ListGates(project="default", status=None))).gates
         assert [run.run_id.hex for run in (await peers.ask(rpc.LIST_RUNS, ListRuns(project="p2"))).runs] == [
             run_id.replace("-", "")
         ]
+
+
+async def test_versions_of_a_network_are_listed_newest_first(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        for steps in (3, 4, 5):
+            spec = {**NETWORK, "max_steps": steps}
+            await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor=f"ann{steps}", spec=spec))
+        listed = await peers.ask(rpc.LIST_NETWORKS, ListNetworks(project="default", name="solo", limit=2))
+        assert [(one.version, one.published_by, one.current) for one in listed.networks] == [
+            (3, "ann5", True),
+            (2, "ann4", False),
+        ]
+        assert listed.next_before == 2
+        older = await peers.ask(rpc.LIST_NETWORKS, ListNetworks(project="default", name="solo", before=2, limit=2))
+        assert [one.version for one in older.networks] == [1] and older.next_before is None
+        for project, name in (("p2", "solo"), ("default", "nobody")):
+            asked = ListNetworks(project=project, name=name).model_dump_json().encode()
+            assert await refused(peers, rpc.LIST_NETWORKS.subject, asked) == "network_not_found"
 
 
 async def test_a_run_reaches_only_the_blobs_of_its_own_project(database: Any, nats_server: Any, peers: Peers) -> None:
