@@ -37,6 +37,7 @@ class Renderer:
             "with_query": with_query,
         }
         self._templates.filters |= {
+            "as_written": as_written,
             "duration": text.duration,
             "exact": written,
             "money": text.money,
@@ -91,6 +92,11 @@ def until(value: Any) -> str:
         return text.NOTHING
     shown = found.strftime("%d %b %H:%M")
     return Markup('<time class="until" datetime="{}" data-until>{}</time>').format(found.isoformat(), shown)
+
+
+def as_written(value: Any) -> Markup:
+    """Return a text for a field that sends it back: whole, with all its characters, and escaped like any other."""
+    return escape(str(value))
 
 
 def with_query(query: Mapping[str, str], **changes: str | None) -> str:

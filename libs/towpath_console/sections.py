@@ -16,6 +16,8 @@ SECTIONS = (
     Section("/", "Overview", "layout-dashboard", "runs:read"),
     Section("/runs", "Runs", "list-tree", "runs:read"),
     Section("/approvals", "Approvals", "shield-check", "gates:read"),
+    Section("/networks", "Networks", "network", "networks:read"),
+    Section("/tools", "Tools", "wrench", "policy:read"),
 )
 """In the order of the menu."""
 

@@ -76,6 +76,11 @@ def visible(value: Any) -> Any:
     return _HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", value)
 
 
+def hidden_count(value: str) -> int:
+    """Return how many characters of *value* show nothing, or change the order of others."""
+    return sum(1 for _ in _HIDDEN.finditer(value))
+
+
 def as_time(value: Any) -> datetime | None:
     """Read a time of the API."""
     if not isinstance(value, str) or not value:

@@ -3,7 +3,7 @@
 A file is data: only plain YAML is read, a key may be given once, and every problem names `file:line`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from towpath.networks.network import spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
+from towpath_readings.yaml_lines import LineNumbers
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
@@ -26,44 +27,6 @@ class PolicyFile:
 
     text: str
     source: str
-
-
-class LineNumbers:
-    """Knows the line of every JSON pointer of one YAML document."""
-
-    def __init__(self, root: yaml.Node | None) -> None:
-        self._line: dict[str, int] = {"": 1}
-        self.duplicates: dict[str, int] = {}
-        self._walked: set[int] = set()
-        if root is not None:
-            for pointer, line in self._walk(root, ""):
-                self._line.setdefault(pointer, line)
-
-    def _walk(self, node: yaml.Node, pointer: str) -> Iterator[tuple[str, int]]:
-        yield pointer, node.start_mark.line + 1
-        if id(node) in self._walked:  # an alias: walking it again could go on for ever
-            return
-        self._walked.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
-            for key, value in node.value:
-                name = str(key.value)
-                if name in seen:
-                    self.duplicates[f"{pointer}/{name}"] = key.start_mark.line + 1
-                seen.add(name)
-                yield f"{pointer}/{name}", key.start_mark.line + 1
-                yield from self._walk(value, f"{pointer}/{name}")
-        elif isinstance(node, yaml.SequenceNode):
-            for index, value in enumerate(node.value):
-                yield from self._walk(value, f"{pointer}/{index}")
-
-    def of(self, pointer: str) -> int:
-        """Return the line of *pointer* (the second one, where it is given twice), or of the nearest thing around it."""
-        if pointer in self.duplicates:
-            return self.duplicates[pointer]
-        while pointer not in self._line:
-            pointer = pointer.rpartition("/")[0]
-        return self._line[pointer]
 
 
 def load_network(path: str | Path) -> NetworkSpec:

@@ -6,12 +6,16 @@ from towpath_console.pages import (
     approval_edits,
     approvals,
     comparison,
+    network,
+    networks,
     overview,
     run,
     run_actions,
     run_step,
     run_tabs,
     runs,
+    tool,
+    tools,
 )
 
 PAGES: tuple[PageRoute, ...] = (
@@ -24,6 +28,10 @@ PAGES: tuple[PageRoute, ...] = (
     *approval_batches.PAGES,
     *approval_edits.PAGES,
     *approvals.PAGES,
+    *network.PAGES,
+    *networks.PAGES,
+    *tool.PAGES,
+    *tools.PAGES,
 )
 """The first whose path matches is shown."""
 
@@ -34,6 +42,9 @@ ACTIONS: tuple[ActionRoute, ...] = (
     *approval_batches.ACTIONS,
     *approval_edits.ACTIONS,
     *approvals.ACTIONS,
+    *network.ACTIONS,
+    *networks.ACTIONS,
+    *tool.ACTIONS,
 )
 
 DOWNLOADS: tuple[DownloadRoute, ...] = (*run_tabs.DOWNLOADS,)

@@ -12,7 +12,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 if TYPE_CHECKING:
-    from towpath.networks.spec_files import LineNumbers
+    from towpath_readings.yaml_lines import LineNumbers
 
 _REQUEST = ("plan", "bindings", "max_parallel", "timeout_ms")
 

@@ -1,0 +1,30 @@
+"""Names of networks and tools in addresses: they may hold slashes, and must not lead anywhere else."""
+
+import re
+from urllib.parse import quote
+
+from towpath_console.api import ApiRefusalError
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.:/-]{0,127}")
+
+
+def checked_name(name: str, what: str) -> str:
+    """Return *name* as it may stand in a path of the API; raises ApiRefusalError where nothing can have it."""
+    if _NAME.fullmatch(name) is None or {".", ".."} & set(name.split("/")):
+        problem = {
+            "code": "not_found",
+            "title": f"There is no such {what}",
+            "detail": f"no {what} has this name: {name}",
+        }
+        raise ApiRefusalError(404, problem)
+    return quote(name)
+
+
+def number_of(text: str | None, what: str) -> int | None:
+    """Read a number of a query or a form, or None where there is none; raises ApiRefusalError."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        problem = {"code": "request_invalid", "title": f"That is no {what}", "detail": f"{what}: {text[:40]}"}
+        raise ApiRefusalError(422, problem)
+    return int(text)

@@ -1,0 +1,143 @@
+"""The networks of a project, and publishing one: what is pasted is checked first, and shown as it would be."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from towpath_console.api import Api, ApiRefusalError
+from towpath_console.definition_text import DefinitionError, DefinitionFault, ReadDefinition, read_definition
+from towpath_console.drawings.changes import changes_between
+from towpath_console.drawings.graph import network_graph
+from towpath_console.drawings.graph_forms import graph_svg, graph_text
+from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
+from towpath_console.pages.names import checked_name
+from towpath_console.text import hidden_count
+
+SHOWN = 200
+INVALID = frozenset({400, 409, 422})
+"""Refusals of what somebody wrote: they are shown beside it, so that nothing of it is lost."""
+
+SAMPLE = """\
+kind: Network
+name: helper
+agents:
+  - key: helper
+    is_default: true
+    allow_respond: true
+    prompt_template: |
+      You are {agent_key}. Answer in one or two sentences.
+"""
+
+
+async def networks(asked: Asked) -> Page:
+    """Make the list, with those whose names hold the words of the query."""
+    found = await asked.api.get("/v1/networks")
+    words = asked.query.get("q", "").strip()
+    fits = [one for one in found["networks"] if words.lower() in one["name"].lower()]
+    view = {
+        "networks": fits[:SHOWN],
+        "left": max(0, len(fits) - SHOWN),
+        "words": words,
+        "all": len(found["networks"]),
+        "sample": SAMPLE,
+    }
+    return Page("Networks", "networks.html", found, view)
+
+
+async def check_network(asked: Asked, form: Mapping[str, str]) -> Page:
+    """Check what was pasted: every problem with its line, or what publishing it would make and change."""
+    text = form.get("text", "")
+    try:
+        read = await asyncio.to_thread(read_definition, text)
+        would_be = await asked.api.post("/v1/networks/validate", {"spec": read.spec})
+    except DefinitionError as error:
+        return _refusal(text, list(error.faults), "The text can't be read as a network.")
+    except ApiRefusalError as error:
+        if error.status not in INVALID:
+            raise
+        return _refusal(text, faults_of(error.problem, read), str(error.problem.get("title") or "It is refused."))
+    now = await _current(asked.api, would_be["name"])
+    layout = network_graph(would_be["snapshot"])
+    after = {**read.spec, "tools": would_be["snapshot"]["tools"]}
+    view = {
+        "text": text,
+        "hidden": hidden_count(text),
+        "would_be": would_be,
+        "now": now,
+        "faults": (),
+        "drawing": graph_svg(layout, name="check"),
+        "words": graph_text(layout),
+        "changes": None if now is None else changes_between(comparable(now), full_spec(after)),
+    }
+    return Page(f"Check {would_be['name']}", "network_check.html", {"would_be": would_be}, view)
+
+
+async def publish_network(asked: Asked, form: Mapping[str, str]) -> Done | Page:
+    """Publish what was checked; where it is refused after all, say why beside it."""
+    text = form.get("text", "")
+    try:
+        read = await asyncio.to_thread(read_definition, text)
+        made = await asked.api.post("/v1/networks", {"spec": read.spec})
+    except DefinitionError as error:
+        return _refusal(text, list(error.faults), "The text can't be read as a network.")
+    except ApiRefusalError as error:
+        if error.status not in INVALID:
+            raise
+        return _refusal(text, faults_of(error.problem, read), str(error.problem.get("title") or "It is refused."))
+    return published(made)
+
+
+def published(made: Mapping[str, Any]) -> Done:
+    """Return where somebody goes who has published *made*."""
+    said = (
+        "equals the current version: nothing was made" if made["unchanged"] else f"version {made['version']} is current"
+    )
+    return Done(f"/networks/{made['name']}", f"{made['name']}: {said}.")
+
+
+def faults_of(problem: Mapping[str, Any], read: ReadDefinition) -> list[DefinitionFault]:
+    """Return everything that the API says against a definition, with the lines of what was pasted."""
+    errors = problem.get("errors") or ({"pointer": "", "detail": problem.get("detail", "")},)
+    return [
+        DefinitionFault(
+            read.lines.of(str(error.get("pointer") or "")), str(error.get("pointer") or ""), error["detail"]
+        )
+        for error in errors
+    ]
+
+
+def comparable(version: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what versions are compared by: the definition as it was written, and the tools as they were then."""
+    spec = version.get("spec") or {}
+    return full_spec({**spec, "tools": (version.get("snapshot") or {}).get("tools", {})})
+
+
+def full_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *spec* without what is left at its default, so that a default that is written out is no change."""
+    from towpath_contracts.networks.spec import NetworkSpec  # noqa: PLC0415  # loaded with the first comparison
+
+    tools = spec.get("tools", {})
+    written = {name: value for name, value in spec.items() if name != "tools"}
+    return NetworkSpec.model_validate(written).model_dump(mode="json", exclude_defaults=True) | {"tools": tools}
+
+
+async def _current(api: Api, name: str) -> dict[str, Any] | None:
+    try:
+        return await api.get(f"/v1/networks/{checked_name(name, 'network')}")
+    except ApiRefusalError as error:
+        if error.status != 404:
+            raise
+        return None
+
+
+def _refusal(text: str, faults: list[DefinitionFault], title: str) -> Page:
+    view = {"text": text, "hidden": hidden_count(text), "would_be": None, "faults": sorted(faults), "why": title}
+    data = {"problems": [fault._asdict() for fault in faults]}
+    return Page("Not a network yet", "network_check.html", data, view, status=422)
+
+
+PAGES = (PageRoute("/networks", networks, "/networks"),)
+ACTIONS = (
+    ActionRoute("/networks", publish_network, "/networks"),
+    ActionRoute("/networks/check", check_network, "/networks"),
+)

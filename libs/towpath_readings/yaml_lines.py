@@ -1,0 +1,43 @@
+"""Which line of a YAML text holds what: problems name places by JSON pointers, people look for lines."""
+
+from collections.abc import Iterator
+
+import yaml
+
+
+class LineNumbers:
+    """Knows the line of every JSON pointer of one YAML document."""
+
+    def __init__(self, root: yaml.Node | None) -> None:
+        self._line: dict[str, int] = {"": 1}
+        self.duplicates: dict[str, int] = {}
+        self._walked: set[int] = set()
+        if root is not None:
+            for pointer, line in self._walk(root, ""):
+                self._line.setdefault(pointer, line)
+
+    def _walk(self, node: yaml.Node, pointer: str) -> Iterator[tuple[str, int]]:
+        yield pointer, node.start_mark.line + 1
+        if id(node) in self._walked:  # an alias: walking it again could go on for ever
+            return
+        self._walked.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                name = str(key.value)
+                if name in seen:
+                    self.duplicates[f"{pointer}/{name}"] = key.start_mark.line + 1
+                seen.add(name)
+                yield f"{pointer}/{name}", key.start_mark.line + 1
+                yield from self._walk(value, f"{pointer}/{name}")
+        elif isinstance(node, yaml.SequenceNode):
+            for index, value in enumerate(node.value):
+                yield from self._walk(value, f"{pointer}/{index}")
+
+    def of(self, pointer: str) -> int:
+        """Return the line of *pointer* (the second one, where it is given twice), or of the nearest thing around it."""
+        if pointer in self.duplicates:
+            return self.duplicates[pointer]
+        while pointer not in self._line:
+            pointer = pointer.rpartition("/")[0]
+        return self._line[pointer]
