@@ -20,6 +20,8 @@ CONTEXT = 2
 """Unchanged lines around those that differ."""
 
 MAX_CHANGES = 400
+SHORT_CHARS = 160
+"""Of a member of an agent that is new, or gone."""
 
 Kind = Literal["added", "removed", "changed"]
 Path = tuple[str, ...]
@@ -61,7 +63,11 @@ def changes_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Chan
     room = MAX_COMPARED
     for part in [*new_parts - old_parts, *old_parts - new_parts]:
         kind: Kind = "added" if part in new_parts else "removed"
-        found.append(Change(kind, " ".join(part), ""))
+        members = new if kind == "added" else old
+        said = "\n".join(
+            f"{path[2]}: {_short(one)}" for path, one in members.items() if path[:2] == part and path[2] != "key"
+        )
+        found.append(Change(kind, " ".join(part), "", *(("", said) if kind == "added" else (said, ""))))
     whole = new_parts ^ old_parts
     for path in dict.fromkeys((*new, *old)):
         if path[:2] in whole and len(path) > 2:
@@ -121,6 +127,11 @@ def _lines(old: list[str], new: list[str]) -> tuple[ChangedLine, ...]:
         elif place > 1:  # the first two name files
             found.append(ChangedLine(line[0], line[1:]))
     return tuple(found)
+
+
+def _short(value: Any) -> str:
+    text = " ".join(_written(value).split())
+    return text if len(text) <= SHORT_CHARS else f"{text[:SHORT_CHARS]}…"
 
 
 def _written(value: Any) -> str:

@@ -36,11 +36,19 @@ async def network(asked: Asked) -> Page:
         "current": newest["version"],
         "tabs": TABS,
         "tab": tab if tab in TABS else "graph",
+        "order": _order(shown),
         "models": sorted({str(agent["model"]) for agent in shown["snapshot"]["agents"].values()}),
     }
     more = await _TABS[view["tab"]](asked, name, shown)
     twin = {name: asdict(one) if isinstance(one, Changes) else one for name, one in more.items()}
     return Page(shown["name"], "network.html", {"network": shown, "versions": listed} | twin, view | more)
+
+
+def _order(shown: Json) -> list[str]:
+    """Return the agents as their definition has them, who begins first."""
+    agents, first = shown["snapshot"]["agents"], shown["snapshot"]["default_agent_key"]
+    written = [agent["key"] for agent in (shown.get("spec") or {}).get("agents", ())]
+    return sorted(agents, key=lambda key: (key != first, written.index(key) if key in written else len(written)))
 
 
 async def _graph(_: Asked, _name: str, shown: Json) -> Json:

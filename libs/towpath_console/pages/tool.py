@@ -9,6 +9,7 @@ from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.names import checked_name, number_of
 from towpath_console.pages.shared import if_allowed, together
 from towpath_console.pages.tools import source_of, state_of, switches_of
+from towpath_console.text import one_line
 
 REFRESH_S = 10.0
 EFFECTS = {
@@ -64,7 +65,7 @@ def arguments_of(spec: Mapping[str, Any]) -> list[Json]:
     found = []
     for name, one in (schema.get("properties") or {}).items():
         told = one if isinstance(one, Mapping) else {}
-        notes = [f"{word} {told[key]}" for key, word in _BOUNDS.items() if key in told]
+        notes = [f"{word} {one_line(told[key], 60) or 'empty'}" for key, word in _BOUNDS.items() if key in told]
         notes += [f"one of {', '.join(map(str, told['enum']))}"] if isinstance(told.get("enum"), list) else []
         marks = ["required"] if name in required else []
         marks += ["set by the system"] if name in (spec.get("system_params") or ()) else []
@@ -98,7 +99,8 @@ async def switch(asked: Asked, form: Mapping[str, str]) -> Done:
     """Hold back new calls of the tool, or let them go on; `stop` also asks those that run to stop."""
     name, verb = asked.path["tool"], _verb(asked, "pause", "resume")
     checked_name(name, "tool")
-    body: Json = {"kind": "tool", "name": name, "reason": form.get("reason", "")}
+    held = form.get("switch") or name  # a pattern may hold this tool with others
+    body: Json = {"kind": "tool", "name": held, "reason": form.get("reason", "")}
     body |= {"stop_running": True} if verb == "pause" and form.get("stop") else {}
     done = await asked.api.post(f"/v1/switches/{verb}", body)
     stopping = f" {done['stopping']} running calls are asked to stop." if done.get("stopping") else ""

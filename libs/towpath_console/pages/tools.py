@@ -12,6 +12,10 @@ REFRESH_S = 10.0
 """Figures of a day change slowly, and are counted each time."""
 
 EFFECTS = ("pure", "idempotent", "reconcilable", "irreversible")
+PLATFORM = "platform"
+"""Tools that every agent may have without a worker; they are shown to who asks for them."""
+
+SOURCES = ("Python", "MCP server", PLATFORM)
 STATES = ("on", "off", "held", "waits")
 Json = dict[str, Any]
 
@@ -33,7 +37,6 @@ async def tools(asked: Asked) -> Page:
             "source": source_of(tool),
         }
         for tool in described["tools"]
-        if not tool.get("internal")
     ]
     fits = [row for row in rows if _fits(row, query)]
     view = {
@@ -43,8 +46,9 @@ async def tools(asked: Asked) -> Page:
         "statistics": found["statistics"],
         "effects": EFFECTS,
         "states": STATES,
+        "sources": SOURCES,
         "toolsets": sorted({row["tool"]["toolset"] for row in rows}),
-        "filters": {name: query[name] for name in ("q", "effect", "toolset", "state") if query.get(name)},
+        "filters": {name: query[name] for name in ("q", "effect", "toolset", "source", "state") if query.get(name)},
     }
     return Page("Tools", "tools.html", found, view, REFRESH_S)
 
@@ -56,6 +60,7 @@ def _fits(row: Json, query: Mapping[str, str]) -> bool:
         and query.get("effect", "") in ("", tool["effect_class"])
         and query.get("toolset", "") in ("", tool["toolset"])
         and query.get("state", "") in ("", row["state"])
+        and (query["source"] == row["source"] if query.get("source") else row["source"] != PLATFORM)
     )
 
 
@@ -80,7 +85,7 @@ def switches_of(name: str, found: Mapping[str, Json]) -> list[Json]:
 
 def source_of(tool: Mapping[str, Any]) -> str:
     """Return where a tool comes from."""
-    return "MCP server" if tool.get("discovered") else "Python"
+    return PLATFORM if tool.get("internal") else "MCP server" if tool.get("discovered") else "Python"
 
 
 PAGES = (PageRoute("/tools", tools, "/tools"),)

@@ -1,17 +1,19 @@
 """`towpath networks`: validate, publish and look at networks."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column
+from towpath.cli.shared.output import Column, show_text
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.flow import write_flow
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.networks.swarm import CompiledSwarm
+
+GraphForm = Literal["text", "mermaid", "svg"]
 
 app = App(name="networks", help="Validate, publish and look at networks.")
 
@@ -100,6 +102,41 @@ async def show(
         out.rows("agents", agents, columns, empty="It has no agents.")
         for line in _swarm_lines(version.snapshot.swarm):
             out.write(line)
+
+
+@app.command(
+    help_epilogue=examples(
+        "towpath networks graph support", "towpath networks graph support --format svg > support.svg"
+    )
+)
+async def graph(
+    name: str,
+    /,
+    *,
+    form: Annotated[GraphForm, Parameter(name="--format")] = "text",
+    number: Annotated[int | None, Parameter(name="--version")] = None,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
+    """Draw a network as a graph: its agents, who hands over to whom, and who answers.
+
+    Args:
+        name: The network.
+        form: How it is written: as text, as a Mermaid flowchart, or as an SVG drawing for a file.
+        number: Which version; the current one where it isn't given.
+    """
+    # Drawing is asked for seldom, and needs what no other command does.
+    from towpath_console.drawings.graph import network_graph
+    from towpath_console.drawings.graph_forms import graph_mermaid, graph_svg, graph_text
+
+    async with common.connect() as client:
+        version = await client.networks.show(name, version=number)
+    layout = network_graph(version.model_dump(mode="json")["snapshot"])
+    drawn = {"svg": lambda: str(graph_svg(layout, alone=True)), "mermaid": lambda: graph_mermaid(layout)}
+    text = drawn.get(form, lambda: graph_text(layout))().rstrip("\n")
+    if common.is_plain:
+        show_text(f"{text}\n")
+    else:
+        common.out().data({"format": form, "graph": text})
 
 
 @app.command(
