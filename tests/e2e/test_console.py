@@ -91,7 +91,8 @@ async def form(browser: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.
 async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncClient) -> None:
     run_id, gate = await waiting_run(browser)
     for route in PAGES:
-        path = route.path.format_map({"run_id": run_id, "gate_id": gate["gate_id"], "step": 1})
+        known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
+        path = route.path.replace(":path}", "}").format_map(known)
         page, twin = await browser.get(path), await browser.get(f"{path if path != '/' else '/runs'}.json")
         assert page.status_code == 200 and page.text.startswith("<!doctype html>"), (path, page.text[:300])
         assert len(page.content) < 250_000
@@ -260,3 +261,37 @@ async def test_a_notice_of_a_gate_leads_to_its_page(browser: httpx2.AsyncClient,
     notices = [json.loads(notice.body)["data"] for notice in receiver.asked]
     (url,) = {notice["url"] for notice in notices if notice["gate_id"] == gate["gate_id"]}
     assert url.startswith(str(browser.base_url)) and "orders.refund" in (await browser.get(url)).text
+
+
+async def test_a_network_is_checked_published_compared_and_published_again(browser: httpx2.AsyncClient) -> None:
+    spec = yaml.safe_load((SAMPLE / "network.yaml").read_text()) | {"name": "team/desk"}
+    bad = yaml.safe_dump(spec | {"agents": [agent | {"is_default": False} for agent in spec["agents"]]})
+    refused = await form(browser, "/networks/check", text=bad)
+    assert refused.status_code == 422 and "no agent has is_default" in refused.text and "kind: Network" in refused.text
+    checked = await form(browser, "/networks/check", text=yaml.safe_dump(spec))
+    assert "Publish version 1" in checked.text and (await browser.get("/v1/networks/team/desk")).status_code == 404
+    for steps in (7, 8):
+        made = await form(browser, "/networks", text=yaml.safe_dump(spec | {"max_steps": steps}))
+        assert (made.status_code, made.headers["location"].partition("?")[0]) == (303, "/networks/team/desk")
+    versions = await browser.get("/networks/team/desk?tab=versions")
+    assert "From version 1 to version 2" in versions.text and "max_steps" in versions.text
+    prompt = await browser.get("/networks/team/desk?tab=prompts&agent=tech&message=Where+is+it")
+    assert "You are tech" in prompt.text and "Where is it" in prompt.text
+    await form(browser, "/networks/team/desk/publish", version="1")
+    now = (await browser.get("/v1/networks/team/desk")).json()
+    assert (now["version"], now["snapshot"]["max_steps"]) == (3, 7)
+    started = await form(browser, "/networks/team/desk/run", message="hello", version="2")
+    run = (await browser.get(f"/v1{started.headers['location'].partition('?')[0]}")).json()
+    assert (run["network"], run["version"]) == ("team/desk", 2)
+
+
+async def test_a_tool_is_switched_off_and_on_with_a_reason(browser: httpx2.AsyncClient) -> None:
+    assert "orders.find" in (await browser.get("/tools?q=look&effect=pure")).text
+    assert (await browser.get("/tools/nobody.offers")).status_code == 404
+    off = await form(browser, "/tools/orders.find/switch/pause", reason="the shop moves")
+    assert off.status_code == 303 and off.headers["location"].startswith("/tools/orders.find?message=")
+    page = (await browser.get("/tools/orders.find")).text
+    assert "the shop moves" in page and "Switch orders.find on" in page
+    assert (await form(browser, "/tools/orders.find/switch/resume", reason="")).status_code == 400, "without a reason"
+    await form(browser, "/tools/orders.find/switch/resume", reason="it has moved")
+    assert not (await browser.get("/v1/switches")).json()["switches"]

@@ -37,6 +37,7 @@ COMMANDS = [
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
     *("networks validate", "networks publish", "networks list", "networks show", "networks prompt", "networks invoke"),
+    "networks graph",
     *(
         "policy apply",
         "policy check",
