@@ -15,6 +15,9 @@ from towpath_readings.yaml_lines import LineNumbers
 MAX_CHARS = 400_000
 """Of a pasted definition: more than the API takes as JSON once it is sent in a form."""
 
+MAX_EVENTS = 50_000
+"""Of the parser: values, and begins and ends of lists and mappings."""
+
 _Reader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -46,7 +49,7 @@ def read_definition(text: str) -> ReadDefinition:
     if len(text) > MAX_CHARS:
         raise DefinitionError(DefinitionFault(1, "", f"a definition may have {MAX_CHARS:,} characters here"))
     try:
-        _refuse_aliases(text)
+        _look_through(text)
         lines = LineNumbers(yaml.compose(text, Loader=_Reader))
         found = json.loads(json.dumps(yaml.load(text, Loader=_Reader), default=str, allow_nan=False))  # noqa: S506
     except yaml.YAMLError as error:
@@ -71,10 +74,13 @@ def write_definition(spec: Mapping[str, Any]) -> str:
     return yaml.dump(found, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=110)
 
 
-def _refuse_aliases(text: str) -> None:
-    for event in yaml.parse(text, Loader=_Reader):
+def _look_through(text: str) -> None:
+    """Refuse what would be costly to read, before anything is made of it."""
+    for number, event in enumerate(yaml.parse(text, Loader=_Reader)):
+        if number > MAX_EVENTS:
+            raise DefinitionError(DefinitionFault(1, "", f"it has more than {MAX_EVENTS:,} values and signs"))
         if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 1
             raise DefinitionError(DefinitionFault(line, "", "aliases (*name) are not read here: write it out"))
 
 

@@ -67,7 +67,9 @@ def changes_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Chan
         said = "\n".join(
             f"{path[2]}: {_short(one)}" for path, one in members.items() if path[:2] == part and path[2] != "key"
         )
-        found.append(Change(kind, " ".join(part), "", *(("", said) if kind == "added" else (said, ""))))
+        found.append(
+            Change(kind, " ".join(part), "", said if kind == "removed" else "", said if kind == "added" else "")
+        )
     whole = new_parts ^ old_parts
     for path in dict.fromkeys((*new, *old)):
         if path[:2] in whole and len(path) > 2:
@@ -113,8 +115,8 @@ def _change(path: Path, before: Any, after: Any, room: int) -> tuple[Change | No
         old_lines, new_lines = old.splitlines(), new.splitlines()
         longest, both = max(len(old_lines), len(new_lines)), len(old_lines) + len(new_lines)
         if longest > MAX_LINES or both > room:
-            said = (f"{len(lines):,} lines, too many to compare here" for lines in (old_lines, new_lines))
-            return Change(kind, part, member, *said), 0
+            before, after = (f"{len(lines):,} lines, too many to compare here" for lines in (old_lines, new_lines))
+            return Change(kind, part, member, before, after), 0
         return Change(kind, part, member, lines=_lines(old_lines, new_lines)), both
     return Change(kind, part, member, old, new), 0
 

@@ -1,5 +1,6 @@
 """One network: its graph, its agents and their prompts, its versions and what each changed, and its definition."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
@@ -72,7 +73,7 @@ async def _versions(asked: Asked, name: str, shown: Json) -> Json:
     found = await asked.api.get(f"/v1/networks/{name}", version=other)
     if not (found.get("spec") and shown.get("spec")):
         return {"other": other, "changes": None}
-    changes = changes_between(comparable(found), comparable(shown))
+    changes = await asyncio.to_thread(changes_between, comparable(found), comparable(shown))
     return {"other": other, "changes": changes}
 
 
@@ -89,7 +90,7 @@ async def _definition(asked: Asked, _: str, shown: Json) -> Json:
         if error.status not in INVALID:
             raise
         faults = list(error.problem.get("errors") or ({"pointer": "", "detail": error.problem.get("detail", "")},))
-    return {"text": write_definition(spec), "checked": checked, "faults": faults}
+    return {"text": await asyncio.to_thread(write_definition, spec), "checked": checked, "faults": faults}
 
 
 _TABS: Mapping[str, Callable[[Asked, str, Json], Awaitable[Json]]] = {

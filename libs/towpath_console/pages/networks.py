@@ -47,18 +47,13 @@ async def networks(asked: Asked) -> Page:
 async def check_network(asked: Asked, form: Mapping[str, str]) -> Page:
     """Check what was pasted: every problem with its line, or what publishing it would make and change."""
     text = form.get("text", "")
-    try:
-        read = await asyncio.to_thread(read_definition, text)
-        would_be = await asked.api.post("/v1/networks/validate", {"spec": read.spec})
-    except DefinitionError as error:
-        return _refusal(text, list(error.faults), "The text can't be read as a network.")
-    except ApiRefusalError as error:
-        if error.status not in INVALID:
-            raise
-        return _refusal(text, faults_of(error.problem, read), str(error.problem.get("title") or "It is refused."))
+    read, would_be = await _sent(asked.api, "/v1/networks/validate", text)
+    if isinstance(would_be, Page):
+        return would_be
     now = await _current(asked.api, would_be["name"])
     layout = network_graph(would_be["snapshot"])
-    after = {**read.spec, "tools": would_be["snapshot"]["tools"]}
+    after = {**read, "tools": would_be["snapshot"]["tools"]}
+    changes = await asyncio.to_thread(changes_between, comparable(now), full_spec(after)) if now else None
     view = {
         "text": text,
         "hidden": hidden_count(text),
@@ -67,24 +62,30 @@ async def check_network(asked: Asked, form: Mapping[str, str]) -> Page:
         "faults": (),
         "drawing": graph_svg(layout, name="check"),
         "words": graph_text(layout),
-        "changes": None if now is None else changes_between(comparable(now), full_spec(after)),
+        "changes": changes,
     }
     return Page(f"Check {would_be['name']}", "network_check.html", {"would_be": would_be}, view)
 
 
 async def publish_network(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     """Publish what was checked; where it is refused after all, say why beside it."""
-    text = form.get("text", "")
+    _, made = await _sent(asked.api, "/v1/networks", form.get("text", ""))
+    return made if isinstance(made, Page) else published(made)
+
+
+async def _sent(api: Api, path: str, text: str) -> tuple[dict[str, Any], dict[str, Any] | Page]:
+    """Send what was pasted to *path*; return it as JSON, and the answer, or a page that says what is wrong with it."""
     try:
         read = await asyncio.to_thread(read_definition, text)
-        made = await asked.api.post("/v1/networks", {"spec": read.spec})
     except DefinitionError as error:
-        return _refusal(text, list(error.faults), "The text can't be read as a network.")
+        return {}, _refusal(text, list(error.faults), "The text can't be read as a network.")
+    try:
+        return read.spec, await api.post(path, {"spec": read.spec})
     except ApiRefusalError as error:
         if error.status not in INVALID:
             raise
-        return _refusal(text, faults_of(error.problem, read), str(error.problem.get("title") or "It is refused."))
-    return published(made)
+        why = str(error.problem.get("title") or "It is refused.")
+        return read.spec, _refusal(text, faults_of(error.problem, read), why)
 
 
 def published(made: Mapping[str, Any]) -> Done:

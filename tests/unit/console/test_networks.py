@@ -196,6 +196,7 @@ def test_a_definition_is_written_so_that_it_reads_the_same() -> None:
         ("? [1, 2]\n: 3\n", 1, "not YAML"),
         ("a: !!python/object:os.system x\n", 1, "not YAML"),
         ("[" * 5_000, 1, ""),
+        (f"a: [{'1,' * definition_text.MAX_EVENTS}]", 1, "more than"),
         ("x" * (definition_text.MAX_CHARS + 1), 1, "characters"),
     ],
 )
