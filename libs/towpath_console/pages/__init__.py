@@ -15,6 +15,7 @@ from towpath_console.pages import (
     run_tabs,
     runs,
     tool,
+    tool_trial,
     tools,
 )
 
@@ -45,6 +46,7 @@ ACTIONS: tuple[ActionRoute, ...] = (
     *network.ACTIONS,
     *networks.ACTIONS,
     *tool.ACTIONS,
+    *tool_trial.ACTIONS,
 )
 
 DOWNLOADS: tuple[DownloadRoute, ...] = (*run_tabs.DOWNLOADS,)

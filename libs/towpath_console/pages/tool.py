@@ -8,6 +8,7 @@ from towpath_console.drawings.changes import Changes, changes_between
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.names import checked_name, number_of
 from towpath_console.pages.shared import if_allowed, together
+from towpath_console.pages.tool_trial import trial_of
 from towpath_console.pages.tools import source_of, state_of, switches_of
 from towpath_console.text import one_line
 
@@ -38,8 +39,10 @@ async def tool(asked: Asked) -> Page:
         raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such tool", "detail": detail})
     spec = accepted or proposals[0][0]["spec"]
     rates = next((row for row in found["statistics"].get("rows", ()) if row["key"].get("tool") == name), None)
+    trial = await trial_of(asked.api, spec, asked.query.get("network", "")) if accepted else None
     view = {
         "tool": spec,
+        "trial": None if spec.get("internal") else trial,
         "accepted": accepted is not None,
         "version": described["versions"].get(name),
         "owner": described["owners"].get(name, ""),

@@ -112,7 +112,9 @@ async def test_what_was_accepted_on_trust_is_told(tas: Running) -> None:
     caller = tas.caller
     assert (await caller.register(tool("orders.sneak", "pure"))).standings[0].status == "accepted"
     described = await caller.ask(rpc.DESCRIBE_TOOLS, project=caller.project, proposals=True)
-    assert list(described.doubts) == ["orders.sneak"]
+    assert list(described.doubts) == ["orders.sneak"] and described.owners["orders.sneak"]
+    named = await caller.ask(rpc.DESCRIBE_TOOLS, project=caller.project, proposals=True, names=("orders.other",))
+    assert not (named.tools or named.proposals or named.owners), "of another tool nothing is told"
     asked = {"project": caller.project, "network": "support", "agent_key": "billing"}
     permissions = (await caller.ask(rpc.GET_PERMISSIONS, **asked)).permissions
     doubts = {one.tool: one.doubt for one in permissions if one.doubt}

@@ -9,6 +9,7 @@ import pytest
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.page import Asked, Page
 from towpath_console.pages.tool import arguments_of, decide_proposal, switch, tool
+from towpath_console.pages.tool_trial import sample_of, try_call
 from towpath_console.pages.tools import tools
 from towpath_console.renderer import Renderer
 from towpath_contracts.tools.calls import ToolSpec
@@ -45,8 +46,13 @@ class RecordedApi(Api):
     async def get(self, path: str, **params: str | int | None) -> Json:
         if path == "/v1/tools":
             return self.described
+        if path == "/v1/networks/team/shop":
+            agents = {"a": {"equipped_tools": ["orders.refund"]}, "b": {"equipped_tools": []}}
+            return {"snapshot": {"agents": agents}}
         if self.limited:
             raise ApiRefusalError(403, {"code": "scope_missing"})
+        if path == "/v1/networks":
+            return {"networks": [{"name": "team/shop"}]}
         if path == "/v1/switches":
             return {"switches": self.switches}
         counts = dict.fromkeys(("denied", "gated", "succeeded", "failed", "unknown"), 0)
@@ -55,7 +61,7 @@ class RecordedApi(Api):
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
         self.sent.append((path, dict(body or {})))
-        return {"changed": True, "stopping": 2, "detail": ""}
+        return {"run_id": "r1", "changed": True, "stopping": 2, "detail": ""}
 
 
 def asked(api: Api, query: Mapping[str, str] | None = None, **path: str) -> Asked:
@@ -153,6 +159,21 @@ async def test_filters_are_by_words_effect_toolset_source_and_state() -> None:
     assert await names(toolset="nothing") == []
     empty = drawn(await tools(asked(api, {"toolset": "nothing"})))
     assert "No tool matches these filters." in empty and "nothing" in empty
+
+
+async def test_a_call_is_tried_as_a_run_of_one_instruction_by_an_agent_that_has_the_tool() -> None:
+    api = RecordedApi({"tools": [spec()]})
+    html = drawn(await tool(asked(api, {"network": "team/shop"}, tool="orders.refund")))
+    assert "<option>a</option>" in html and "<option>b</option>" not in html and "This is a real call" in html
+    form = {"network": "team/shop", "agent": "a", "arguments": '{"amount": 3}'}
+    assert (await try_call(asked(api, tool="orders.refund"), form)).location == "/runs/r1"
+    ((path, task),) = api.sent
+    assert path == "/v1/runs" and task["single_instruction"] and task["agent_key"] == "a"
+    assert task["script"][0]["action_details"] == {"tool_name": "orders.refund", "tool_params": {"amount": 3}}
+    with pytest.raises(ApiRefusalError, match="request_invalid"):
+        await try_call(asked(api, tool="orders.refund"), form | {"arguments": "{nonsense"})
+    assert json.loads(sample_of(spec())) == {"amount": 0} and sample_of(spec(system_params=("amount",))) == "{}"
+    assert sample_of({"name": "x"}) == "{}"
 
 
 def test_an_odd_schema_is_shown_as_far_as_it_goes() -> None:
