@@ -14,6 +14,8 @@ from starlette.types import ASGIApp
 _CREDENTIALS = ("authorization", "cookie", "host", "origin")
 """Headers by which the API knows who asks, and from where."""
 
+NO_CONTENT = 204
+
 Params = Mapping[str, str | int | None]
 
 
@@ -64,7 +66,18 @@ class Api:
         sent = None if body is None else dict(body)
         return self._read(await self._client.post(path, headers=self._headers, json=sent))
 
+    async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Put *body* at *path* and return the answer."""
+        return self._read(await self._client.put(path, headers=self._headers, json=dict(body)))
+
+    async def delete(self, path: str, **params: str | int | None) -> dict[str, Any]:
+        """Take away what is at *path*; parameters that are None are left out."""
+        sent = {name: value for name, value in params.items() if value is not None}
+        return self._read(await self._client.delete(path, params=sent, headers=self._headers))
+
     def _read(self, answer: httpx2.Response) -> dict[str, Any]:
+        if answer.status_code == NO_CONTENT:
+            return {}
         try:
             found = answer.json()
         except ValueError:

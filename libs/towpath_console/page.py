@@ -43,6 +43,7 @@ class Done(NamedTuple):
 
 PageBuilder = Callable[[Asked], Awaitable[Page]]
 Action = Callable[[Asked, Mapping[str, str]], Awaitable[Done | Page]]
+"""What answers a question that is too long for an address answers with a page; what changes something, with Done."""
 
 
 class Download(NamedTuple):

@@ -18,13 +18,18 @@ SECTIONS = (
     Section("/approvals", "Approvals", "shield-check", "gates:read"),
     Section("/networks", "Networks", "network", "networks:read"),
     Section("/tools", "Tools", "wrench", "policy:read"),
+    Section("/workers", "Workers", "cpu", "policy:read"),
+    Section("/queues", "Queues", "inbox", "runs:operate"),
+    Section("/costs", "Costs", "wallet", "runs:read"),
+    Section("/settings", "Settings", "settings", "runs:read"),
+    Section("/docs", "Docs", "book-open", "runs:read"),
 )
 """In the order of the menu."""
 
 ASSETS = "/console/assets/"
 LIVE = "/console/live"
 
-_FIRST = frozenset(section.path.split("/")[1] for section in SECTIONS) | {"console"}
+_FIRST = frozenset(section.path.split("/")[1] for section in SECTIONS) | {"console", "asyncapi"}
 
 
 def is_console(path: str) -> bool:

@@ -40,6 +40,18 @@ STATUS_SIGNS = {
     "retry": "↻",
     "stop": "■",
     "unknown": "?",
+    "dead": "✕",
+    "requeued": "●",
+    "discarded": "⊘",
+    "sent": "●",
+    "active": "●",
+    "revoked": "⊘",
+    "listening": "●",
+    "nobody listens": "✕",
+    "busy": "◐",
+    "over": "✕",
+    "near": "▲",
+    "within": "●",
 }
 """A sign for each status, so that none is told by its colour alone."""
 
@@ -64,6 +76,18 @@ STATUS_TONES = {
     "retry": "warn",
     "stop": "bad",
     "unknown": "warn",
+    "dead": "bad",
+    "requeued": "good",
+    "discarded": "mute",
+    "sent": "good",
+    "active": "good",
+    "revoked": "mute",
+    "listening": "good",
+    "nobody listens": "bad",
+    "busy": "info",
+    "over": "bad",
+    "near": "warn",
+    "within": "good",
 }
 
 

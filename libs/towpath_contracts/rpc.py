@@ -6,7 +6,7 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import agents, budgets, dead_letters, gate_notices, switches, tasks
+from towpath_contracts import agents, budgets, dead_letters, gate_notices, queues, switches, tasks
 from towpath_contracts.base import Message
 from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
@@ -122,6 +122,7 @@ DEAD_LETTER_CALLS = RpcMethod("tas", "dead_letter", dead_letters.ReportDeadLette
 REPUBLISH = RpcMethod("tas", "republish", dead_letters.RepublishDeadLetter, views.ActionDone)
 SET_SWITCH = RpcMethod("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
 LIST_SWITCHES = RpcMethod("tas", "list_switches", switches.ListSwitches, switches.SwitchList, repeatable=True)
+LIST_QUEUES = RpcMethod("tas", "list_queues", queues.ListQueues, queues.QueueList, repeatable=True)
 RECORD_ACTION = RpcMethod("tas", "record_action", access.RecordAction, views.ActionDone)
 AUDIT_EXPORT = RpcMethod("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
 AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
@@ -198,6 +199,7 @@ METHODS: tuple[RpcMethod, ...] = (
     LIST_ERASURES,
     SET_SWITCH,
     LIST_SWITCHES,
+    LIST_QUEUES,
     POLICY_VERSIONS,
     POLICY_CHANGES,
     ROLL_BACK_POLICY,

@@ -30,6 +30,7 @@ with paused():
     from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
+    from towpath_tas.app.queue_queries import QueueQueries, queue_turns
     from towpath_tas.app.worker_turns import WorkerTurns
     from towpath_tas.core.tools.registry import WorkerTrust
     from towpath_tas.metrics import TasMetrics
@@ -112,6 +113,7 @@ class ToolAccessService:
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve_in_turns(bus, rpc.AUDIT_QUERY, audit.query, self._audit_turns)
         serve(bus, rpc.RECORD_ACTION, audit.record)
+        serve_in_turns(bus, rpc.LIST_QUEUES, QueueQueries(pool, bus.nc, calls.policy_cache).list_queues, queue_turns())
         serve_blobs(bus, blobs)
 
     def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:

@@ -6,17 +6,21 @@ from towpath_console.pages import (
     approval_edits,
     approvals,
     comparison,
+    costs,
     network,
     networks,
     overview,
+    queues,
     run,
     run_actions,
     run_step,
     run_tabs,
     runs,
+    settings,
     tool,
     tool_trial,
     tools,
+    workers,
 )
 
 PAGES: tuple[PageRoute, ...] = (
@@ -29,10 +33,14 @@ PAGES: tuple[PageRoute, ...] = (
     *approval_batches.PAGES,
     *approval_edits.PAGES,
     *approvals.PAGES,
+    *costs.PAGES,
     *network.PAGES,
     *networks.PAGES,
+    *queues.PAGES,
+    *settings.PAGES,
     *tool.PAGES,
     *tools.PAGES,
+    *workers.PAGES,
 )
 """The first whose path matches is shown."""
 
@@ -43,8 +51,11 @@ ACTIONS: tuple[ActionRoute, ...] = (
     *approval_batches.ACTIONS,
     *approval_edits.ACTIONS,
     *approvals.ACTIONS,
+    *costs.ACTIONS,
     *network.ACTIONS,
     *networks.ACTIONS,
+    *queues.ACTIONS,
+    *settings.ACTIONS,
     *tool.ACTIONS,
     *tool_trial.ACTIONS,
 )

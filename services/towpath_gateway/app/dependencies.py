@@ -17,7 +17,7 @@ from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.log_readings import LogReadings, json_parts
 from towpath_gateway.app.stream_pace import StreamPace
-from towpath_gateway.core.api_keys import LOCAL_PERSON, Principal, bearer, split_key
+from towpath_gateway.core.api_keys import LOCAL_PERSON, OPERATE_PLATFORM, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
 from towpath_gateway.core.shares import Shares
 from towpath_gateway.metrics import GatewayMetrics
@@ -143,6 +143,7 @@ AuditReader = Annotated[Principal, Depends(Requires("audit:read"))]
 AuditEraser = Annotated[Principal, Depends(Requires("audit:erase"))]
 PolicyReader = Annotated[Principal, Depends(Requires("policy:read"))]
 PolicyWriter = Annotated[Principal, Depends(Requires("policy:write"))]
+PlatformOperator = Annotated[Principal, Depends(Requires(OPERATE_PLATFORM))]
 KeysAdmin = Annotated[Principal, Depends(Requires("keys:admin"))]
 
 

@@ -1,0 +1,53 @@
+"""Queues as the broker has them now: what waits, what is being worked on, and whether anybody takes from them."""
+
+from datetime import datetime
+from typing import Literal
+
+from towpath_contracts.base import Message, MessagePart, Token
+
+MAX_TOOLSETS = 64
+"""Toolsets of a project in one answer: the broker is asked about each."""
+
+
+class QueueState(MessagePart):
+    """One queue and who takes from it.
+
+    `toolset` is set where workers take from it. `waits` has not been taken, `in_flight` was taken and is not settled,
+    `redelivered` of these more than once; `listeners` counts open requests for more, which one process may have several
+    of. `missing`: the broker does not know the queue, or has not answered.
+    """
+
+    stream: str
+    consumer: str
+    toolset: str = ""
+    waits: int = 0
+    in_flight: int = 0
+    redelivered: int = 0
+    listeners: int = 0
+    last_taken_at: datetime | None = None
+    missing: bool = False
+
+
+class StreamFill(MessagePart):
+    """How full a stream is. When it is, it refuses `new` messages, or drops the `old` ones."""
+
+    stream: str
+    messages: int
+    bytes: int
+    max_bytes: int
+    discard: Literal["new", "old"]
+
+
+class ListQueues(Message):
+    """Gateway to TAS: the queues of the toolsets of a project; with `platform` those that all projects share too."""
+
+    project: Token
+    platform: bool = False
+
+
+class QueueList(Message):
+    """Queues and streams; `left_out` counts toolsets that did not fit the answer."""
+
+    queues: tuple[QueueState, ...]
+    streams: tuple[StreamFill, ...] = ()
+    left_out: int = 0
