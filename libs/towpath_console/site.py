@@ -1,7 +1,7 @@
 """The console as one ASGI application: every page, its JSON twin, its actions and what changes on it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -16,6 +16,7 @@ from towpath_console.assets_folder import serve
 from towpath_console.live import Drawn, LiveViews
 from towpath_console.page import ActionRoute, Asked, DownloadRoute, Page, PageRoute
 from towpath_console.pages import ACTIONS, DOWNLOADS, PAGES
+from towpath_console.pages.problems import problem_page
 from towpath_console.renderer import Renderer, live_address
 from towpath_console.sections import ASSETS, LIVE
 
@@ -92,6 +93,12 @@ class Console:
         around = {"section": "", "url": path, "query": {}, "live": "", "message": ""}
         body = self._renderer.whole(page, **around)
         return Response(body, status_code=status, media_type="text/html", headers=HEADERS)
+
+    def explained(self, kinds: Sequence[Mapping[str, Any]], code: str, path: str) -> Response:
+        """Return the page about the problem *code*, or the list of all *kinds*: for anybody, at a path of the API."""
+        around = {"section": "/docs", "url": path, "query": {}, "live": "", "message": ""}
+        body = self._renderer.whole(problem_page(kinds, code), **around)
+        return Response(body, media_type="text/html", headers={**HEADERS, "Vary": "Accept"})
 
     def _refused(self, error: ApiRefusalError, path: str, *, twin: bool) -> Response:
         if twin:

@@ -49,7 +49,7 @@ STATUS_SIGNS = {
     "listening": "●",
     "nobody listens": "✕",
     "busy": "◐",
-    "over": "✕",
+    "used up": "✕",
     "near": "▲",
     "within": "●",
 }
@@ -85,7 +85,7 @@ STATUS_TONES = {
     "listening": "good",
     "nobody listens": "bad",
     "busy": "info",
-    "over": "bad",
+    "used up": "bad",
     "near": "warn",
     "within": "good",
 }

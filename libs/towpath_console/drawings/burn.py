@@ -7,12 +7,12 @@ from typing import Any, Literal
 WIDTH = 100.0
 """Units across; whoever draws stretches them."""
 
-Burn = Literal["within", "near", "over"]
+Burn = Literal["within", "near", "used up"]
 
 
 @dataclass(frozen=True, slots=True)
 class BurnBar:
-    """Where the parts of a bar end, in units; `left_share` is the part of the limit that is left."""
+    """Where the parts of a bar end, in units; `percent` is of what is spent, and may be above 100."""
 
     spent: float
     reserved: float
@@ -31,7 +31,7 @@ def burn_bar(balance: Mapping[str, Any], soft: float) -> BurnBar | None:
         return None
     spent, reserved = (balance["spent"] / limit, balance["reserved"] / limit) if limit > 0 else (1.0, 0.0)
     used = spent + reserved
-    state: Burn = "over" if spent >= 1 else "near" if used >= soft else "within"
+    state: Burn = "used up" if spent >= 1 else "near" if used >= soft else "within"
     first = min(spent, 1.0) * WIDTH
     return BurnBar(
         spent=round(first, 2),

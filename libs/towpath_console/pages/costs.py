@@ -73,7 +73,7 @@ def _account(account: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "day":
         _, kind, name = account["key"].split("/", 2)
     bars = [
-        {"unit": UNITS[one["unit"]], "money": one["unit"] == "usd_micros", "bar": bar, **one}
+        {**one, "unit": UNITS[one["unit"]], "money": one["unit"] == "usd_micros", "bar": bar}
         for one in account["units"]
         if (bar := burn_bar(one, account["soft"])) is not None
     ]

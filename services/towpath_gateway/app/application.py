@@ -46,6 +46,7 @@ from towpath_gateway.app.strict_requests import requirements
 TITLE = "Towpath"
 VERSION = "1"
 OPENAPI_PATH = "/openapi.json"
+ASYNCAPI_PATH = "/asyncapi.json"
 DESCRIPTION = (
     "Runs LLM agents. Submit a task, follow its run, decide at its gates, read its record. "
     "Every refusal is application/problem+json with a stable `code` and a `remedy`."
@@ -107,16 +108,29 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
         return Response(await asyncio.shield(document()), media_type="application/json")
 
     app.add_route(OPENAPI_PATH, openapi, include_in_schema=False)
+    app.add_route(ASYNCAPI_PATH, _asyncapi, include_in_schema=False)
     if dependencies is not None:
         app.state.console = ConsoleRoute(app, dependencies.stopping)
         app.router.routes.append(app.state.console)
     return app
 
 
+@functools.cache
+def _asyncapi_document() -> bytes:
+    from towpath_fabric.asyncapi import asyncapi_document  # noqa: PLC0415  # for whoever asks
+
+    return json.dumps(asyncapi_document(), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+async def _asyncapi(_: Request) -> Response:
+    """Answer with the description of the message bus."""
+    return Response(_asyncapi_document(), media_type="application/json")
+
+
 def public_paths() -> re.Pattern[str]:
     """Return what the whole of a path matches that needs no key."""
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    paths = [OPENAPI_PATH, *(route.path for route in routes if not requirements(route))]
+    paths = [OPENAPI_PATH, ASYNCAPI_PATH, *(route.path for route in routes if not requirements(route))]
     return re.compile("|".join(re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) for path in paths))
 
 
@@ -129,8 +143,20 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document, made once."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        app.openapi_schema = _with_problems(document)
+        app.openapi_schema = _with_scopes(_with_problems(document))
     return app.openapi_schema
+
+
+def _with_scopes(document: dict[str, Any]) -> dict[str, Any]:
+    """Add to each operation the scope that its caller needs."""
+    for router in ROUTERS:
+        for route in router.routes:
+            operations = document["paths"].get(route.path_format) if isinstance(route, APIRoute) else None
+            if operations is None or not requirements(route):
+                continue
+            for method in route.methods:
+                operations[method.lower()]["x-scope"] = " ".join(one.scope for one in requirements(route))
+    return document
 
 
 def _with_problems(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Serves the console beside the API: loaded with the first page that somebody opens, since most gateways have none."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
@@ -43,6 +45,13 @@ class ConsoleRoute(BaseRoute):
             return None
         return self._loaded().refused(found.status, problem_body(found, request.url.path), request.url.path)
 
+    def explanation(self, found: Sequence[BaseModel], request: Request, code: str = "") -> Response | None:
+        """Return the page about the problem *code*, or about all *found*; None where no browser asks for a page."""
+        if "text/html" not in request.headers.get("accept", ""):
+            return None
+        kinds = [kind.model_dump(mode="json") for kind in found]
+        return self._loaded().explained(kinds, code, request.url.path)
+
     def _loaded(self) -> "Console":
         if self._console is None:
             from towpath_console.site import Console  # noqa: PLC0415  # half a second for who opens no page
@@ -53,4 +62,4 @@ class ConsoleRoute(BaseRoute):
 
 def is_page(path: str) -> bool:
     """Return whether a person may have typed *path*, or have followed a link to it."""
-    return is_console(path) or path == "/sign-in"
+    return is_console(path) or path == "/sign-in" or path.startswith("/problems/")

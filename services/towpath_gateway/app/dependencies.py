@@ -95,6 +95,11 @@ class Requires:
     def __init__(self, scope: str) -> None:
         self._scope = scope
 
+    @property
+    def scope(self) -> str:
+        """What the caller needs."""
+        return self._scope
+
     async def __call__(self, request: Request) -> Principal:
         """Return the caller; raises ProblemError `forbidden`, or why nobody is let in."""
         principal = await authenticate(request)

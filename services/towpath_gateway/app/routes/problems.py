@@ -1,6 +1,6 @@
 """The problem registry, for people who follow a code."""
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems.kind import ProblemKind
@@ -34,9 +34,11 @@ class ProblemList(Message):
     responses=documented_without_key("keyless_share_full"),
     summary="Every problem code",
 )
-async def list_problems() -> Response:
-    """Return the registry; it needs no key, since it says nothing about anybody."""
-    return json_answer(ProblemList(problems=tuple(map(_entry, REGISTRY.values()))))
+async def list_problems(request: Request) -> Response:
+    """Return the registry; it needs no key, since it says nothing about anybody. A browser gets a page."""
+    kinds = tuple(map(_entry, REGISTRY.values()))
+    page: Response | None = request.app.state.console.explanation(kinds, request)
+    return page or _negotiated(ProblemList(problems=kinds))
 
 
 @router.get(
@@ -45,12 +47,18 @@ async def list_problems() -> Response:
     responses=documented_without_key("not_found", "keyless_share_full"),
     summary="Explain a problem code",
 )
-async def get_problem(code: str) -> Response:
-    """Return what *code* means."""
+async def get_problem(code: str, request: Request) -> Response:
+    """Return what *code* means. A browser gets a page."""
     kind = REGISTRY.get(code)
     if kind is None:
         raise ProblemError(problem("not_found", "there is no such problem code"))
-    return json_answer(_entry(kind))
+    page: Response | None = request.app.state.console.explanation([_entry(kind)], request, code)
+    return page or _negotiated(_entry(kind))
+
+
+def _negotiated(message: Message) -> Response:
+    """Answer with JSON, at an address where others get a page."""
+    return json_answer(message, headers={"Vary": "Accept"})
 
 
 def _entry(kind: ProblemKind) -> ProblemEntry:
