@@ -56,7 +56,7 @@ def _entries(settings: BaseModel) -> Iterator[EffectiveSetting]:
         if isinstance(value, BaseModel):
             yield from _entries(value)
             continue
-        secret = isinstance(value, SecretStr) or is_secret_name(name)
+        secret = isinstance(value, SecretStr) or (isinstance(value, str | None) and is_secret_name(name))
         from_file = value is not None and f"{name}{_FILE}" in given and getattr(settings, f"{name}{_FILE}") is not None
         yield EffectiveSetting(
             name=f"{prefix}{name.upper()}",
