@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+import nats
 import pytest
 import pytest_asyncio
 import yaml
@@ -93,6 +95,9 @@ async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncCl
     for route in PAGES:
         known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
         path = route.path.replace(":path}", "}").format_map(known)
+        if "{letter_id}" in route.path:
+            continue  # has its own test
+        path = route.path.format_map({"run_id": run_id, "gate_id": gate["gate_id"], "step": 1})
         page, twin = await browser.get(path), await browser.get(f"{path if path != '/' else '/runs'}.json")
         assert page.status_code == 200 and page.text.startswith("<!doctype html>"), (path, page.text[:300])
         assert len(page.content) < 250_000
@@ -295,3 +300,59 @@ async def test_a_tool_is_switched_off_and_on_with_a_reason(browser: httpx2.Async
     assert (await form(browser, "/tools/orders.find/switch/resume", reason="")).status_code == 400, "without a reason"
     await form(browser, "/tools/orders.find/switch/resume", reason="it has moved")
     assert not (await browser.get("/v1/switches")).json()["switches"]
+
+
+async def dead_letter(platform: Platform, browser: httpx2.AsyncClient, body: bytes) -> dict[str, Any]:
+    """Put what no service can handle on the bus, and return its letter."""
+    client = await nats.connect(platform.nats_url, inbox_prefix=b"_INBOX_client_anonymous")
+    await client.publish("task.enqueue.anonymous", body)
+    await client.drain()
+    for _ in range(200):
+        letters = (await browser.get("/v1/dead-letters?stream=TASKS")).json()["letters"]
+        if letters:
+            return dict(letters[0])
+        await asyncio.sleep(0.05)
+    pytest.fail("no dead letter")
+
+
+async def test_a_dead_letter_is_read_as_text_and_settled_in_the_page(
+    platform: Platform, browser: httpx2.AsyncClient
+) -> None:
+    letter = await dead_letter(platform, browser, b'{"network": "<script>alert(1)</script>", "user_message": 7}')
+    page = f"/queues/{letter['dead_letter_id']}"
+    assert "&lt;script&gt;" in (await browser.get(page)).text and "<script>alert" not in (await browser.get(page)).text
+    queues = (await browser.get("/queues")).text
+    assert f'href="{page}"' in queues and "exec_default=support" in queues and "not known" not in queues
+    assert (await form(browser, f"{page}/discard", reason=" ")).status_code == 400
+    assert (await form(browser, f"{page}/discard", reason="made by a test")).headers["location"].startswith(page)
+    assert (
+        "made by a test" in (await browser.get(page)).text
+        and f'href="{page}"' not in (await browser.get("/queues")).text
+    )
+
+
+async def test_keys_budgets_and_switches_are_set_in_the_pages(browser: httpx2.AsyncClient) -> None:
+    made = await form(browser, "/settings/keys", caller="ann", **{"role:viewer": "yes"})
+    [key] = re.findall(r"twp_[a-z0-9]{12}\.[\w-]{43}", made.text)
+    assert made.status_code == 200 and key not in (await browser.get("/settings/keys")).text
+    revoke = f"/settings/keys/{key[4:16]}/revoke"
+    assert (await form(browser, revoke)).status_code == 422, "only who confirms it ends a key"
+    assert (await form(browser, revoke, confirmed="yes")).status_code == 303
+    assert (await browser.get("/v1/keys")).json()["keys"][-1]["revoked_at"]
+    assert (await form(browser, "/costs/budgets", kind="caller", name="ann", usd="2.5")).status_code == 303
+    assert "$2.50" in (await browser.get("/costs")).text
+    switch = {"kind": "tool", "name": "crm.*", "reason": "the vendor is down"}
+    assert (await form(browser, "/settings/switches/pause", **switch)).status_code == 303
+    assert "the vendor is down" in (await browser.get("/settings/switches")).text
+    assert (await form(browser, "/settings/switches/resume", **switch)).status_code == 303
+    assert "Nothing is paused" in (await browser.get("/settings/switches")).text
+
+
+async def test_a_problem_code_is_a_page_for_browsers_and_json_for_others(browser: httpx2.AsyncClient) -> None:
+    page, data = [
+        await browser.get("/problems/forbidden", headers={"Accept": kind}) for kind in ("text/html,*/*", "*/*")
+    ]
+    assert page.text.startswith("<!doctype html>") and data.json()["code"] == "forbidden"
+    assert page.headers["vary"] == data.headers["vary"] == "Accept" and data.json()["remedy"] in page.text
+    told = (await browser.get("/v1/settings")).json()["settings"]
+    assert {one["value"] for one in told if one["secret"]} <= {"hidden", None}

@@ -29,8 +29,8 @@ def burn_bar(balance: Mapping[str, Any], soft: float) -> BurnBar | None:
     limit = balance.get("limit")
     if limit is None:
         return None
-    spent, reserved = (balance["spent"] / limit, balance["reserved"] / limit) if limit > 0 else (1.0, 0.0)
-    used = spent + reserved
+    spent = balance["spent"] / limit if limit > 0 else 1.0
+    used = (balance["spent"] + balance["reserved"]) / limit if limit > 0 else 1.0
     state: Burn = "used up" if spent >= 1 else "near" if used >= soft else "within"
     first = min(spent, 1.0) * WIDTH
     return BurnBar(

@@ -1,0 +1,82 @@
+"""Queues: dead letters with the reason and their content as text, lag, and what a person decides about a letter."""
+
+from typing import Any
+
+import pytest
+from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of, drawn
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.pages.queues import dead_letter, queues, settle, state_of
+from towpath_console.pages.workers import workers
+
+HOSTILE = '<script>alert(1)</script>\u202e"'
+
+
+def letter(**more: Any) -> dict[str, Any]:
+    return {
+        "dead_letter_id": 7, "at": "2026-11-26T14:00:00Z", "stream": "TASKS", "subject": HOSTILE, "project": "default",
+        "run_id": None, "effect_id": None, "reason": HOSTILE, "failures": 1, "status": "dead", "size": 89, "cut": False,
+        "body": HOSTILE, "settled_at": None, "settled_by": "", "settled_reason": "", **more,
+    }  # fmt: skip
+
+
+def queue(**more: Any) -> dict[str, Any]:
+    return {
+        "stream": "TOOLEXEC", "consumer": "exec_default=shop", "toolset": "shop", "waits": 42, "in_flight": 0,
+        "redelivered": 3, "listeners": 0, "last_taken_at": None, "missing": False, **more,
+    }  # fmt: skip
+
+
+def test_a_queue_that_nobody_takes_from_is_told_from_one_whose_worker_is_busy() -> None:
+    assert state_of(queue()) == "nobody listens"
+    assert state_of(queue(in_flight=2)) == "busy"
+    assert state_of(queue(listeners=1, in_flight=2)) == "listening"
+    assert state_of(queue(missing=True, listeners=1)) == "not known"
+
+
+async def test_the_page_has_letters_and_lag_and_sends_its_filters_to_the_api() -> None:
+    found = {"/v1/dead-letters": {"letters": [letter()], "next_before": 7}, "/v1/queues": {"queues": [queue()]}}
+    api, query = RecordedApi(**found), {"status": "requeued", "stream": "INBOX", "other": "x"}
+    page = await queues(asked_of(api, query))
+    assert ("/v1/dead-letters", {"limit": 50, "status": "requeued", "stream": "INBOX"}) in api.asked
+    html = drawn(page, query)
+    assert "nobody listens" in html and ">42<" in html and "/queues/7" in html and "before=7" in html
+    assert "<script>alert" not in html and "⟨U+202E⟩" in html
+
+
+async def test_an_empty_page_names_the_filter() -> None:
+    api = RecordedApi(**{"/v1/dead-letters": {"letters": []}, "/v1/queues": FORBIDDEN})
+    assert "No dead letter." in drawn(await queues(asked_of(api)))
+    query = {"status": "discarded", "stream": "INBOX"}
+    assert "No letter matches: discarded, stream INBOX." in drawn(await queues(asked_of(api, query)), query)
+
+
+async def test_the_content_of_a_letter_is_text_and_a_cut_one_is_not_sent_again() -> None:
+    page = drawn(await dead_letter(asked_of(RecordedApi(**{"/v1/dead-letters/7": letter()}), letter_id="7")))
+    assert "&lt;script&gt;" in page and "<script>alert" not in page and "Send again" in page
+    cut = drawn(await dead_letter(asked_of(RecordedApi(**{"/v1/dead-letters/7": letter(cut=True)}), letter_id="7")))
+    assert "can&#39;t be sent again" in cut or "can't be sent again" in cut
+    settled = letter(status="discarded", settled_by="ann", settled_at="2026-11-26T15:00:00Z", settled_reason="a test")
+    done = drawn(await dead_letter(asked_of(RecordedApi(**{"/v1/dead-letters/7": settled}), letter_id="7")))
+    assert "Send again" not in done and "by ann" in done
+
+
+async def test_a_letter_is_settled_with_the_reason_that_was_given() -> None:
+    api = RecordedApi()
+    done = await settle(asked_of(api, letter_id="7", verdict="requeue"), {"reason": "the worker is repaired"})
+    assert api.sent == [("POST", "/v1/dead-letters/7/requeue", {"reason": "the worker is repaired"})]
+    assert done.location == "/queues/7"
+    with pytest.raises(ApiRefusalError):
+        await settle(asked_of(api, letter_id="7", verdict="erase"), {"reason": "x"})
+
+
+async def test_the_workers_page_says_what_each_toolset_offers_and_where_nobody_works() -> None:
+    tool = {"name": "shop.pay", "toolset": "shop", "operation": "write", "effect_class": "irreversible"}
+    shared = queue(toolset="", stream="INBOX", consumer="orchestrator", listeners=1)
+    api = RecordedApi(**{"/v1/queues": {"queues": [queue(), shared]}, "/v1/tools": {"tools": [tool], "held": {}}})
+    html = drawn(await workers(asked_of(api)))
+    assert "1 without a worker" in html and "shop.pay" in html and "towpath worker MODULE" in html
+    assert "orchestrator" in html and "what happened outside of runs" in html
+    blind = RecordedApi(**{"/v1/queues": {"queues": [queue()]}, "/v1/tools": FORBIDDEN})
+    html = drawn(await workers(asked_of(blind)))
+    assert "policy:read" in html and "platform:operate" in html

@@ -1,0 +1,107 @@
+"""Settings: keys that are shown once and ended only on purpose, switches with a reason, notices, and no secret."""
+
+import re
+from typing import Any
+
+import pytest
+from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of, drawn
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.page import Page
+from towpath_console.pages import settings
+from towpath_gateway.core.api_keys import ALL_SCOPES
+from towpath_gateway.core.api_keys import ROLES as PLATFORM_ROLES
+
+KEY = {
+    "prefix": "aaaaaaaaaaaa", "caller": "<i>ann</i>", "scopes": ["runs:read"], "roles": ["viewer"], "note": "",
+    "created_by": "ben", "created_at": "2026-11-26T14:00:00Z", "expires_at": None, "revoked_at": None, "warnings": [],
+}  # fmt: skip
+SWITCH = {
+    "switch_id": "01a21858-7ec2-7cc8-8fc2-7b5a4728b5fc", "kind": "tool", "name": "crm.*", "reason": "<u>down</u>",
+    "paused_by": "ann", "paused_at": "2026-11-26T14:00:00Z",
+}  # fmt: skip
+
+
+def test_the_form_offers_exactly_what_a_key_may_be_given() -> None:
+    assert set(settings.SCOPES) == set(ALL_SCOPES)
+    assert set(settings.ROLES) == set(PLATFORM_ROLES)
+
+
+async def test_settings_are_shown_with_their_origin_and_to_others_who_may_see_them() -> None:
+    rows = [
+        {"name": "TOWPATH_DATABASE_URL", "value": "hidden", "origin": "set", "secret": True},
+        {"name": "TOWPATH_LOG_LEVEL", "value": "info", "origin": "default", "secret": False},
+    ]
+    api = RecordedApi(**{"/v1/settings": {"settings": rows, "instance": "gateway-1"}})
+    html = drawn(await settings.configuration(asked_of(api)))
+    assert "a secret, not shown" in html and "TOWPATH_LOG_LEVEL" in html and "gateway-1" in html
+    query = {"origin": "set"}
+    assert "TOWPATH_LOG_LEVEL" not in drawn(await settings.configuration(asked_of(api, query)), query)
+    blind = RecordedApi(**{"/v1/settings": FORBIDDEN})
+    assert "platform:operate" in drawn(await settings.configuration(asked_of(blind)))
+
+
+async def test_a_key_is_shown_once_and_is_in_no_address() -> None:
+    api = RecordedApi(**{"/v1/keys": {**KEY, "key": "twp_aaaaaaaaaaaa.secret", "warnings": ["it makes keys"]}})
+    form = {"caller": "ann", "role:viewer": "yes", "scope:runs:read": "yes", "scope:nonsense": "yes", "days": "3"}
+    made = await settings.make_key(asked_of(api), form)
+    body = {"caller": "ann", "roles": ["viewer"], "scopes": ["runs:read"], "note": "", "expires_in_s": 259_200}
+    assert api.sent == [("POST", "/v1/keys", body)]
+    assert isinstance(made, Page) and made.refresh_s is None
+    html = drawn(made)
+    assert html.count("twp_aaaaaaaaaaaa.secret") == 1 and "it makes keys" in html
+    assert "secret" not in str(made.data), "not in the twin either"
+    assert not re.search(r'(href|action|content|value)="[^"]*secret', html)
+
+
+async def test_a_key_is_revoked_only_once_somebody_has_confirmed_it() -> None:
+    api = RecordedApi()
+    with pytest.raises(ApiRefusalError) as refused:
+        await settings.revoke_key(asked_of(api, prefix="aaaaaaaaaaaa"), {})
+    assert refused.value.problem["errors"] and api.sent == []
+    await settings.revoke_key(asked_of(api, prefix="aaaaaaaaaaaa"), {"confirmed": "yes"})
+    assert api.sent == [("DELETE", "/v1/keys/aaaaaaaaaaaa", {})]
+
+
+async def test_the_list_of_keys_has_no_way_to_revoke_what_has_ended() -> None:
+    ended = {**KEY, "prefix": "bbbbbbbbbbbb", "revoked_at": "2026-11-26T15:00:00Z"}
+    api = RecordedApi(**{"/v1/keys": {"keys": [KEY, ended], "next_after": None}})
+    html = drawn(await settings.keys(asked_of(api)))
+    assert "/settings/keys/aaaaaaaaaaaa/revoke" in html and "/settings/keys/bbbbbbbbbbbb/revoke" not in html
+    assert "<i>ann" not in html
+    query = {"caller": "nobody"}
+    assert "“nobody”" in drawn(await settings.keys(asked_of(api, query)), query)
+
+
+async def test_a_switch_is_set_with_its_reason_and_says_what_it_did() -> None:
+    done: dict[str, Any] = {"changed": True, "stopping": 2, "switch": SWITCH}
+    api = RecordedApi(
+        **{
+            "/v1/switches/pause": done,
+            "/v1/switches/resume": {"changed": False},
+            "/v1/switches": {"switches": [SWITCH]},
+        }
+    )
+    form = {"kind": "tool", "name": "crm.*", "reason": "down", "stop_running": "yes"}
+    said = await settings.set_switch(asked_of(api, verb="pause"), form)
+    assert said.message == "crm.* is paused. 2 running calls are asked to stop."
+    assert api.sent[0][2] == {"kind": "tool", "name": "crm.*", "reason": "down", "stop_running": True}
+    again = await settings.set_switch(asked_of(api, verb="resume"), {"kind": "project", "reason": "up"})
+    assert again.message == "Nothing changed: the project was not paused."
+    assert api.sent[1][2] == {"kind": "project", "name": None, "reason": "up"}
+    html = drawn(await settings.switches(asked_of(api)))
+    assert "crm.*" in html and "<u>down" not in html and "Paused by ann" in html
+
+
+async def test_a_dead_notice_can_be_sent_again_and_others_can_not() -> None:
+    notice = {
+        "notice_id": "01a21858-7ec2-7cc8-8fc2-7b5a4728b5fc", "webhook": "ops", "kind": "gate.opened", "status": "dead",
+        "gate_id": "b8176244-5c21-5539-9bae-2275585647f8", "tries": 8, "created_at": "2026-11-26T14:00:00Z",
+        "due_at": "2026-11-26T14:00:00Z", "error": "<p>500</p>",
+    }  # fmt: skip
+    api = RecordedApi(**{"/v1/notices": {"notices": [notice, {**notice, "status": "sent"}], "next_before": None}})
+    html = drawn(await settings.notices(asked_of(api)))
+    assert html.count("/retry") == 1 and "<p>500" not in html
+    assert api.asked[0][1] == {"limit": 50, "status": "dead"}
+    await settings.retry_notice(asked_of(api, notice_id="n"), {})
+    assert api.sent == [("POST", "/v1/notices/n/retry", {})]
