@@ -1,5 +1,7 @@
 """JSON Schemas in words: the type of a field in pieces that may be links, and what bounds it."""
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -7,6 +9,8 @@ MAX_DEPTH = 8
 """Of types in types; what is deeper is said to be a value."""
 
 MAX_CHOICES = 40
+
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")
 
 _SEVERAL = {"anyOf": " or ", "oneOf": " or ", "allOf": " and "}
 
@@ -75,26 +79,38 @@ def _plain_type(schema: Mapping[str, Any], depth: int) -> list[TypePiece]:
             return [TypePiece(f"{kind} ({schema['format']})" if "format" in schema else kind)]
         case list(kinds):
             return [TypePiece(" or ".join(map(str, kinds)))]
-    return [TypePiece("any value")]
+        case _:
+            return [TypePiece("any value")]
 
 
 def bounds_of(schema: Any) -> str:
     """Return in words what bounds a value; of one of several types, those of each."""
     if not isinstance(schema, Mapping):
         return ""
-    found = [words.format(schema[name]) for name, words in _BOUNDS if name in schema]
+    found = [words.format(written(schema[name])) for name, words in _BOUNDS if name in schema]
     for one in schema.get("anyOf", ()):
         found += [words for words in [bounds_of(one)] if words]
     if schema.get("default") not in (None, "", [], {}):
-        found.append(f"default {schema['default']!r}")
+        found.append(f"default {written(schema['default'])}")
     return "; ".join(dict.fromkeys(found))
+
+
+def written(value: Any) -> str:
+    """Write a value of a schema as JSON has it; a whole number without its point."""
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return whole if isinstance(whole, str) else json.dumps(whole, ensure_ascii=False)
+
+
+def paragraphs(words: str) -> str:
+    """Return a description without the ends of its lines, but with those of its paragraphs."""
+    return _LINE_END.sub(" ", words)
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[SchemaField]:
     """Return the fields of an object's schema, those that are required first."""
     required = set(schema.get("required", ()))
     fields = [
-        SchemaField(name, name in required, type_of(one), bounds_of(one), str(one.get("description", "")))
+        SchemaField(name, name in required, type_of(one), bounds_of(one), paragraphs(str(one.get("description", ""))))
         for name, one in schema.get("properties", {}).items()
         if isinstance(one, Mapping)
     ]

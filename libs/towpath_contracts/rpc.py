@@ -6,14 +6,14 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import agents, budgets, dead_letters, gate_notices, queues, switches, tasks
+from towpath_contracts import agents, budgets, dead_letters, gate_notices, switches, tasks
 from towpath_contracts.base import Message
 from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
 from towpath_contracts.runs import idle_runs, records, run_control, tree, views
-from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy
+from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues
 
 PROBLEM_HEADER = "Towpath-Problem"
 REPEAT_HEADER = "Towpath-Repeat"

@@ -6,7 +6,7 @@ from typing import Any
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.schema_words import bounds_of, fields_of, name_of, type_of
+from towpath_console.schema_words import bounds_of, fields_of, name_of, paragraphs, type_of
 
 SECTION = "/docs"
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -76,7 +76,7 @@ def _operation_page(one: Mapping[str, Any]) -> Page:
             "required": parameter.get("required", False),
             "type": type_of(parameter.get("schema", {})),
             "bounds": bounds_of(parameter.get("schema", {})),
-            "description": parameter.get("description", ""),
+            "description": paragraphs(parameter.get("description", "")),
         }
         for parameter in described.get("parameters", ())
     ]
@@ -94,7 +94,7 @@ def _operation_page(one: Mapping[str, Any]) -> Page:
     contents = described.get("requestBody", {}).get("content", {})
     view = {
         "one": one,
-        "description": described.get("description", ""),
+        "description": paragraphs(described.get("description", "")),
         "parameters": parameters,
         "body": [piece for content in contents.values() for piece in type_of(content.get("schema"))],
         "media": ", ".join(contents),
@@ -130,7 +130,9 @@ def _schema_page(document: Mapping[str, Any], name: str, base: str) -> Page:
     view = {
         "name": name,
         "schema": schema,
-        "fields": fields_of(schema),
+        "description": paragraphs(schema.get("description", "")),
+        "fields": (fields := fields_of(schema)),
+        "described": any(field.description for field in fields),
         "type": type_of({key: value for key, value in schema.items() if key != "properties"}),
         "kinds": [name_of(one["$ref"]) for one in schema.get("oneOf", schema.get("anyOf", ())) if "$ref" in one],
         "base": base,

@@ -7,7 +7,7 @@ the platform.
 from fastapi import APIRouter, Response
 
 from towpath_contracts import rpc
-from towpath_contracts.queues import ListQueues, QueueList
+from towpath_contracts.tools.queues import ListQueues, QueueList
 from towpath_gateway.app.dependencies import Dependencies, RunsReader, documented, json_answer
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM
