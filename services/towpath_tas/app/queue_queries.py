@@ -13,10 +13,10 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
-from towpath_contracts.tools.queues import MAX_TOOLSETS, ListQueues, QueueList, QueueState, StreamFill
 from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSpec, decide_consumer, exec_consumer
 from towpath_contracts.subjects import DEFAULT_POOL
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
+from towpath_contracts.tools.queues import MAX_TOOLSETS, ListQueues, QueueList, QueueState, StreamFill
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_tas.app.policy_cache import PolicyCache
 

@@ -184,3 +184,19 @@ async def test_projects_whose_specs_are_too_long_in_all_are_dropped_from_memory(
         assert (await cache.of(pool, tas.caller.project)).registry.tools["orders.find"].version == 1
     finally:
         pool.terminate()
+
+
+async def test_queues_are_told_of_the_own_toolsets_and_shared_ones_only_where_they_are_asked_for(tas: Running) -> None:
+    caller = tas.caller
+    await caller.set_up()
+    await caller.call("orders.find")
+    [queue] = (await caller.ask(rpc.LIST_QUEUES, project=caller.project)).queues
+    assert (queue.toolset, queue.consumer) == ("orders", f"exec_{caller.project}=orders")
+    assert (queue.waits, queue.listeners, queue.missing) == (1, 0, False), "nobody takes from it"
+    assert (await caller.ask(rpc.LIST_QUEUES, project="another")).queues == ()
+    await caller.register(tool("lonely.read", "pure", operation="read", toolset="lonely"))
+    await caller.nc.jetstream().delete_consumer("TOOLEXEC", f"exec_{caller.project}=lonely")
+    found = await caller.ask(rpc.LIST_QUEUES, project=caller.project, platform=True)
+    assert {one.toolset: one.missing for one in found.queues if one.toolset} == {"lonely": True, "orders": False}
+    assert ("TOOLREQ", "tas") in {(one.stream, one.consumer) for one in found.queues if one.listeners}
+    assert {fill.stream for fill in found.streams} >= {"TOOLEXEC", "EVENTS"}
