@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 from towpath_console.api import Api
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.history import HistoryPart, Step, action_of, read_steps, sum_of, tools_of, what_of
+from towpath_console.pages.history import (
+    HistoryPart,
+    Step,
+    action_of,
+    read_steps,
+    require_run_id,
+    sum_of,
+    tools_of,
+    what_of,
+)
 from towpath_console.pages.run import answer_of
 from towpath_console.pages.shared import together
 
@@ -34,6 +43,8 @@ async def compare(asked: Asked) -> Page:
     a, b = asked.query.get("a", "").strip(), asked.query.get("b", "").strip()
     if not (a and b):
         return Page("Compare two runs", "run_compare.html", {"a": a, "b": b}, {"a": a, "b": b, "rows": None})
+    require_run_id(a)
+    require_run_id(b)
     api = asked.api
     found = await together(a=_read(api, a), b=_read(api, b))
     one, other = found["a"]["part"], found["b"]["part"]

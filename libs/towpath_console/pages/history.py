@@ -49,6 +49,13 @@ async def read_step(api: Api, run_id: str, number: int) -> HistoryPart:
     return found
 
 
+def require_run_id(text: str) -> None:
+    """Raise where *text* of a form or query is no id of a run: it would be another path of the API."""
+    if len(text) != 36 or not all(sign in "0123456789abcdef-" for sign in text):
+        problem = {"code": "request_invalid", "title": "This is no id of a run", "detail": text[:64]}
+        raise ApiRefusalError(422, problem)
+
+
 def calls_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the calls of a step, in their order."""
     result = step.get("result") or {}

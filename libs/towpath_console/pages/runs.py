@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
+from towpath_console.pages.history import require_run_id
 from towpath_console.pages.saved_views import COOKIE, read_views, with_view, without_view
 from towpath_console.pages.shared import chosen, if_allowed, together
 
@@ -97,7 +98,8 @@ async def cancel_many(asked: Asked, form: Mapping[str, str]) -> Done:
                 return str(error.problem.get("code") or error.status)
         return ""
 
-    _require_ids(ids)
+    for one in ids:
+        require_run_id(one)
     codes = Counter(await asyncio.gather(*map(cancel, ids)))
     done = codes.pop("", 0)
     ended = codes.pop("run_finished", 0)
@@ -105,14 +107,6 @@ async def cancel_many(asked: Asked, form: Mapping[str, str]) -> Done:
     said += [f"{ended} had ended already."] if ended else []
     said += [f"{number} refused: {code}." for code, number in sorted(codes.items())]
     return Done(_back(form.get("back", "")), " ".join(said))
-
-
-def _require_ids(ids: list[str]) -> None:
-    """Raise where something is no id of a run: it would be another path of the API."""
-    for one in ids:
-        if len(one) != 36 or not all(sign in "0123456789abcdef-" for sign in one):
-            problem = {"code": "request_invalid", "title": "This is no id of a run", "detail": one[:64]}
-            raise ApiRefusalError(422, problem)
 
 
 def _back(path: str) -> str:

@@ -3,16 +3,19 @@
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.recorded_api import RecordedApi
 from tests.unit.console.test_renderer import AROUND
-from tests.unit.console.test_run_pages import AT, call_of, run_of, step_of
+from tests.unit.console.test_run_pages import AT, RUN, call_of, run_of, step_of
 
+from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked
 from towpath_console.pages.comparison import aligned, compare
 from towpath_console.renderer import Renderer
 
+OTHER = RUN.replace("01a2", "01a3")
 SHORT = st.lists(st.sampled_from("abc"), max_size=7)
 
 
@@ -52,13 +55,13 @@ async def test_differences_of_arguments_are_named_and_equal_steps_left_out() -> 
     other = history(("find", {"id": "1"}), ("look", {}), ("refund", {"amount": 12.9}))
     api = RecordedApi(
         {
-            "/v1/runs/a": run_of(3, words="first"),
-            "/v1/runs/b": run_of(3, words="second"),
-            "/v1/runs/a/history": one,
-            "/v1/runs/b/history": other,
+            f"/v1/runs/{RUN}": run_of(3, words="first"),
+            f"/v1/runs/{OTHER}": run_of(3, words="second"),
+            f"/v1/runs/{RUN}/history": one,
+            f"/v1/runs/{OTHER}/history": other,
         }
     )
-    page = await compare(Asked(api, {}, {"a": "a", "b": "b"}, "/"))
+    page = await compare(Asked(api, {}, {"a": RUN, "b": OTHER}, "/"))
     assert [row["kind"] for row in page.data["rows"]] == ["same", "b", "unequal", "a"]
     changes = page.data["rows"][2]["changes"]
     assert changes == [
@@ -68,6 +71,14 @@ async def test_differences_of_arguments_are_named_and_equal_steps_left_out() -> 
     html = Renderer().whole(page, **AROUND)
     assert "1 of 4 are the same in both." in html and "they differ" in html and AT not in html
     assert html.count('class="row-') == 3
+
+
+async def test_only_ids_of_runs_are_looked_up() -> None:
+    for text in ("../keys", f"{RUN}/tree", f"{RUN[:-1]}/", "x"):
+        api = RecordedApi({})
+        with pytest.raises(ApiRefusalError, match="request_invalid"):
+            await compare(Asked(api, {}, {"a": RUN, "b": text}, "/"))
+        assert api.asked == []
 
 
 async def test_without_two_runs_the_page_asks_for_them() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.recorded_api import Answer, RecordedApi, refused
-from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags
+from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, gate_named
 
 from towpath_console import text
 from towpath_console.api import ApiRefusalError
@@ -184,6 +184,19 @@ async def test_budgets_say_how_much_is_used_and_are_left_out_for_who_may_not_see
     page = drawn(await run_timeline(asked(api_of(1))))
     assert "90 % · nearly used up" in page
     assert "Budgets" not in drawn(await run_timeline(asked(api_of(1, **{"/v1/budgets": refused(403)}))))
+
+
+async def test_a_run_that_waits_and_is_paused_is_offered_to_go_on() -> None:
+    waiting = {**run_of(1, "waiting"), "waits": ["approval: large", "run_paused: ann paused the run: look"]}
+    gates = {"gates": [gate_named("calm")]}
+    api = api_of(1, **{f"/v1/runs/{RUN}": waiting, "/v1/gates": gates})
+    page = drawn(await run_timeline(asked(api)))
+    assert "run-paused" in page and "ann paused the run: look" in page
+    assert ("/v1/gates", {"status": "pending", "run_id": RUN, "paused": "false"}) in api.asked, (
+        "a pause is not approved"
+    )
+    on_its_way = api_of(1, **{f"/v1/runs/{RUN}": {**waiting, "waits": ["approval: large"]}, "/v1/gates": gates})
+    assert "run-moving" in drawn(await run_timeline(asked(on_its_way)))
 
 
 async def test_a_tab_of_a_step_asks_only_for_what_it_shows() -> None:
