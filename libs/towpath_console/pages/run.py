@@ -27,11 +27,12 @@ UNITS = {"usd_micros": "Money", "tokens": "Tokens", "model_calls": "Model calls"
 async def run_timeline(asked: Asked) -> Page:
     """Make the page of a run: of a long one the steps around `from`, or its last ones."""
     api, run_id = asked.api, asked.path["run_id"]
-    run = await api.get(f"/v1/runs/{run_id}")
     found = await together(
+        run=api.get(f"/v1/runs/{run_id}"),
         gates=if_allowed(api.get("/v1/gates", status="pending", run_id=run_id, paused="false")),
         budgets=if_allowed(api.get("/v1/budgets", run_id=run_id)),
     )
+    run = found["run"]
     show, attempt = asked.query.get("show", ""), asked.query.get("attempt", "")
     filtered = bool(show or attempt)
     last_start = 0 if filtered else max(0, run["step"] - STEPS_SHOWN)
@@ -60,7 +61,7 @@ async def run_timeline(asked: Asked) -> Page:
         "chosen": f"{SHOWS.get(show, show)}, {ATTEMPTS.get(attempt, attempt)}",
         "pager": _pager(start, len(rows), number),
     }
-    data = {"run": run, "steps": part.steps, **found}
+    data = {"steps": part.steps, **found}
     return Page(f"Run {run_id[:8]}", "run.html", data, view, refresh_of(run))
 
 
