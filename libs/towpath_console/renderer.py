@@ -1,6 +1,7 @@
 """Draws pages: the templates, and what they may call."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,9 +11,13 @@ from markupsafe import Markup, escape
 
 from towpath_console import text
 from towpath_console.assets_folder import address
+from towpath_console.caller import ANYBODY, Caller
 from towpath_console.gate_card import gate_card, written
 from towpath_console.page import Page
 from towpath_console.sections import LIVE, SECTIONS
+
+_caller: ContextVar[Caller] = ContextVar("caller", default=ANYBODY)
+"""Who the page is drawn for: parts that several pages import see no variables of the page."""
 
 
 class Renderer:
@@ -35,6 +40,10 @@ class Renderer:
             "status": status,
             "seconds_between": text.seconds_between,
             "with_query": with_query,
+            "may": lambda scope: _caller.get().may(scope),
+            "can": lambda *roles: _caller.get().can(*roles),
+            "lacking": lambda scope, *roles: _caller.get().lacking(scope, *roles),
+            "lacking_at": lambda gate: _caller.get().lacking_at(gate),
         }
         self._templates.filters |= {
             "as_written": as_written,
@@ -59,7 +68,11 @@ class Renderer:
 
     def _drawn(self, page: Page, frame: str, around: Mapping[str, Any]) -> str:
         template = self._templates.get_template(page.template)
-        return template.render(frame=frame, page=page, data=page.data, **page.view, **around)
+        before = _caller.set(around.get("caller") or ANYBODY)
+        try:
+            return template.render(frame=frame, page=page, data=page.data, **page.view, **around)
+        finally:
+            _caller.reset(before)
 
 
 def icon(name: str, size: int = 18) -> Markup:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from towpath_console.api import Api, ApiCaller, ApiRefusalError
 from towpath_console.assets_folder import serve
+from towpath_console.caller import ANYBODY, NOBODY, Caller, caller_of
 from towpath_console.live import Drawn, LiveViews
 from towpath_console.page import ActionRoute, Asked, DownloadRoute, Page, PageRoute
 from towpath_console.pages import ACTIONS, DOWNLOADS, PAGES
@@ -66,7 +67,7 @@ class Console:
         try:
             page, route = await self._made(api, path, query)
         except ApiRefusalError as error:
-            return self._refused(error, path, twin=twin)
+            return await self._refused(api, error, path, twin=twin)
         if twin:
             return JSONResponse(dict(page.data), headers=HEADERS)
         url = _url(path, query)
@@ -85,31 +86,49 @@ class Console:
 
     async def _around(self, api: Api, section: str, url: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return what the frame of a page shows."""
-        return {"section": section, "url": url, "query": dict(query), "live": live_address(url)}
+        shown = {"section": section, "url": url, "query": dict(query), "live": live_address(url)}
+        return shown | {"caller": caller_of(await api.get("/v1/me"))}
 
-    def refused(self, status: int, problem: Mapping[str, Any], path: str) -> Response:
+    def refused(self, status: int, problem: Mapping[str, Any], path: str, caller: Caller = ANYBODY) -> Response:
         """Return the page that says why something was refused."""
         page = Page(str(problem.get("title") or "Refused"), "refused.html", {"problem": dict(problem)})
-        around = {"section": "", "url": path, "query": {}, "live": "", "message": ""}
+        return self._alone(page, status, path, caller)
+
+    def sign_in(self, status: int, *, page: str, problem: Mapping[str, Any] | None, **known: bool) -> Response:
+        """Return the page with the form to sign in with, which leads on to *page*; *problem* is why one is not let in.
+
+        Nothing went wrong where somebody has only just come: `has_session` is not *known* of them, nor was a key sent.
+        """
+        was_tried = problem is not None and (known["has_session"] or problem.get("instance") == "/sign-in")
+        why = str(problem.get("detail", "")) if problem is not None and was_tried else ""
+        return self._alone(Page("Sign in", "sign_in.html", {"page": page, "why": why, **known}), status, page, NOBODY)
+
+    def _alone(self, page: Page, status: int, path: str, caller: Caller) -> Response:
+        around = {"section": "", "url": path, "query": {}, "live": "", "message": "", "caller": caller}
         body = self._renderer.whole(page, **around)
         return Response(body, status_code=status, media_type="text/html", headers=HEADERS)
 
     def explained(self, kinds: Sequence[Mapping[str, Any]], code: str, path: str) -> Response:
         """Return the page about the problem *code*, or the list of all *kinds*: for anybody, at a path of the API."""
-        around = {"section": "/docs", "url": path, "query": {}, "live": "", "message": ""}
+        around = {"section": "/docs", "url": path, "query": {}, "live": "", "message": "", "caller": ANYBODY}
         body = self._renderer.whole(problem_page(kinds, code), **around)
         return Response(body, media_type="text/html", headers={**HEADERS, "Vary": "Accept"})
 
-    def _refused(self, error: ApiRefusalError, path: str, *, twin: bool) -> Response:
+    async def _refused(self, api: Api, error: ApiRefusalError, path: str, *, twin: bool) -> Response:
         if twin:
             return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
-        return self.refused(error.status, error.problem, path)
+        try:
+            caller = caller_of(await api.get("/v1/me"))
+        except ApiRefusalError:
+            caller = ANYBODY
+        return self.refused(error.status, error.problem, path, caller)
 
     def _acting(self, route: ActionRoute) -> Any:
         async def act(request: Request) -> Response:
+            api = self._api.on_behalf_of(request)
             refused = _cross_site(request)
             if refused is not None:
-                return self._refused(refused, request.url.path, twin=False)
+                return await self._refused(api, refused, request.url.path, twin=False)
             sent = b""
             async for part in request.stream():
                 sent += part
@@ -119,20 +138,22 @@ class Console:
                         "title": "The form is too large",
                         "detail": request.url.path,
                     }
-                    return self._refused(ApiRefusalError(413, problem), request.url.path, twin=False)
+                    return await self._refused(api, ApiRefusalError(413, problem), request.url.path, twin=False)
             form = dict(parse_qsl(sent.decode("utf-8", "replace"), keep_blank_values=True))
-            asked = Asked(self._api.on_behalf_of(request), request.path_params, {}, request.url.path)
+            asked = Asked(api, request.path_params, {}, request.url.path)
             try:
                 done = await route.act(asked, form)
             except ApiRefusalError as error:
-                return self._refused(error, request.url.path, twin=False)
+                return await self._refused(api, error, request.url.path, twin=False)
             if isinstance(done, Page):
                 around = await self._around(asked.api, route.section, request.url.path, {}) | {"message": ""}
                 body = self._renderer.whole(done, **around)
                 return Response(body, status_code=done.status, media_type="text/html", headers=HEADERS)
-            mark = "&" if "?" in done.location else "?"
+            # Browsers read another host in what begins so.
+            location = "/" if done.location.startswith(("//", "/\\")) else done.location
+            mark = "&" if "?" in location else "?"
             said = f"{mark}message={quote(done.message)}" if done.message else ""
-            answer = RedirectResponse(done.location + said, status_code=303, headers=HEADERS)
+            answer = RedirectResponse(location + said, status_code=303, headers=HEADERS)
             for name, value in done.cookies.items():
                 secure = request.url.scheme == "https"
                 answer.set_cookie(name, value, KEPT_S, path=KEPT_PATH, secure=secure, httponly=True, samesite="lax")
@@ -142,13 +163,12 @@ class Console:
 
     def _file(self, route: DownloadRoute) -> Any:
         async def send(request: Request) -> Response:
-            asked = Asked(
-                self._api.on_behalf_of(request), request.path_params, dict(request.query_params), request.url.path
-            )
+            api = self._api.on_behalf_of(request)
             try:
-                file = await route.make(asked)
+                file = await route.make(Asked(api, request.path_params, dict(request.query_params), request.url.path))
             except ApiRefusalError as error:
-                return self._refused(error, request.url.path, twin="text/html" not in request.headers.get("accept", ""))
+                twin = "text/html" not in request.headers.get("accept", "")
+                return await self._refused(api, error, request.url.path, twin=twin)
             named = {"Content-Disposition": f'attachment; filename="{file.name}"'}
             return StreamingResponse(file.parts, media_type=file.kind, headers=HEADERS | named)
 

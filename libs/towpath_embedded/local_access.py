@@ -12,6 +12,7 @@ from towpath_embedded.servers.nats import write_private
 
 TOKEN_FILE = "authorization"  # noqa: S105 - a name
 SIGN_IN_FILE = "sign-in"
+SESSION_FILE = "session-secret"
 OPEN_TO_ALL = "TOWPATH_AUTH=off: EVERY process of this machine may approve, make keys and change the policy here"
 _HEADER = "Authorization: Bearer "
 
@@ -25,19 +26,26 @@ class LocalAccess:
     def __init__(self, data: Path, auth: str) -> None:
         self.file = data / TOKEN_FILE
         self._link = data / SIGN_IN_FILE
+        self._session_secret = data / SESSION_FILE
         self.asks_for_keys = auth == "on"
         self.is_open_to_all = auth == "off"
         self._asks_for_token = not self.asks_for_keys and not self.is_open_to_all
 
     def prepare(self) -> None:
-        """Make the token where there is none, and the code of a new link."""
+        """Make the token and the secret of sessions where there is none, and the code of a new link."""
+        if not self._session_secret.exists():
+            write_private(self._session_secret, secrets.token_urlsafe(32))
         if not self.file.exists():
             write_private(self.file, f"{_HEADER}{secrets.token_urlsafe(32)}\n")
         write_private(self._link, secrets.token_urlsafe(32))
 
     def gateway_settings(self) -> dict[str, str]:
         """Return what the gateway is told."""
-        return {"TOWPATH_LOCAL_TOKEN_FILE": str(self.file), "TOWPATH_LOCAL_SIGN_IN_FILE": str(self._link)}
+        return {
+            "TOWPATH_LOCAL_TOKEN_FILE": str(self.file),
+            "TOWPATH_LOCAL_SIGN_IN_FILE": str(self._link),
+            "TOWPATH_SESSION_SECRET_FILE": str(self._session_secret),
+        }
 
     def token(self) -> str:
         """Return the token; raises OSError where none was made."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.local_access import SIGN_IN_FILE, TOKEN_FILE
+from towpath_embedded.local_access import SESSION_FILE, SIGN_IN_FILE, TOKEN_FILE
 from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
 from towpath_fabric.file_owners import fault_above, fault_of_status
@@ -25,7 +25,7 @@ LOCK_FILE = "lock"
 STATE_FILE = "state.json"
 BROKER_FOLDER = "nats"
 DATABASE_FOLDER = "postgres"
-CLOSED_FILES = frozenset({TOKEN_FILE, SIGN_IN_FILE, "ticket.key", "seal.key"})
+CLOSED_FILES = frozenset({TOKEN_FILE, SIGN_IN_FILE, SESSION_FILE, "ticket.key", "seal.key"})
 _MOST_FAULTS = 10
 """As many are listed: a database has a thousand files."""
 

@@ -16,7 +16,10 @@ from typing import Final
 from towpath_fabric.redaction import redact
 
 LOCAL_KEY: Final = "TOWPATH_LOCAL_API_KEY"
-PLATFORM_SECRETS: Final = ("TOWPATH_NATS_PASSWORD", "TOWPATH_DATABASE_URL", "TOWPATH_API_KEY", LOCAL_KEY)
+PLATFORM_SECRETS: Final = (
+    *("TOWPATH_NATS_PASSWORD", "TOWPATH_DATABASE_URL"),
+    *("TOWPATH_API_KEY", LOCAL_KEY, "TOWPATH_SESSION_SECRET"),
+)
 """Variables with secrets of the platform."""
 
 _OWN_CREDENTIALS: Final = PLATFORM_SECRETS[:2]

@@ -7,15 +7,12 @@ This module is the only reader of the environment. A service adds its own fields
 import os
 import socket
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 TRACES_PATH = "/v1/traces"
-
-_IN_FILES = ("nats_password", "database_url")
-"""Secrets that may stand in a file, named by the same variable with `_FILE` behind it."""
 
 
 class BrokerSettings(BaseSettings):
@@ -31,6 +28,9 @@ class BrokerSettings(BaseSettings):
         frozen=True,
         hide_input_in_errors=True,  # what is wrong is told at the start, and read by whoever reads logs
     )
+
+    secrets_in_files: ClassVar[tuple[str, ...]] = ("nats_password", "database_url")
+    """Secrets that may stand in a file, named by the same variable with `_FILE` behind it."""
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_user: str | None = None
@@ -51,7 +51,7 @@ class BrokerSettings(BaseSettings):
         if not isinstance(given, dict):
             return given
         read = dict(given)
-        for name in _IN_FILES:
+        for name in cls.secrets_in_files:
             place = Path(str(read.get(f"{name}_file") or ""))
             if not place.is_file():
                 continue

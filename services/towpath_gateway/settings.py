@@ -1,9 +1,9 @@
 """Settings of the gateway, `TOWPATH_*` (see towpath_fabric.settings)."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FilePath, SecretStr, model_validator
 
 from towpath_fabric.settings import Settings
 
@@ -15,14 +15,20 @@ class GatewaySettings(Settings):
 
     `auth` "auto" asks for keys everywhere but on the embedded platform, which asks for the token in
     `local_token_file`. "off" lets in every process of the machine there; elsewhere it is refused.
-    `run_wait_s` bounds `POST /run`; `max_streams` bounds the event streams of one process.
+    `session_secret` signs the cookies of people who sign in with a key in a browser: all replicas are given the same,
+    and without one nobody signs in. `run_wait_s` bounds `POST /run`; `max_streams` bounds the event streams of one
+    process.
     """
+
+    secrets_in_files: ClassVar[tuple[str, ...]] = (*Settings.secrets_in_files, "session_secret")
 
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8787
     auth: Literal["auto", "on", "off"] = "auto"
     local_token_file: Path | None = None
     local_sign_in_file: Path | None = None
+    session_secret: SecretStr | None = Field(default=None, min_length=32)
+    session_secret_file: FilePath | None = None
     run_wait_s: float = 120.0
     max_streams: int = 1_000
     max_streams_per_project: int = 750

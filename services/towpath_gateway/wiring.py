@@ -10,7 +10,9 @@ from towpath_gateway.app.admission import Admission
 from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.request_log import RequestLog
+from towpath_gateway.app.session_cookies import SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
+from towpath_gateway.core.browser_sessions import SessionSeal
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -19,14 +21,16 @@ from towpath_gateway.settings import GatewaySettings
 def build_service(settings: GatewaySettings) -> Service:
     """Return a gateway that serves once the service runs."""
     service = Service("gateway", settings)
+    keys = KeyStore(lambda: service.pool)
     dependencies = GatewayDependencies(
         settings=settings,
         log=service.log,
-        keys=KeyStore(lambda: service.pool),
+        keys=keys,
         platform=PlatformClient(service.bus, service.stopping, service.telemetry),
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
         local_token=_local_token(settings),
+        sessions=_sessions(settings, keys),
         request_shares=Shares(
             "requests",
             ShareLimits(settings.max_requests, settings.max_requests_per_project, settings.max_requests_per_key),
@@ -58,6 +62,12 @@ def _local_token(settings: GatewaySettings) -> LocalToken | None:
         detail = "an embedded gateway needs TOWPATH_LOCAL_TOKEN_FILE, or TOWPATH_AUTH=on, or TOWPATH_AUTH=off"
         raise ProblemError(problem("request_invalid", detail))
     return LocalToken(settings.local_token_file, settings.local_sign_in_file, settings.gateway_port)
+
+
+def _sessions(settings: GatewaySettings, keys: KeyStore) -> SessionCookies | None:
+    if not settings.asks_for_keys or settings.session_secret is None:
+        return None
+    return SessionCookies(SessionSeal(settings.session_secret.get_secret_value()), keys)
 
 
 async def create_key(settings: GatewaySettings, new: CreateKeyBody, project: str) -> str:

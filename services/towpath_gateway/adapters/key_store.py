@@ -116,6 +116,17 @@ class KeyStore:
             raise ProblemError(problem("unauthenticated", why or "the key is not known"))
         return principal_of(stored)
 
+    async def stored(self, prefix: str, *, anew: bool = False) -> tuple[StoredKey, datetime] | None:
+        """Return a key as the table holds it, and the time there; *anew* looks even where it did so just now."""
+        if anew:
+            self._cache.pop(prefix, None)
+        return await self._find(prefix)
+
+    async def end_sessions(self, prefix: str) -> None:
+        """End the sessions that were begun with a key, at once here and within CACHE_S elsewhere."""
+        await _query(lambda: self._pool().execute(_queries.end_sessions, prefix))
+        self._cache.pop(prefix, None)
+
     def has_seen(self, prefix: str) -> bool:
         """Whether there was such a key when it was last looked for."""
         return prefix in self._cache
@@ -194,6 +205,7 @@ class KeyStore:
             roles=frozenset(row["roles"]),
             expires_at=row["expires_at"],
             revoked_at=row["revoked_at"],
+            signed_out_at=row["signed_out_at"],
         )
         self._cache[prefix] = (monotonic(), stored, row["now"])
         self._cache.move_to_end(prefix)

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from towpath_fabric.file_owners import ROOT, read_trusted
+from towpath_gateway.core.headers import sent_cookie
 
 
 class LocalToken:
@@ -31,7 +32,8 @@ class LocalToken:
         """Return whether a request shows the token, or without any credential the cookie of a browser."""
         if credential is not None:
             return hmac.compare_digest(credential.encode("utf-8", "replace"), self._token.encode())
-        return hmac.compare_digest(self._sent_cookie(cookies).encode("utf-8", "replace"), self._cookie.encode())
+        shown = sent_cookie(cookies, self._cookie_name)
+        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._cookie.encode())
 
     def sign_in(self, code: str) -> str | None:
         """Use the link up; return the `Set-Cookie` header, or None where *code* is not that of a link that counts."""
@@ -45,11 +47,6 @@ class LocalToken:
         except FileNotFoundError:
             return None
         return f"{self._cookie_name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
-
-    def _sent_cookie(self, cookies: str | None) -> str:
-        """Return the value of our cookie, which is not quoted: some versions of Python take very long to unquote."""
-        pairs = (pair.strip().partition("=") for pair in (cookies or "").split(";"))
-        return next((value for name, _, value in pairs if name == self._cookie_name), "")
 
 
 def _hash(code: str) -> bytes:

@@ -1,5 +1,6 @@
 -- name: find_key
-SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.roles, k.expires_at, k.revoked_at, now() AS now
+SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.roles, k.expires_at, k.revoked_at,
+       k.signed_out_at, now() AS now
   FROM gateway.api_key k JOIN gateway.principal p USING (caller)
  WHERE k.prefix = $1;
 
@@ -24,6 +25,9 @@ SELECT DISTINCT unnest(roles) FROM gateway.api_key WHERE caller = $1;
 INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9))
 RETURNING created_at, expires_at;
+
+-- name: end_sessions
+UPDATE gateway.api_key SET signed_out_at = now() WHERE prefix = $1 AND revoked_at IS NULL;
 
 -- name: revoke_key
 UPDATE gateway.api_key k

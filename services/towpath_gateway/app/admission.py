@@ -1,8 +1,8 @@
 """Who is let in, before anything of a request but its head is read.
 
 A request without a good key costs a look at its head, and is answered at once: what it says it will send is never
-waited for. Such requests have a small share of the process, and those for public pages another: who holds all of one
-keeps nobody with a key from being looked up. Each key and each project has a share of the rest.
+waited for. Such requests have a small share of the process, those for public pages another, and who signs in a third:
+who holds all of one keeps nobody with a key from being looked up. Each key and each project has a share of the rest.
 """
 
 import re
@@ -18,6 +18,7 @@ from towpath_fabric.http.connections import vouch_for_connection
 from towpath_gateway.app.dependencies import GatewayDependencies, authenticate
 from towpath_gateway.app.errors import problem_response
 from towpath_gateway.core.api_keys import Principal, bearer, split_key
+from towpath_gateway.core.headers import SAFE_METHODS
 
 
 class Admission:
@@ -39,7 +40,7 @@ class Admission:
         refused: Problem | None = None
         try:
             if self._public.fullmatch(scope["path"]):
-                with self._stranger("page"):
+                with self._stranger("page" if scope["method"] in SAFE_METHODS else "sign-in"):
                     await self._app(scope, receive, send)
                 return
             principal = await self._principal(Request(scope))
@@ -56,6 +57,9 @@ class Admission:
     async def _principal(self, request: Request) -> Principal:
         credential = bearer(request.headers.get("authorization"))
         local, found = self._dependencies.local_token, split_key(credential or "")
+        sessions = self._dependencies.sessions
+        if sessions is not None and sessions.shown(request.headers) is not None:
+            return await authenticate(request)
         if local is not None and local.is_shown(credential, request.headers.get("cookie")):
             return await authenticate(request)
         if found is not None and self._dependencies.keys.has_seen(found[0]):

@@ -110,7 +110,7 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
     app.add_route(OPENAPI_PATH, openapi, include_in_schema=False)
     app.add_route(ASYNCAPI_PATH, _asyncapi, include_in_schema=False)
     if dependencies is not None:
-        app.state.console = ConsoleRoute(app, dependencies.stopping)
+        app.state.console = ConsoleRoute(app, dependencies)
         app.router.routes.append(app.state.console)
     return app
 

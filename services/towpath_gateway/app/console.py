@@ -1,6 +1,5 @@
 """Serves the console beside the API: loaded with the first page that somebody opens, since most gateways have none."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from towpath_console.sections import is_console
 from towpath_contracts.problems.registry import Problem
+from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import problem_body
+from towpath_gateway.core.headers import SAFE_METHODS, local_path
 
 if TYPE_CHECKING:
     from towpath_console.site import Console
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 class ConsoleRoute(BaseRoute):
     """Takes what is a page of the console; everything else is the API's, also what is not found."""
 
-    def __init__(self, app: FastAPI, stopping: asyncio.Event) -> None:
+    def __init__(self, app: FastAPI, dependencies: GatewayDependencies) -> None:
         self._app = app
-        self._stopping = stopping
+        self._dependencies = dependencies
         self._console: Console | None = None
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -40,9 +41,16 @@ class ConsoleRoute(BaseRoute):
         await self._loaded().application(scope, receive, send)
 
     def refusal(self, found: Problem, request: Request) -> Response | None:
-        """Return a page that says why somebody is not let in; None where no browser asks for a page."""
+        """Return a page that says why somebody is not let in; None where no browser asks for a page.
+
+        Where keys are asked for it has the form to sign in with, and leads on to the page that was asked for.
+        """
         if "text/html" not in request.headers.get("accept", "") or not is_page(request.url.path):
             return None
+        if found.code == "unauthenticated" and self._dependencies.settings.asks_for_keys:
+            query = f"?{request.url.query}" if request.url.query else ""
+            asked = request.url.path + query if request.method in SAFE_METHODS else "/"
+            return self.sign_in(request, local_path(asked), found)
         return self._loaded().refused(found.status, problem_body(found, request.url.path), request.url.path)
 
     def explanation(self, found: Sequence[BaseModel], request: Request, code: str = "") -> Response | None:
@@ -52,14 +60,26 @@ class ConsoleRoute(BaseRoute):
         kinds = [kind.model_dump(mode="json") for kind in found]
         return self._loaded().explained(kinds, code, request.url.path)
 
+    def sign_in(self, request: Request, page: str, found: Problem | None = None) -> Response:
+        """Return the page with the form for a key, which leads on to *page*; *found* is why somebody is not let in."""
+        return self._loaded().sign_in(
+            200 if found is None else found.status,
+            page=page,
+            problem=None if found is None else problem_body(found, request.url.path),
+            has_session=bool(self._dependencies.sessions and self._dependencies.sessions.has_name_in(request.headers)),
+            can_begin=self._dependencies.sessions is not None,
+            signed_out=request.query_params.get("said") == "out",
+            from_other_site=request.headers.get("sec-fetch-site") in {"cross-site", "same-site"},
+        )
+
     def _loaded(self) -> "Console":
         if self._console is None:
             from towpath_console.site import Console  # noqa: PLC0415  # half a second for who opens no page
 
-            self._console = Console(self._app, self._stopping)
+            self._console = Console(self._app, self._dependencies.stopping)
         return self._console
 
 
 def is_page(path: str) -> bool:
     """Return whether a person may have typed *path*, or have followed a link to it."""
-    return is_console(path) or path == "/sign-in" or path.startswith("/problems/")
+    return is_console(path) or path in {"/sign-in", "/sign-out"} or path.startswith("/problems/")

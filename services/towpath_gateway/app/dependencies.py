@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
-from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
+from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemError, problem
 from towpath_contracts.runs.trace_context import HEADER, RemoteSpan, parse_traceparent
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.telemetry.logs import Logger
@@ -16,6 +16,7 @@ from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.log_readings import LogReadings, json_parts
+from towpath_gateway.app.session_cookies import SIGN_IN_REMEDY, SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import LOCAL_PERSON, OPERATE_PLATFORM, Principal, bearer, split_key
 from towpath_gateway.core.headers import refused_origin
@@ -49,6 +50,7 @@ class GatewayDependencies:
     stream_shares: Shares
     stream_pace: StreamPace
     local_token: LocalToken | None = None
+    sessions: SessionCookies | None = None
     readings: LogReadings = field(init=False)
     body_turns: WorkTurns = field(init=False)
 
@@ -73,14 +75,28 @@ async def authenticate(request: Request) -> Principal:
             return LOCAL_PERSON
         dependencies.metrics.refused.labels("origin_refused").inc()
         raise ProblemError(problem("origin_refused", why))
+    session = dependencies.sessions.shown(request.headers) if dependencies.sessions is not None else None
+    if dependencies.sessions is not None and session is not None:
+        try:
+            return await dependencies.sessions.principal(session, request.method, request.headers)
+        except ProblemError as error:
+            dependencies.metrics.refused.labels(error.problem.code).inc()
+            raise
     found = split_key(credential) if credential else None
     if found is None:
         dependencies.metrics.refused.labels("unauthenticated").inc()
-        detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
-        if dependencies.local_token is None:
-            raise ProblemError(problem("unauthenticated", detail))
-        raise ProblemError(problem("unauthenticated", detail, remedy=LOCAL_REMEDY))
+        raise ProblemError(_no_credential(dependencies, request, credential))
     return await dependencies.keys.principal(*found)
+
+
+def _no_credential(dependencies: GatewayDependencies, request: Request, credential: str | None) -> Problem:
+    """Return why nobody is let in who shows no key, nor a session that this gateway began."""
+    detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
+    if dependencies.local_token is not None:
+        return problem("unauthenticated", detail, remedy=LOCAL_REMEDY)
+    if credential is None and dependencies.sessions is not None and dependencies.sessions.has_name_in(request.headers):
+        return problem("unauthenticated", "this session was not begun here", remedy=SIGN_IN_REMEDY)
+    return problem("unauthenticated", detail)
 
 
 def _is_local_person(dependencies: GatewayDependencies, request: Request, credential: str | None) -> bool:
@@ -90,9 +106,9 @@ def _is_local_person(dependencies: GatewayDependencies, request: Request, creden
 
 
 class Requires:
-    """A dependency that gives the caller, and refuses one without *scope*."""
+    """A dependency that gives the caller, and refuses one without *scope*; None lets in whoever is known."""
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, scope: str | None) -> None:
         self._scope = scope
 
     @property
@@ -103,7 +119,7 @@ class Requires:
     async def __call__(self, request: Request) -> Principal:
         """Return the caller; raises ProblemError `forbidden`, or why nobody is let in."""
         principal = await authenticate(request)
-        if self._scope not in principal.scopes:
+        if self._scope is not None and self._scope not in principal.scopes:
             dependencies_of(request).metrics.refused.labels("forbidden").inc()
             raise ProblemError(problem("forbidden", f"this needs the scope {self._scope}"))
         return principal
@@ -137,6 +153,7 @@ def client_span(request: Request) -> RemoteSpan | None:
 
 ClientSpan = Annotated[RemoteSpan | None, Depends(client_span)]
 Dependencies = Annotated[GatewayDependencies, Depends(dependencies_of)]
+Anybody = Annotated[Principal, Depends(Requires(None))]
 RunsReader = Annotated[Principal, Depends(Requires("runs:read"))]
 RunsWriter = Annotated[Principal, Depends(Requires("runs:write"))]
 RunsOperator = Annotated[Principal, Depends(Requires("runs:operate"))]

@@ -96,6 +96,7 @@ class StoredKey:
     roles: frozenset[str]
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    signed_out_at: datetime | None = None
 
 
 LOCAL_PERSON = Principal(

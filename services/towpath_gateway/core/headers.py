@@ -4,6 +4,7 @@ A preference may be ignored (RFC 7240), an idempotency key may not; what can't b
 """
 
 import re
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -16,9 +17,16 @@ MAX_WAIT_S = 30.0
 
 MAX_IDEMPOTENCY_KEY_BYTES = 255
 
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing (RFC 9110 section 9.2.1)."""
+
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
+
+_OTHER_SITES = frozenset({"cross-site", "same-site"})
+
+_LOCAL_PATH = re.compile(r"/(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
 
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})", re.IGNORECASE)
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])", re.IGNORECASE)
@@ -122,6 +130,35 @@ def refused_origin(host: str | None, origin: str | None) -> str | None:
     if urlsplit(origin).netloc.lower() != (host or "").lower():
         return f"the Origin {origin!r} is another site"
     return None
+
+
+def refused_site(method: str, headers: Mapping[str, str]) -> str | None:
+    """Return why a request is refused that shows no key but the cookie of a session, or None.
+
+    A browser adds the cookie whoever made the request. What changes something has to say by its Origin that a page of
+    this very gateway sent it. Other sites of the same domain or machine get the cookie along for reading too, so what
+    they fetch is refused; a link on them may be followed.
+    """
+    origin, host = headers.get("origin"), headers.get("host", "").lower()
+    if origin is not None:
+        same = bool(host) and urlsplit(origin).netloc.lower() == host
+        return None if same else f"the Origin {origin!r} is another site"
+    if method not in SAFE_METHODS:
+        return "the request changes something, and does not say by its Origin which site sent it"
+    if headers.get("sec-fetch-site") in _OTHER_SITES and headers.get("sec-fetch-mode") != "navigate":
+        return "another site sent this"
+    return None
+
+
+def sent_cookie(cookies: str | None, name: str) -> str:
+    """Return the value of a cookie of ours, which is not quoted: some versions of Python take very long to unquote."""
+    pairs = (pair.strip().partition("=") for pair in (cookies or "").split(";"))
+    return next((value for found, _, value in pairs if found == name), "")
+
+
+def local_path(text: str) -> str:
+    """Return *text* where it is a path of this gateway, else the first page: nobody is sent to another site."""
+    return text if _LOCAL_PATH.fullmatch(text) else "/"
 
 
 def _host_name(host: str | None) -> str:

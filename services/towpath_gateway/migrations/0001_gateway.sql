@@ -23,10 +23,12 @@ CREATE TABLE gateway.api_key (
   expires_at timestamptz,
   revoked_at timestamptz,
   revoked_by text,
-  revoked_with text
+  revoked_with text,
+  signed_out_at timestamptz
 );
 COMMENT ON COLUMN gateway.api_key.roles IS 'Of this key alone: a key made earlier for the same caller never gains them.';
 COMMENT ON COLUMN gateway.api_key.created_with IS 'Prefix of the key it was made with; empty for the command create-key.';
+COMMENT ON COLUMN gateway.api_key.signed_out_at IS 'Sessions of browsers that were signed in with it up to then have ended.';
 CREATE INDEX api_key_caller ON gateway.api_key (caller);
 
 -- Making and revoking a key are entries of the audit in the same transaction, whoever writes the row and whether or not
@@ -65,7 +67,7 @@ CREATE TRIGGER keep_revoked BEFORE UPDATE ON gateway.api_key FOR EACH ROW EXECUT
 
 -- A key is never deleted and its secret never changed, so that records which name it stay true.
 GRANT SELECT, INSERT ON gateway.principal, gateway.api_key TO towpath_gateway;
-GRANT UPDATE (revoked_at, revoked_by, revoked_with) ON gateway.api_key TO towpath_gateway;
+GRANT UPDATE (revoked_at, revoked_by, revoked_with, signed_out_at) ON gateway.api_key TO towpath_gateway;
 GRANT SELECT ON gateway.principal TO towpath_orchestrator;
 
 -- migrate:down

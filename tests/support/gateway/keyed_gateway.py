@@ -22,6 +22,8 @@ from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
 
+SESSION_SECRET = "the secret of the sessions of a gateway in a test"
+
 
 class Place:
     """A gateway that asks for keys, its peer and its database."""
@@ -83,7 +85,7 @@ def keyed_gateway(postgres_dsn: str, template_database: str, nats_url: str, fold
     asyncio.run(execute(postgres_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"'))
     owner = address_of(postgres_dsn, database=name)
     role = address_of(postgres_dsn, user="towpath_gateway", database=name)
-    with gateway_process(folder, nats_url, database_url=role) as gateway:
+    with gateway_process(folder, nats_url, database_url=role, session_secret=SESSION_SECRET) as gateway:
         asyncio.run(gateway.wait_ready())
         yield Servers(gateway, owner, role)
     asyncio.run(execute(postgres_dsn, f'DROP DATABASE "{name}" WITH (FORCE)'))

@@ -90,8 +90,9 @@ OPERATIONS = [
     ("keys:admin", "GET", "/v1/keys", None),
     ("keys:admin", "POST", "/v1/keys", {"caller": "c", "scopes": ["runs:read"]}),
     ("keys:admin", "DELETE", "/v1/keys/aaaaaaaaaaaa", None),
+    ("", "GET", "/v1/me", None),
 ]
-"""Scope, method, path and a body that is good enough to be refused for its sender alone."""
+"""Scope, method, path and a body that is good enough to be refused for its sender alone; no scope: for every key."""
 
 LOOKS = {"runs:read", "networks:read", "gates:read", "policy:read"}
 MAY: dict[str, set[str]] = {

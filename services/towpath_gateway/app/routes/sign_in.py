@@ -1,24 +1,159 @@
-"""The link that `towpath up` prints: it lets a browser of the person in who started the platform."""
+"""How a browser gets in and out, and who is let in by what a request shows.
 
-from typing import Annotated
+On an embedded platform a link lets the person in who started it. Elsewhere somebody shows an API key once, and has a
+session from then on. Who may sign in is decided as for any other request with that key.
+"""
 
-from fastapi import APIRouter, Query, Response
+import asyncio
+from datetime import datetime
+from typing import Annotated, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_gateway.app.dependencies import Dependencies
+from fastapi import APIRouter, Query, Request, Response
 
-router = APIRouter(include_in_schema=False)
+from towpath_contracts.base import Message
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_gateway.app.dependencies import Anybody, Dependencies, GatewayDependencies, documented, json_answer
+from towpath_gateway.app.errors import problem_response
+from towpath_gateway.app.session_cookies import SAME_SITE_REMEDY
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_gateway.core.api_keys import non_approval_roles
+from towpath_gateway.core.headers import local_path, refused_site
 
-FIRST_PAGE = "/"
+router = APIRouter()
+
+FORM = "application/x-www-form-urlencoded"
+MAX_FORM_BYTES = 4 * 1024
+"""A key, and the path of a page."""
+
+NO_LINK = "this link was used, or is of an earlier start: towpath up prints a new one at each start"
+NO_SESSIONS = "this gateway has no TOWPATH_SESSION_SECRET, so that it can begin no session"
+NO_SESSIONS_REMEDY = "Set it, the same for all replicas (docs/console.md), or send a key: Authorization: Bearer KEY."
+
+NextPage = Annotated[str, Query(alias="next", max_length=2_048)]
 
 
-@router.get("/sign-in")
-async def sign_in(dependencies: Dependencies, token: Annotated[str, Query(max_length=128)] = "") -> Response:
-    """Exchange the code of the link for a cookie, once; raises ProblemError `unauthenticated`."""
+class CallerView(Message):
+    """Who a request is let in as. `gate_roles` are the roles in which the caller speaks at gates that are no approvals.
+
+    `key` is the prefix of the key, which stands for it in records; an embedded platform asks its own person for none.
+    """
+
+    caller: str
+    project: str
+    scopes: tuple[str, ...]
+    roles: tuple[str, ...]
+    gate_roles: tuple[str, ...]
+    key: str | None = None
+    signed_in_by: Literal["key", "session", "machine"] = "key"
+    session_expires_at: datetime | None = None
+
+
+async def me(request: Request, dependencies: Dependencies, principal: Anybody) -> Response:
+    """Return the caller, its project, and what it may do."""
+    session = dependencies.sessions.shown(request.headers) if dependencies.sessions is not None else None
+    view = CallerView(
+        caller=principal.caller,
+        project=principal.project,
+        scopes=tuple(sorted(principal.scopes)),
+        roles=tuple(sorted(principal.roles)),
+        gate_roles=tuple(sorted(non_approval_roles(principal))),
+        key=principal.key_prefix,
+        signed_in_by="session" if session is not None else "machine" if principal.key_prefix is None else "key",
+        session_expires_at=None if session is None else session.expires_at,
+    )
+    return json_answer(view)
+
+
+router.add_api_route(
+    "/v1/me",
+    me,
+    response_model=CallerView,
+    responses=documented(),
+    summary="Say who asks",
+    tags=["keys"],
+    route_class_override=BoundedJsonRoute,
+)
+
+
+@router.get("/sign-in", include_in_schema=False)
+async def sign_in(
+    request: Request,
+    dependencies: Dependencies,
+    token: Annotated[str, Query(max_length=128)] = "",
+    page: NextPage = "/",
+) -> Response:
+    """Exchange the code of a link for a cookie, once; or show the form for a key."""
     local = dependencies.local_token
+    if dependencies.settings.asks_for_keys:
+        return request.app.state.console.sign_in(request, local_path(page))  # type: ignore[no-any-return]
     cookie = local.sign_in(token) if local is not None and token else None
     if cookie is None:
-        detail = "this link was used, or is of an earlier start: towpath up prints a new one at each start"
-        raise ProblemError(problem("unauthenticated", detail))
-    headers = {"Location": FIRST_PAGE, "Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
+        raise ProblemError(problem("unauthenticated", NO_LINK))
+    headers = {"Location": "/", "Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
     return Response(status_code=303, headers=headers)
+
+
+@router.post("/sign-in", include_in_schema=False)
+async def sign_in_with_key(request: Request, dependencies: Dependencies) -> Response:
+    """Exchange a key for the cookie of a new session, and go to the page that was asked for."""
+    if not dependencies.settings.asks_for_keys:
+        raise ProblemError(problem("unauthenticated", NO_LINK))
+    _refuse_other_site(dependencies, request)
+    form = await _form(request, dependencies.settings.http_body_s)
+    page = local_path(form.get("next", "/"))
+    if dependencies.sessions is None:
+        return _refused(request, problem("unavailable", NO_SESSIONS, remedy=NO_SESSIONS_REMEDY), page)
+    try:
+        cookie = await dependencies.sessions.begin(form.get("key", ""), secure=_has_tls(request))
+    except ProblemError as error:
+        dependencies.metrics.refused.labels(error.problem.code).inc()
+        return _refused(request, error.problem, page)
+    return Response(status_code=303, headers={"Location": page, "Set-Cookie": cookie})
+
+
+@router.post("/sign-out", include_in_schema=False)
+async def sign_out(request: Request, dependencies: Dependencies) -> Response:
+    """End the session, and every other one of its key; the cookie goes whatever it was worth."""
+    _refuse_other_site(dependencies, request)
+    if dependencies.sessions is None:
+        raise ProblemError(problem("unauthenticated", "nobody is signed in here"))
+    cookies = await dependencies.sessions.end(dependencies.sessions.shown(request.headers))
+    gone = Response(status_code=303, headers={"Location": f"/sign-in?{urlencode({'said': 'out'})}"})
+    for cookie in cookies:
+        gone.headers.append("Set-Cookie", cookie)
+    return gone
+
+
+def _refuse_other_site(dependencies: GatewayDependencies, request: Request) -> None:
+    why = refused_site(request.method, request.headers)
+    if why is not None:
+        dependencies.metrics.refused.labels("origin_refused").inc()
+        raise ProblemError(problem("origin_refused", why, remedy=SAME_SITE_REMEDY))
+
+
+def _has_tls(request: Request) -> bool:
+    """Return whether the browser speaks TLS, to a proxy in front of us: its own Origin says so."""
+    return urlsplit(request.headers.get("origin", "")).scheme == "https"
+
+
+def _refused(request: Request, found: Problem, page: str) -> Response:
+    if "text/html" in request.headers.get("accept", ""):
+        return request.app.state.console.sign_in(request, page, found)  # type: ignore[no-any-return]
+    return problem_response(found, request)
+
+
+async def _form(request: Request, most_s: float) -> dict[str, str]:
+    """Return the fields of a small form; raises ProblemError for what is none."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise ProblemError(problem("media_type_unsupported", f"the form is {FORM}"))
+    body = b""
+    try:
+        async with asyncio.timeout(most_s):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise ProblemError(problem("request_too_large", f"the form may have {MAX_FORM_BYTES} bytes"))
+    except TimeoutError as error:
+        raise ProblemError(problem("request_malformed", f"no whole form within {most_s:g} s")) from error
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))

@@ -1,0 +1,136 @@
+"""Sessions of browsers: which cookies let somebody in, and which requests may use them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from towpath_gateway.core.api_keys import StoredKey
+from towpath_gateway.core.browser_sessions import SESSION_LIFE, SessionSeal, set_cookie
+from towpath_gateway.core.headers import local_path, refused_site, sent_cookie
+from towpath_gateway.settings import GatewaySettings
+
+NOW = datetime(2026, 11, 26, 14, 0, 0, 123_456, tzinfo=UTC)
+KEY = StoredKey(
+    prefix="abcdefghijkl", secret_digest=b"d" * 32, caller="mia", project="shop", scopes=frozenset(), roles=frozenset()
+)
+SEAL = SessionSeal("s" * 32)
+TICK = timedelta(microseconds=1)
+
+
+def refusal(value: str, stored: StoredKey | None = KEY, now: datetime = NOW) -> str | None:
+    session = SEAL.opened(value)
+    assert session is not None
+    return SEAL.refusal(session, stored, now)
+
+
+def test_a_session_lets_in_for_twelve_hours_and_never_longer_than_its_key() -> None:
+    value, session = SEAL.issue(KEY, NOW)
+    assert SEAL.opened(value) == session
+    assert session.expires_at == NOW + SESSION_LIFE == NOW + timedelta(hours=12)
+    assert refusal(value, now=session.expires_at - TICK) is None
+    assert refusal(value, now=session.expires_at) == "this session has expired"
+    short = replace(KEY, expires_at=NOW + timedelta(minutes=5))
+    value, session = SEAL.issue(short, NOW)
+    assert session.expires_at == short.expires_at
+    assert refusal(value, short, session.expires_at) == "this session has expired"
+    sooner = replace(KEY, expires_at=NOW + timedelta(minutes=1))
+    assert refusal(value, sooner, NOW + timedelta(minutes=1)) == "this session has expired"
+
+
+def test_a_session_ends_with_its_key_and_when_somebody_signs_out() -> None:
+    value, _ = SEAL.issue(KEY, NOW)
+    assert refusal(value, None) == "the key of this session is no longer what it was"
+    assert refusal(value, replace(KEY, secret_digest=b"e" * 32)) == "the key of this session is no longer what it was"
+    assert refusal(value, replace(KEY, revoked_at=NOW + TICK)) == "the key of this session was revoked"
+    assert refusal(value, replace(KEY, signed_out_at=NOW)) == "somebody signed out of this session"
+    assert refusal(value, replace(KEY, signed_out_at=NOW - TICK)) is None, "one that was begun later goes on"
+
+
+def test_nothing_of_a_cookie_can_be_changed() -> None:
+    value, _ = SEAL.issue(KEY, NOW)
+    for place, old in enumerate(value):
+        for new in {"0", "1", "f", ".", "z"} - {old}:
+            assert SEAL.opened(value[:place] + new + value[place + 1 :]) is None, (place, new)
+    hostile = (
+        "",
+        ".",
+        value + "0",
+        value[:-1],
+        f" {value}",
+        value.upper(),
+        value.replace(".", ".0", 1),
+        "\u0661" * 150,
+    )
+    assert [text for text in hostile if SEAL.opened(text) is not None] == []
+
+
+def test_a_cookie_holds_nothing_of_the_secret_and_is_of_one_gateway_alone() -> None:
+    value, _ = SEAL.issue(KEY, NOW)
+    assert KEY.secret_digest.hex() not in value
+    other = SessionSeal("t" * 32)
+    assert other.opened(value) is None
+    assert set(other.cookie_names).isdisjoint(SEAL.cookie_names), "a browser keeps the cookies of both"
+    assert SessionSeal("s" * 32).opened(value) is not None, "a replica knows it"
+    with pytest.raises(ValueError, match="at least 32"):
+        SessionSeal("short")
+    with pytest.raises(ValueError, match="session_secret"):
+        GatewaySettings(session_secret="short")  # type: ignore[arg-type]
+
+
+def test_no_script_reads_a_cookie_and_no_other_site_sends_it() -> None:
+    kept = set_cookie("a", "b", 60, secure=False)
+    assert kept == "a=b; Path=/; Max-Age=60; HttpOnly; SameSite=Strict"
+    assert set_cookie("a", "", 0, secure=True).endswith("; Secure")
+    assert SEAL.cookie_names[0].startswith("__Host-"), "with TLS no other host of the domain can plant one"
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "let_in"),
+    [
+        ("GET", {}, True),
+        ("GET", {"origin": "https://towpath.example"}, True),
+        ("GET", {"origin": "https://evil.example"}, False),
+        ("GET", {"sec-fetch-site": "same-origin"}, True),
+        ("GET", {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, True),
+        ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, True),
+        ("GET", {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"}, False),
+        ("POST", {"origin": "https://towpath.example"}, True),
+        ("POST", {"origin": "HTTPS://TOWPATH.example"}, True),
+        ("POST", {}, False),
+        ("DELETE", {}, False),
+        ("PUT", {"sec-fetch-site": "same-origin"}, False),
+        ("POST", {"origin": "null"}, False),
+        ("POST", {"origin": "null", "host": ""}, False),
+        ("POST", {"origin": ""}, False),
+        ("POST", {"origin": "https://towpath.example:8443"}, False),
+        ("POST", {"origin": "https://towpath.example.evil.example"}, False),
+        ("POST", {"origin": "https://x@towpath.example"}, False),
+    ],
+)
+def test_a_session_is_used_by_pages_of_its_own_gateway_alone(
+    method: str, headers: dict[str, str], let_in: bool
+) -> None:
+    assert (refused_site(method, {"host": "towpath.example", **headers}) is None) == let_in
+
+
+def test_nobody_is_led_to_another_site() -> None:
+    for own in ("/", "/runs?status=failed&label=a%3Db", "/approvals/x/y", "/-", "/runs/a//b"):
+        assert local_path(own) == own
+    for other in (
+        "",
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example",
+        "/a\\b",
+        "/a\nb",
+        "/a b",
+        "runs",
+        "/é",
+    ):
+        assert local_path(other) == "/"
+
+
+def test_a_cookie_is_found_among_others() -> None:
+    assert sent_cookie("a=1; b=2;c=3", "b") == "2"
+    assert sent_cookie("ab=1", "b") == sent_cookie(None, "b") == sent_cookie("b", "b") == ""
