@@ -25,6 +25,11 @@ class Caller:
     gate_roles: frozenset[str] = frozenset()
     has_session: bool = False
 
+    @property
+    def is_nobody(self) -> bool:
+        """Whether nobody is let in: there is nothing to lead to."""
+        return self.scopes is not None and not self.name
+
     def may(self, scope: str) -> bool:
         """Return whether the caller has *scope*."""
         return self.scopes is None or scope in self.scopes

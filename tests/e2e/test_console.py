@@ -90,6 +90,15 @@ async def form(browser: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.
     return await browser.post(path, data=fields, headers={"Origin": str(browser.base_url).rstrip("/")})
 
 
+async def test_the_person_of_this_machine_may_do_everything(browser: httpx2.AsyncClient) -> None:
+    me = (await browser.get("/v1/me")).json()
+    assert (me["caller"], me["project"], me.get("key"), me["signed_in_by"]) == ("local", "default", None, "machine")
+    page = (await browser.get("/")).text
+    assert "disabled" not in page and ">local</bdi>" in page
+    assert 'action="/sign-out"' not in page, "the link counted once: nobody is locked out of their own machine"
+    assert (await form(browser, "/sign-in", key="x")).status_code == 401
+
+
 async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncClient) -> None:
     run_id, gate = await waiting_run(browser)
     for route in PAGES:
@@ -204,6 +213,8 @@ async def test_a_stranger_sees_nothing_but_how_to_get_in(platform: Platform, bro
             page = await stranger.get(path)
             assert page.status_code == 401 and "What to do" in page.text, path
             assert run_id not in page.text and "support" not in page.text
+        style = page.text.partition('rel="stylesheet" href="')[2].partition('"')[0]
+        assert (await stranger.get(style)).headers["content-type"].startswith("text/css"), "the page has its style"
         live = await stranger.get(f"/console/live?page=/runs/{run_id}")
         assert live.status_code == 401
         twin = await stranger.get("/runs.json", headers={"Accept": "application/json"})

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from fastapi import FastAPI, Request
 from starlette.types import Receive, Scope, Send
 
+from towpath_console.sections import ASSETS
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_fabric.http.connections import vouch_for_connection
 from towpath_gateway.app.dependencies import GatewayDependencies, authenticate
@@ -38,34 +39,45 @@ class Admission:
             return
         scope["app"] = self._app  # what the application sets, too late for here
         refused: Problem | None = None
+        request = Request(scope)
         try:
-            if self._public.fullmatch(scope["path"]):
+            if self._is_public(request):
                 with self._stranger("page" if scope["method"] in SAFE_METHODS else "sign-in"):
                     await self._app(scope, receive, send)
                 return
-            principal = await self._principal(Request(scope))
+            principal = await self._principal(request)
             vouch_for_connection(scope)
             with self._dependencies.request_shares.held(principal):
                 await self._app(scope, receive, send)
         except ProblemError as error:  # of this layer: the application answers its own
             refused = error.problem
         if refused is not None:
-            request = Request(scope)
             page = self._app.state.console.refusal(refused, request)
             await (page or problem_response(refused, request))(scope, receive, send)
 
+    def _is_public(self, request: Request) -> bool:
+        """Return whether a request needs no key: the page to sign in at has a style, which others wait for too."""
+        path = request.scope["path"]  # `request.url` holds what the Host says too
+        if path.startswith(ASSETS):
+            return not self._is_known(request)
+        return self._public.fullmatch(path) is not None
+
     async def _principal(self, request: Request) -> Principal:
-        credential = bearer(request.headers.get("authorization"))
-        local, found = self._dependencies.local_token, split_key(credential or "")
-        sessions = self._dependencies.sessions
-        if sessions is not None and sessions.shown(request.headers) is not None:
-            return await authenticate(request)
-        if local is not None and local.is_shown(credential, request.headers.get("cookie")):
-            return await authenticate(request)
-        if found is not None and self._dependencies.keys.has_seen(found[0]):
+        if self._is_known(request):
             return await authenticate(request)
         with self._stranger("key"):
             return await authenticate(request)
+
+    def _is_known(self, request: Request) -> bool:
+        """Return whether what *request* shows was good once, or is this machine's own; looked at without a wait."""
+        credential = bearer(request.headers.get("authorization"))
+        local, sessions = self._dependencies.local_token, self._dependencies.sessions
+        if sessions is not None and sessions.shown(request.headers) is not None:
+            return True
+        if local is not None and local.is_shown(credential, request.headers.get("cookie")):
+            return True
+        found = split_key(credential or "")
+        return found is not None and self._dependencies.keys.has_seen(found[0])
 
     @contextmanager
     def _stranger(self, asks_for: str) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -48,8 +49,9 @@ class ConsoleRoute(BaseRoute):
         if "text/html" not in request.headers.get("accept", "") or not is_page(request.url.path):
             return None
         if found.code == "unauthenticated" and self._dependencies.settings.asks_for_keys:
-            query = f"?{request.url.query}" if request.url.query else ""
-            asked = request.url.path + query if request.method in SAFE_METHODS else "/"
+            query = request.scope["query_string"].decode("latin-1")
+            asked = quote(request.scope["path"]) + (f"?{query}" if query else "")
+            asked = asked if request.method in SAFE_METHODS else "/"
             return self.sign_in(request, local_path(asked), found)
         return self._loaded().refused(found.status, problem_body(found, request.url.path), request.url.path)
 

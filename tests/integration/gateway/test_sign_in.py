@@ -67,6 +67,8 @@ async def test_who_signs_in_is_the_holder_of_the_key_in_everything(place: Place)
         page = await stranger.get("/runs?status=failed", headers=HTML)
         assert page.status_code == 401 and 'name="next" value="/runs?status=failed"' in page.text
         assert "default-src 'none'" in page.headers["content-security-policy"]
+        style = page.text.partition('rel="stylesheet" href="')[2].partition('"')[0]
+        assert (await stranger.get(style)).headers["content-type"].startswith("text/css"), "the form has its style"
         shown = await stranger.get("/sign-in?next=//evil.example", headers=HTML)
         assert shown.status_code == 200 and 'name="next" value="/"' in shown.text
     async with browser(place, key) as client:

@@ -59,9 +59,11 @@ def door(**settings: Any) -> Admission:
     return Admission(create_app(dependencies), dependencies, public_paths())
 
 
-async def answer(app: Admission, method: str, path: str, key: str | None = None) -> tuple[int, bytes]:
+async def answer(
+    app: Admission, method: str, path: str, key: str | None = None, host: str = "towpath"
+) -> tuple[int, bytes]:
     """Ask with a body that never comes; return status and body of the answer."""
-    headers = [(b"host", b"towpath"), (b"content-length", b"100"), (b"content-type", b"application/json")]
+    headers = [(b"host", host.encode()), (b"content-length", b"100"), (b"content-type", b"application/json")]
     if key is not None:
         headers.append((b"authorization", f"Bearer {key}".encode()))
     sent: list[Any] = []
@@ -109,6 +111,12 @@ async def test_what_needs_no_key_is_told_without_one() -> None:
         status, _ = await answer(door(), "GET", path)
         assert status == 200, path
     assert not any(public_paths().fullmatch(path) for path in ("/v1/runs", "/run", "/problems/a/b", "/openapi.json/"))
+
+
+async def test_a_hostile_host_makes_no_path_public() -> None:
+    for host in ("x/openapi.json?", "x/console/assets/a/b.css?", "x/sign-in#"):
+        status, body = await answer(door(), "GET", "/v1/runs", host=host)
+        assert (status, b'"code":"unauthenticated"' in body) == (401, True), host
 
 
 async def test_who_has_no_known_key_has_a_small_share() -> None:
