@@ -99,9 +99,16 @@ class Console:
 
         Nothing went wrong where somebody has only just come: `has_session` is not *known* of them, nor was a key sent.
         """
-        was_tried = problem is not None and (known["has_session"] or problem.get("instance") == "/sign-in")
+        sent = problem is not None and str(problem.get("instance", "")).startswith("/sign-in")
+        was_tried = sent or known["has_session"]
         why = str(problem.get("detail", "")) if problem is not None and was_tried else ""
         return self._alone(Page("Sign in", "sign_in.html", {"page": page, "why": why, **known}), status, page, NOBODY)
+
+    def signed_in(self, page: str) -> Response:
+        """Return the page that leads on to *page*, as a page of this site does: at once, or by its link."""
+        answer = self._alone(Page("Signed in", "signed_in.html", {"page": page}), 200, page, NOBODY)
+        answer.headers["Refresh"] = f"0; url={page}"
+        return answer
 
     def _alone(self, page: Page, status: int, path: str, caller: Caller) -> Response:
         around = {"section": "", "url": path, "query": {}, "live": "", "message": "", "caller": caller}

@@ -18,7 +18,7 @@ from towpath_fabric.redaction import redact
 LOCAL_KEY: Final = "TOWPATH_LOCAL_API_KEY"
 PLATFORM_SECRETS: Final = (
     *("TOWPATH_NATS_PASSWORD", "TOWPATH_DATABASE_URL"),
-    *("TOWPATH_API_KEY", LOCAL_KEY, "TOWPATH_SESSION_SECRET"),
+    *("TOWPATH_API_KEY", LOCAL_KEY, "TOWPATH_SESSION_SECRET", "TOWPATH_OIDC_CLIENT_SECRET"),
 )
 """Variables with secrets of the platform."""
 

@@ -20,7 +20,7 @@ class GatewaySettings(Settings):
     process.
     """
 
-    secrets_in_files: ClassVar[tuple[str, ...]] = (*Settings.secrets_in_files, "session_secret")
+    secrets_in_files: ClassVar[tuple[str, ...]] = (*Settings.secrets_in_files, "session_secret", "oidc_client_secret")
 
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8787
@@ -29,6 +29,17 @@ class GatewaySettings(Settings):
     local_sign_in_file: Path | None = None
     session_secret: SecretStr | None = Field(default=None, min_length=32)
     session_secret_file: FilePath | None = None
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: SecretStr | None = None
+    oidc_client_secret_file: FilePath | None = None
+    oidc_gateway_url: str = ""
+    """Where browsers find this gateway: the provider sends them back to `/sign-in/oidc/done` there."""
+    oidc_scopes: str = "openid profile"
+    oidc_name_claim: str = "preferred_username"
+    oidc_claim: str = "groups"
+    oidc_grants: str = ""
+    """JSON: what each value of `oidc_claim` gives, `{"VALUE": {"project": "shop", "roles": ["approver"]}}`."""
     run_wait_s: float = 120.0
     max_streams: int = 1_000
     max_streams_per_project: int = 750
@@ -51,6 +62,22 @@ class GatewaySettings(Settings):
     def asks_for_nothing(self) -> bool:
         """Whether whoever reaches the port is let in."""
         return self.auth == "off"
+
+    @model_validator(mode="after")
+    def _oidc_whole(self) -> "GatewaySettings":
+        if not self.oidc_issuer:
+            return self
+        needed = {
+            "TOWPATH_OIDC_CLIENT_ID": self.oidc_client_id,
+            "TOWPATH_OIDC_GATEWAY_URL": self.oidc_gateway_url,
+            "TOWPATH_OIDC_GRANTS": self.oidc_grants,
+            "TOWPATH_SESSION_SECRET": self.session_secret,
+        }
+        missing = [name for name, value in needed.items() if not value]
+        if missing or not self.asks_for_keys:
+            msg = f"with TOWPATH_OIDC_ISSUER keys are asked for, and these are given too: {', '.join(needed)}"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _open_only_to_this_machine(self) -> "GatewaySettings":

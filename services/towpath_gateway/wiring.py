@@ -9,10 +9,13 @@ from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.admission import Admission
 from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
+from towpath_gateway.app.oidc_sign_in import OidcSignIn, read_grants
 from towpath_gateway.app.request_log import RequestLog
+from towpath_gateway.app.routes.sign_in import OIDC_DONE
 from towpath_gateway.app.session_cookies import SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.browser_sessions import SessionSeal
+from towpath_gateway.core.oidc import OidcFlowSeal
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -22,6 +25,7 @@ def build_service(settings: GatewaySettings) -> Service:
     """Return a gateway that serves once the service runs."""
     service = Service("gateway", settings)
     keys = KeyStore(lambda: service.pool)
+    sessions = _sessions(settings, keys)
     dependencies = GatewayDependencies(
         settings=settings,
         log=service.log,
@@ -30,7 +34,8 @@ def build_service(settings: GatewaySettings) -> Service:
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
         local_token=_local_token(settings),
-        sessions=_sessions(settings, keys),
+        sessions=sessions,
+        oidc=_oidc(settings, keys, sessions),
         request_shares=Shares(
             "requests",
             ShareLimits(settings.max_requests, settings.max_requests_per_project, settings.max_requests_per_key),
@@ -68,6 +73,40 @@ def _sessions(settings: GatewaySettings, keys: KeyStore) -> SessionCookies | Non
     if not settings.asks_for_keys or settings.session_secret is None:
         return None
     return SessionCookies(SessionSeal(settings.session_secret.get_secret_value()), keys)
+
+
+def _oidc(settings: GatewaySettings, keys: KeyStore, sessions: SessionCookies | None) -> OidcSignIn | None:
+    if not settings.oidc_issuer or sessions is None or settings.session_secret is None:
+        return None
+    try:
+        from towpath_gateway.adapters.oidc_provider import (  # noqa: PLC0415 - of an extra that few install
+            OidcProvider,
+            is_safe_address,
+        )
+    except ImportError as error:
+        detail = f"{error.name} is not installed, so nobody can sign in at {settings.oidc_issuer}"
+        raise ProblemError(problem("request_invalid", detail, remedy="Install towpath[gateway,oidc].")) from error
+    for address in (settings.oidc_issuer, settings.oidc_gateway_url):
+        if not is_safe_address(address):
+            raise ProblemError(problem("request_invalid", f"{address} is not an address with https://"))
+    secret = settings.oidc_client_secret
+    provider = OidcProvider(
+        settings.oidc_issuer,
+        settings.oidc_client_id,
+        None if secret is None else secret.get_secret_value(),
+        f"{settings.oidc_gateway_url.rstrip('/')}{OIDC_DONE}",
+        settings.oidc_scopes,
+    )
+    return OidcSignIn(
+        provider,
+        OidcFlowSeal(settings.session_secret.get_secret_value()),
+        keys,
+        sessions,
+        claim=settings.oidc_claim,
+        name_claim=settings.oidc_name_claim,
+        grants=read_grants(settings.oidc_grants),
+        secure=settings.oidc_gateway_url.startswith("https://"),
+    )
 
 
 async def create_key(settings: GatewaySettings, new: CreateKeyBody, project: str) -> str:

@@ -16,6 +16,7 @@ _ACTORS = frozenset(
         "anonymous",
         "local",
         "create-key",
+        "oidc",
         "file",
         "preview",
         "deploy",

@@ -38,7 +38,14 @@ _INHERITED = (
 )
 """Beginnings of the variables that every role inherits."""
 
-_NAMED_FILES = frozenset({"TOWPATH_NATS_PASSWORD_FILE", "TOWPATH_DATABASE_URL_FILE", "TOWPATH_SESSION_SECRET_FILE"})
+_NAMED_FILES = frozenset(
+    {
+        "TOWPATH_NATS_PASSWORD_FILE",
+        "TOWPATH_DATABASE_URL_FILE",
+        "TOWPATH_SESSION_SECRET_FILE",
+        "TOWPATH_OIDC_CLIENT_SECRET_FILE",
+    }
+)
 """Files with secrets of another platform: every role of this one is given its own."""
 
 _PROVIDERS = ("GEMINI_", "GOOGLE_", "OPENAI_", "ANTHROPIC_")

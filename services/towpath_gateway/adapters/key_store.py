@@ -131,8 +131,10 @@ class KeyStore:
         """Whether there was such a key when it was last looked for."""
         return prefix in self._cache
 
-    async def create(self, new: CreateKeyBody, *, project: str, maker: Principal | None) -> KeyView:
-        """Store a new key of *project* and return it with its secret; *maker* None is the command `create-key`.
+    async def create(
+        self, new: CreateKeyBody, *, project: str, maker: Principal | None, by: str = "create-key"
+    ) -> KeyView:
+        """Store a new key of *project* and return it with its secret; *maker* None is the platform, as its actor *by*.
 
         Raises ProblemError `actor_reserved` for a caller that reads as the platform, `caller_taken` where the caller
         belongs to another project, `forbidden` where keys of the caller have had roles that *maker* lacks,
@@ -148,7 +150,7 @@ class KeyStore:
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         async with self._turns.held(project):
-            row = await _query(lambda: self._insert(new, project, maker, prefix, secret))
+            row = await _query(lambda: self._insert(new, project, maker, by, prefix, secret))
         return KeyView(
             prefix=prefix,
             caller=new.caller,
@@ -156,7 +158,7 @@ class KeyStore:
             scopes=new.scopes,
             roles=tuple(sorted(set(new.roles))),
             note=new.note,
-            created_by=_actor(maker),
+            created_by=_actor(maker, by),
             created_with=_prefix(maker),
             created_at=row["created_at"],
             expires_at=row["expires_at"],
@@ -214,7 +216,7 @@ class KeyStore:
         return stored, row["now"]
 
     async def _insert(
-        self, new: CreateKeyBody, project: str, maker: Principal | None, prefix: str, secret: str
+        self, new: CreateKeyBody, project: str, maker: Principal | None, by: str, prefix: str, secret: str
     ) -> asyncpg.Record:
         async with self._pool().acquire() as connection, connection.transaction():
             await connection.execute(_queries.claim_caller, new.caller, project)
@@ -233,14 +235,14 @@ class KeyStore:
                 sorted(set(new.scopes)),
                 sorted(set(new.roles)),
                 new.note,
-                _actor(maker),
+                _actor(maker, by),
                 _prefix(maker),
                 new.expires_in_s,
             )
 
 
-def _actor(maker: Principal | None) -> str:
-    return "create-key" if maker is None else maker.actor
+def _actor(maker: Principal | None, by: str) -> str:
+    return by if maker is None else maker.actor
 
 
 def _prefix(maker: Principal | None) -> str:

@@ -42,7 +42,7 @@ class Admission:
         request = Request(scope)
         try:
             if self._is_public(request):
-                with self._stranger("page" if scope["method"] in SAFE_METHODS else "sign-in"):
+                with self._stranger("sign-in" if _signs_in(scope) else "page"):
                     await self._app(scope, receive, send)
                 return
             principal = await self._principal(request)
@@ -90,3 +90,8 @@ class Admission:
             yield
         finally:
             self._strangers[asks_for] -= 1
+
+
+def _signs_in(scope: Scope) -> bool:
+    """Return whether a request needs no key but takes long: its body is waited for, or a provider is asked."""
+    return scope["method"] not in SAFE_METHODS or scope["path"].startswith("/sign-in/")

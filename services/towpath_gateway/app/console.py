@@ -70,9 +70,14 @@ class ConsoleRoute(BaseRoute):
             problem=None if found is None else problem_body(found, request.url.path),
             has_session=bool(self._dependencies.sessions and self._dependencies.sessions.has_name_in(request.headers)),
             can_begin=self._dependencies.sessions is not None,
+            elsewhere=self._dependencies.oidc is not None,
             signed_out=request.query_params.get("said") == "out",
             from_other_site=request.headers.get("sec-fetch-site") in {"cross-site", "same-site"},
         )
+
+    def signed_in(self, page: str) -> Response:
+        """Return the page that leads on to *page* after a sign-in at a provider."""
+        return self._loaded().signed_in(page)
 
     def _loaded(self) -> "Console":
         if self._console is None:
@@ -82,6 +87,9 @@ class ConsoleRoute(BaseRoute):
         return self._console
 
 
+SIGN_IN_PAGES = frozenset({"/sign-in", "/sign-in/oidc", "/sign-in/oidc/done", "/sign-out"})
+
+
 def is_page(path: str) -> bool:
     """Return whether a person may have typed *path*, or have followed a link to it."""
-    return is_console(path) or path in {"/sign-in", "/sign-out"} or path.startswith("/problems/")
+    return is_console(path) or path in SIGN_IN_PAGES or path.startswith("/problems/")

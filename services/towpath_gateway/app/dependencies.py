@@ -16,6 +16,7 @@ from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.log_readings import LogReadings, json_parts
+from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SIGN_IN_REMEDY, SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import LOCAL_PERSON, OPERATE_PLATFORM, Principal, bearer, split_key
@@ -51,6 +52,7 @@ class GatewayDependencies:
     stream_pace: StreamPace
     local_token: LocalToken | None = None
     sessions: SessionCookies | None = None
+    oidc: OidcSignIn | None = None
     readings: LogReadings = field(init=False)
     body_turns: WorkTurns = field(init=False)
 

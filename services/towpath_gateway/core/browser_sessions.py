@@ -43,9 +43,9 @@ class SessionSeal:
     def __init__(self, secret: str) -> None:
         if len(secret) < MIN_SECRET_CHARS:
             raise ValueError(f"the secret of sessions has at least {MIN_SECRET_CHARS} characters")
-        self._code_key = _derived(secret, b"code of a session")
-        self._mark_key = _derived(secret, b"key of a session")
-        name = f"towpath_session_{_derived(secret, b'name of the cookie').hex()[:8]}"
+        self._code_key = derived_key(secret, b"code of a session")
+        self._mark_key = derived_key(secret, b"key of a session")
+        name = f"towpath_session_{derived_key(secret, b'name of the cookie').hex()[:8]}"
         self.cookie_names = (f"__Host-{name}", name)
         """With TLS and without; both differ from those of other gateways, whose cookies a browser sends too."""
 
@@ -105,6 +105,6 @@ def _microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def _derived(secret: str, purpose: bytes) -> bytes:
+def derived_key(secret: str, purpose: bytes) -> bytes:
     """Return a key for one purpose: what is made for another never passes for it."""
     return hmac.new(secret.encode(), b"towpath 1: " + purpose, hashlib.sha256).digest()

@@ -79,13 +79,15 @@ async def execute(dsn: str, *statements: str) -> None:
 
 
 @contextmanager
-def keyed_gateway(postgres_dsn: str, template_database: str, nats_url: str, folder: Path) -> Iterator[Servers]:
+def keyed_gateway(
+    postgres_dsn: str, template_database: str, nats_url: str, folder: Path, **settings: str
+) -> Iterator[Servers]:
     """Start a gateway on a new database, and drop it in the end."""
     name = f"towpath_keys_{uuid.uuid4().hex[:12]}"
     asyncio.run(execute(postgres_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"'))
     owner = address_of(postgres_dsn, database=name)
     role = address_of(postgres_dsn, user="towpath_gateway", database=name)
-    with gateway_process(folder, nats_url, database_url=role, session_secret=SESSION_SECRET) as gateway:
+    with gateway_process(folder, nats_url, database_url=role, session_secret=SESSION_SECRET, **settings) as gateway:
         asyncio.run(gateway.wait_ready())
         yield Servers(gateway, owner, role)
     asyncio.run(execute(postgres_dsn, f'DROP DATABASE "{name}" WITH (FORCE)'))

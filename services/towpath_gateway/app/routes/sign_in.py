@@ -15,6 +15,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_gateway.app.dependencies import Anybody, Dependencies, GatewayDependencies, documented, json_answer
 from towpath_gateway.app.errors import problem_response
+from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SAME_SITE_REMEDY
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import non_approval_roles
@@ -25,6 +26,9 @@ router = APIRouter()
 FORM = "application/x-www-form-urlencoded"
 MAX_FORM_BYTES = 4 * 1024
 """A key, and the path of a page."""
+
+OIDC_DONE = "/sign-in/oidc/done"
+"""Where a provider sends browsers back to."""
 
 NO_LINK = "this link was used, or is of an earlier start: towpath up prints a new one at each start"
 NO_SESSIONS = "this gateway has no TOWPATH_SESSION_SECRET, so that it can begin no session"
@@ -110,6 +114,38 @@ async def sign_in_with_key(request: Request, dependencies: Dependencies) -> Resp
         dependencies.metrics.refused.labels(error.problem.code).inc()
         return _refused(request, error.problem, page)
     return Response(status_code=303, headers={"Location": page, "Set-Cookie": cookie})
+
+
+@router.get("/sign-in/oidc", include_in_schema=False)
+async def sign_in_elsewhere(dependencies: Dependencies, page: NextPage = "/") -> Response:
+    """Send a browser to the provider that is set."""
+    oidc = _oidc_of(dependencies)
+    address, cookie = await oidc.begin(local_path(page))
+    return Response(status_code=303, headers={"Location": address, "Set-Cookie": cookie})
+
+
+@router.get(OIDC_DONE, include_in_schema=False)
+async def signed_in_elsewhere(request: Request, dependencies: Dependencies) -> Response:
+    """Take a browser back from the provider, and lead on by a page of our own.
+
+    The cookie of a session comes along from pages of this site alone, so a redirect would arrive without it.
+    """
+    oidc = _oidc_of(dependencies)
+    try:
+        page, cookies = await oidc.end(request.headers, request.query_params)
+    except ProblemError as error:
+        dependencies.metrics.refused.labels(error.problem.code).inc()
+        return _refused(request, error.problem, "/")
+    answer: Response = request.app.state.console.signed_in(page)
+    for cookie in cookies:
+        answer.headers.append("Set-Cookie", cookie)
+    return answer
+
+
+def _oidc_of(dependencies: GatewayDependencies) -> OidcSignIn:
+    if dependencies.oidc is None:
+        raise ProblemError(problem("not_found", "nobody signs in elsewhere for this gateway"))
+    return dependencies.oidc
 
 
 @router.post("/sign-out", include_in_schema=False)
