@@ -43,7 +43,6 @@ _NAMED_FILES = frozenset(
         "TOWPATH_NATS_PASSWORD_FILE",
         "TOWPATH_DATABASE_URL_FILE",
         "TOWPATH_SESSION_SECRET_FILE",
-        "TOWPATH_OIDC_CLIENT_SECRET_FILE",
     }
 )
 """Files with secrets of another platform: every role of this one is given its own."""
