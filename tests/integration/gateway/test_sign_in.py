@@ -17,6 +17,7 @@ from tests.support.platform.platform_peer import PlatformPeer
 
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ActionDone, GatePage
+from towpath_gateway.adapters.key_store import CACHE_S
 from towpath_gateway.core.api_keys import SCOPES, StoredKey, secret_digest, split_key
 from towpath_gateway.core.browser_sessions import SessionSeal
 
@@ -162,6 +163,15 @@ async def test_who_signs_out_has_ended_the_session_whoever_kept_the_cookie(place
         assert (await client.get("/v1/me")).status_code == 200, "and may come in again"
     async with place.gateway.client(key) as program:
         assert (await program.get("/v1/me")).json()["signed_in_by"] == "key", "the key itself goes on"
+
+
+async def test_who_signed_out_at_another_replica_comes_in_again_at_once(place: Place, servers: Servers) -> None:
+    key = await place.key("shop", "mia")
+    async with browser(place, key) as client:
+        await execute(servers.owner, "UPDATE gateway.api_key SET signed_out_at = now()")
+        assert (await sign_in(client, key)).status_code == 303
+        await asyncio.sleep(CACHE_S + 0.2)
+        assert (await client.get("/v1/me")).status_code == 200, "it is later than what ended, by the database's clock"
 
 
 async def test_a_session_that_was_there_before_is_never_taken_over(place: Place) -> None:
