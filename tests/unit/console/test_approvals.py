@@ -70,7 +70,9 @@ async def test_the_page_of_a_call_has_its_rule_its_tool_and_what_was_decided_bef
         "/v1/gates",
         {"status": "all", "order": "newest", "tool": "orders.refund", "rule": "large", "limit": 6},
     ) in (api_of(one).asked)
-    assert "May billing call orders.refund?" in html and "args.amount &gt; 100" in html and "/policy?rule=large" in html
+    assert (
+        "May billing call orders.refund?" in html and "args.amount &gt; 100" in html and "/policy/rules?q=large" in html
+    )
     assert "can&#39;t be taken back" in html and "denied</span> by paula" in html and 'href="/approvals/other"' in html
     assert html.count(f'href="/approvals/{GATE_ID}"') == 0, "it is not its own precedent"
 
