@@ -23,6 +23,8 @@ SECTIONS = (
     Section("/costs", "Costs", "wallet", "runs:read"),
     Section("/settings", "Settings", "settings", "runs:read"),
     Section("/docs", "Docs", "book-open", "runs:read"),
+    Section("/policy", "Policy", "scale", "policy:read"),
+    Section("/audit", "Audit", "scroll-text", "audit:read"),
 )
 """In the order of the menu."""
 

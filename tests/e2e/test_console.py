@@ -16,6 +16,8 @@ from tests.support.gateway.web import Web, web
 from tests.support.places import EXAMPLES
 from tests.support.waiting import eventually
 
+from towpath_audit.proof import verify_proof
+from towpath_audit.verifier import verify
 from towpath_console.pages import PAGES
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
@@ -101,12 +103,15 @@ async def test_the_person_of_this_machine_may_do_everything(browser: httpx2.Asyn
 
 async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncClient) -> None:
     run_id, gate = await waiting_run(browser)
+    entry_id = (await browser.get("/v1/audit?limit=1")).json()["entries"][0]["entry_id"]
     for route in PAGES:
         known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
         path = route.path.replace(":path}", "}").format_map(known)
         if "{letter_id}" in route.path:
             continue  # has its own test
         path = route.path.format_map({"run_id": run_id, "gate_id": gate["gate_id"], "step": 1})
+        named = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "version": 1, "entry_id": entry_id}
+        path = route.path.format_map(named)
         page, twin = await browser.get(path), await browser.get(f"{path if path != '/' else '/runs'}.json")
         assert page.status_code == 200 and page.text.startswith("<!doctype html>"), (path, page.text[:300])
         assert len(page.content) < 250_000
@@ -195,6 +200,55 @@ async def test_many_runs_are_cancelled_after_they_were_counted(browser: httpx2.A
     assert "2%20of%202%20runs%20are%20being%20cancelled" in done.headers["location"]
     for run_id in run_ids:
         assert (await browser.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})).json()["status"] == "cancelled"
+
+
+async def test_an_entry_is_proved_from_the_list_and_the_files_hold_without_the_platform(
+    browser: httpx2.AsyncClient,
+) -> None:
+    run_id, _ = await waiting_run(browser)
+    listed = (await browser.get(f"/audit?run_id={run_id}&verdict=require_approval")).text
+    (path,) = set(re.findall(r'href="(/audit/entries/\d+)#proof"', listed))
+    note = (await browser.get("/audit/checkpoint/note")).text
+    key = (await browser.get("/audit/checkpoint/key")).text.strip()
+    held = await browser.get(path, params={"kept": note, "key": key})
+    assert "This entry stands in the signed log, unchanged" in held.text
+    assert "The checkpoint that you kept has the same root" in held.text
+    file = await browser.get(f"{path}/proof", params={"kept": note})
+    report = verify_proof(file.text, checkpoints=[note], keys=[key])
+    assert (report.faults, report.notes, len(report.figures["proved"])) == ([], [], 1)
+    assert (await browser.get(f"{path}.json")).json()["steps"]["leaf"] == report.figures["proved"][0]["leaf"]
+    first = (await browser.get("/v1/audit?phase=policy.applied&limit=1")).json()["entries"][0]
+    assert "unchanged" in (await browser.get(f"/audit/entries/{first['entry_id']}")).text, "also what is of no run"
+    bundle = await browser.get("/audit/export/towpath-audit.jsonl")
+    assert "attachment" in bundle.headers["content-disposition"]
+    assert verify(bundle.text.splitlines(), checkpoints=[note], keys=[key]).faults == []
+    assert (await browser.get("/audit/entries/999999999")).status_code == 404
+
+
+async def test_a_policy_is_asked_compared_weighed_and_rolled_back(browser: httpx2.AsyncClient) -> None:
+    await waiting_run(browser)
+    args = '{"order_id": "8812", "amount": 129, "reason": "broken"}'
+    query = {"network": "support", "agent": "billing", "tool": "orders.refund", "args": args}
+    asked = (await browser.get("/policy/simulate", params=query)).text
+    assert "refunds-over-100" in asked and "condition yes: args.amount &gt; 100" in asked
+    cells = (await browser.get("/policy.json?network=support&tool=orders.refund")).json()["tools"][0]["cells"]
+    assert [(one["agent"], one["words"]) for one in cells if one["conditional"]] == [("billing", ["allow", "ask"])]
+    compared = await form(browser, "/policy/compare", text="kind: Policy\r\nrules: []\r\n")
+    assert compared.status_code == 200 and "newly denied" in compared.text
+    assert (await form(browser, "/policy/shadow/set", text="kind: Policy\nrules: []\n")).status_code == 303
+    assert "weighs live calls" in (await browser.get("/policy/shadow")).text
+    assert (await form(browser, "/policy/shadow/end", note="seen")).status_code == 303
+    before = (await browser.get("/v1/policy")).json()
+    text = before["text"].replace("args.amount > 100", "args.amount > 100.0")
+    assert (await browser.post("/v1/policy", json={"text": text})).is_success
+    assert "altered" in (await browser.get(f"/policy/versions/{before['version'] + 1}")).text
+    path = f"/policy/versions/{before['version']}/roll-back"
+    assert (await form(browser, path, note="", if_version="1")).status_code == 422
+    stale = await form(browser, path, note="too strict", if_version=str(before["version"]))
+    assert stale.status_code == 409, "the policy has moved since that page was made"
+    done = await form(browser, path, note="too strict", if_version=str(before["version"] + 1))
+    assert done.status_code == 303
+    assert (await browser.get("/v1/policy")).json()["text"] == before["text"]
 
 
 async def test_a_form_of_another_site_changes_nothing(browser: httpx2.AsyncClient) -> None:

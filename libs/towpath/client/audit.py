@@ -55,6 +55,11 @@ class AuditResource:
         query = {"execution_id": None if execution_id is None else str(execution_id), "size": size}
         return AuditProof.model_validate(await self._transport.request("GET", f"/v1/audit/proof/{run_id}", query=query))
 
+    async def prove_entry(self, entry_id: int, *, size: int | None = None) -> AuditProof:
+        """Prove one entry, also one of no run, under the newest checkpoint or that of *size* leaves."""
+        path = f"/v1/audit/entries/{entry_id}/proof"
+        return AuditProof.model_validate(await self._transport.request("GET", path, query={"size": size}))
+
     async def request_erasure(self, reason: str, **which: Any) -> ErasureView:
         """Ask for the payloads that fit *which* (`run_id`, `execution_id`, `caller`, `before`) to be erased."""
         named = {name: _text(value) for name, value in which.items() if value is not None}

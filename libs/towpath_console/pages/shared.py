@@ -1,6 +1,7 @@
 """What several pages ask the API for."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
@@ -31,3 +32,11 @@ async def if_allowed(asked: Awaitable[dict[str, Any]]) -> dict[str, Any]:
 def chosen(query: Mapping[str, str], *names: str) -> dict[str, str | None]:
     """Return those parameters of a query that the API knows by the same names."""
     return {name: query[name] or None for name in names if name in query}
+
+
+_NAIVE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
+
+
+def with_zone(value: str) -> str:
+    """Return a time with its zone: a browser's field has none, and is labelled as UTC."""
+    return f"{value}Z" if _NAIVE.fullmatch(value) else value

@@ -67,12 +67,16 @@ class CheckpointView(Message):
 
 
 class ProveRun(Message):
-    """Prove the entries of a run, or of one call of it, in the tree of the newest checkpoint or of that of `size`."""
+    """Prove the entries of a run, or of one call of it, in the tree of the newest checkpoint or of that of `size`.
+
+    With `entry_id`: that entry alone, also one that is of no run; nothing else is then given but `size`.
+    """
 
     project: str
-    run_id: UUID
+    run_id: UUID | None = None
     execution_id: UUID | None = None
     size: int | None = Field(default=None, ge=1, le=2**63 - 1)
+    entry_id: int | None = Field(default=None, ge=1, le=2**63 - 1)
 
 
 class AuditProof(Message):

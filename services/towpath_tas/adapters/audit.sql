@@ -127,6 +127,14 @@ LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id
 WHERE r.project = $1 AND r.run_id = $2 AND ($3::uuid IS NULL OR r.execution_id = $3) AND l.leaf_index < $4
 ORDER BY l.leaf_index LIMIT $5;
 
+-- name: entry_to_prove
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
+FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+WHERE r.entry_id = $2 AND r.project = $1 AND l.leaf_index < $3;
+
 -- name: seals
 SELECT seal_id, size, note FROM tas.audit_seal WHERE seal_id > $1 AND seal_id <= $2 ORDER BY seal_id LIMIT $3;
 

@@ -49,6 +49,7 @@ OPERATIONS = [
     ("audit:read", "POST", "/v1/audit/export", {}),
     ("audit:read", "GET", "/v1/audit/checkpoint", None),
     ("audit:read", "GET", f"/v1/audit/proof/{uuid.uuid4()}", None),
+    ("audit:read", "GET", "/v1/audit/entries/7/proof", None),
     ("audit:erase", "POST", "/v1/erasures", {"reason": "r", "caller": "c"}),
     ("audit:erase", "POST", f"/v1/runs/{uuid.uuid4()}/erase", {"reason": "r"}),
     ("audit:read", "GET", "/v1/erasures", None),

@@ -6,7 +6,7 @@ A credential exports its own project's entries, and hashes of the rest.
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import AwareDatetime, Field
 
 from towpath_audit.bundle import EVERY_PROJECT
@@ -101,4 +101,21 @@ async def prove_run(
 ) -> Response:
     """Return the entries with their paths in the tree of a signed checkpoint: the newest, or that of `size` leaves."""
     request = ProveRun(project=principal.project, run_id=run_id, execution_id=execution_id, size=size)
+    return json_answer(await dependencies.platform.request(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))
+
+
+@router.get(
+    "/entries/{entry_id}/proof",
+    response_model=AuditProof,
+    responses=documented("not_found", "audit_broken", "audit_clock_differs"),
+    summary="Prove one entry",
+)
+async def prove_entry(
+    entry_id: Annotated[int, Path(ge=1, le=2**63 - 1)],
+    dependencies: Dependencies,
+    principal: AuditReader,
+    size: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="the leaves of a checkpoint you kept")] = None,
+) -> Response:
+    """Return one entry, also one of no run, with its path in the tree of a signed checkpoint."""
+    request = ProveRun(project=principal.project, entry_id=entry_id, size=size)
     return json_answer(await dependencies.platform.request(rpc.AUDIT_PROVE, request, AUDIT_TIMEOUT_S))

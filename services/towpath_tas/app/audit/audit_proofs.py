@@ -1,4 +1,4 @@
-"""Proofs for a run or a single call: its audit entries with their paths to a signed checkpoint.
+"""Proofs for a run, a single call or a single entry: the audit entries with their paths to a signed checkpoint.
 
 A proof holds entries of the requesting project only, and does not prove that there are no others. `towpath audit
 verify` checks it without any server.
@@ -33,8 +33,7 @@ class AuditProofs:
         """Return the proof; raises ProblemError if there is nothing to prove, too much, or the log is broken."""
         note, size = await self._checkpoint(request.size)
         async with self._pool.acquire() as connection:
-            selection = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
-            rows = await connection.fetch(QUERIES.entries_to_prove, *selection)
+            rows = await _entries(connection, request, size)
             _check(rows, request, size)
             paths = MerklePaths(connection)
             try:
@@ -57,8 +56,21 @@ class AuditProofs:
         return sealed.note, sealed.edge.size
 
 
+async def _entries(connection: Any, request: ProveRun, size: int) -> Sequence[Any]:
+    """Return the rows of what is to be proved, as far as the tree of *size* leaves has them."""
+    rows: Sequence[Any]
+    if request.entry_id is not None:
+        rows = await connection.fetch(QUERIES.entry_to_prove, request.project, request.entry_id, size)
+    else:
+        selection = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
+        rows = await connection.fetch(QUERIES.entries_to_prove, *selection)
+    return rows
+
+
 def _check(rows: Sequence[Any], request: ProveRun, size: int) -> None:
     which = f"run {request.run_id}" if request.execution_id is None else f"call {request.execution_id} of it"
+    if request.entry_id is not None:
+        which = f"the number {request.entry_id}"
     if not rows:
         raise ProblemError(problem("not_found", f"the log of {size} leaves has no entry of {which}"))
     if len(rows) > MAX_ENTRIES:

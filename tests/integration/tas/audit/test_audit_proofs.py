@@ -89,6 +89,15 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
     assert made.entries == 3
     report = verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key])
     assert (report.faults, report.notes, report.figures["entries"]) == ([], [], 3)
+    (applied, *_) = await log.owner("SELECT entry_id, project FROM tas.audit_record WHERE run_id IS NULL LIMIT 1")
+    one = ProveRun(project=applied["project"], entry_id=applied["entry_id"])
+    alone = await proving.prove(one)
+    report = verify_proof(alone.proof, checkpoints=log.kept.notes, keys=[key])
+    assert (report.faults, [entry["entry_id"] for entry in report.figures["proved"]]) == ([], [applied["entry_id"]])
+    with pytest.raises(ProblemError, match="no entry"):
+        await proving.prove(one.model_copy(update={"project": "bank"}))
+    with pytest.raises(ProblemError, match="no entry"):
+        await proving.prove(ProveRun(project=PROJECT, entry_id=2**62))
     monkeypatch.setattr(tree_paths, "BLOCK_LEAVES", 4)  # so that a small log is read as a large one is
     for size in sizes(log.kept.notes, log.notes):
         made = await proving.prove(ProveRun(**asked, size=size))
