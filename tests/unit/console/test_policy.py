@@ -240,6 +240,15 @@ async def test_a_shadow_is_set_from_the_form_and_ended_with_a_reason() -> None:
     assert delete[0] == "DELETE" and delete[2] == {"note": "tried"}
 
 
+async def test_what_somebody_may_not_press_is_disabled_and_says_who_may() -> None:
+    page = await policy_impact.editor(asked_of(AnsweredApi({"/v1/policy": policy_of()})))
+    assert "<fieldset" not in Renderer().whole(page, **AROUND)
+    renderer = Renderer()
+    renderer._templates.globals["lacking"] = lambda scope: f"Only for somebody with the scope {scope}."
+    html = renderer.whole(page, **AROUND)
+    assert "<fieldset" in html and "Only for somebody with the scope policy:write." in html
+
+
 async def test_hostile_words_of_a_policy_stay_words() -> None:
     async def tags(words: str) -> tuple[list[str], str]:
         one = rule(words, agent=words, note=words, when=words, owner=words, tool=words)
