@@ -51,7 +51,7 @@ def steps_of(proof: str, entry_id: int) -> ProofSteps:
         leaf_hash = entry.leaf_hash(FORMATS[said["format"]])
         path = [bytes.fromhex(one) for one in found["path"]]
         nodes = tuple(path_nodes(leaf_hash, found["leaf"], checkpoint.size, path))
-    except (KeyError, TypeError, StopIteration, EntryError, NoteError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, StopIteration, EntryError, NoteError, RecursionError) as error:
         raise ValueError(f"the proof can't be read: {error}") from error
     return ProofSteps(
         leaf=found["leaf"],

@@ -101,6 +101,8 @@ async def test_an_entry_is_proved_on_its_page() -> None:
         lambda said: said.update(checkpoint=note_of([*LEAVES, leaf_hash(b"x")])),
         lambda said: said.update(checkpoint=said["checkpoint"].replace("\n7\n", "\n8\n")),
         lambda said: said.update(keys=[]),
+        lambda said: said.update(keys=None, entries=[[]]),
+        lambda said: said["entries"][0].update(path=[None]),
         lambda said: said.update(entries=[]),
     ],
 )

@@ -113,7 +113,10 @@ def _checked(proof: str, kept: str, key: str, trouble: str) -> dict[str, Any]:
 def _agrees(shown: Mapping[str, Any], steps: ProofSteps) -> bool:
     """Return whether the entry that the search gave is the one that is proved."""
     same = all(shown[name] == steps.entry[name] for name in SAME)
-    return same and (not steps.detail or json.loads(steps.detail) == shown["detail"])
+    try:
+        return same and (not steps.detail or json.loads(steps.detail) == shown["detail"])
+    except (ValueError, RecursionError):
+        return False
 
 
 def _steps(proof: str, entry_id: int) -> ProofSteps | None:
