@@ -113,7 +113,7 @@ def _channels(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             "address": one["address"],
             "sender": one.get("x-from", ""),
             "receiver": one.get("x-to", ""),
-            "carrier": one.get("x-carrier", ""),
+            "stream": _stream_of(one.get("x-carrier")),
             "summary": one.get("summary", ""),
             "messages": list(one.get("messages", ())),
             "replies": [name for name in channels.get(f"{key}Reply", {}).get("messages", ()) if name != "Problem"],
@@ -121,6 +121,11 @@ def _channels(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         for key, one in channels.items()
         if one.get("address")
     ]
+
+
+def _stream_of(carrier: Any) -> str:
+    """Return the stream that keeps what is said; empty where nothing does."""
+    return str(carrier.get("stream", "")) if isinstance(carrier, Mapping) else ""
 
 
 def _schema_page(document: Mapping[str, Any], name: str, base: str) -> Page:

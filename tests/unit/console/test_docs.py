@@ -99,3 +99,10 @@ def test_each_problem_code_has_a_page_with_its_remedy() -> None:
         assert f'href="/problems/{kind["code"]}"' in listed
     html = drawn(problem_page(kinds, "unauthenticated"))
     assert REGISTRY["unauthenticated"].title in html and REGISTRY["unauthenticated"].remedy in html
+
+
+async def test_a_subject_names_the_stream_that_keeps_it_or_says_that_none_does(api: RecordedApi) -> None:
+    page = await asyncapi(asked_of(api))
+    streams = {one["address"]: one["stream"] for one in page.data["channels"]}
+    assert (streams["tool.request"], streams["task.submit"]) == ("TOOLREQ", "")
+    assert "not kept" in drawn(page)
