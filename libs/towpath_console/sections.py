@@ -18,13 +18,13 @@ SECTIONS = (
     Section("/approvals", "Approvals", "shield-check", "gates:read"),
     Section("/networks", "Networks", "network", "networks:read"),
     Section("/tools", "Tools", "wrench", "policy:read"),
+    Section("/policy", "Policy", "scale", "policy:read"),
+    Section("/audit", "Audit", "scroll-text", "audit:read"),
     Section("/workers", "Workers", "cpu", "policy:read"),
     Section("/queues", "Queues", "inbox", "runs:operate"),
     Section("/costs", "Costs", "wallet", "runs:read"),
     Section("/settings", "Settings", "settings", "runs:read"),
     Section("/docs", "Docs", "book-open", "runs:read"),
-    Section("/policy", "Policy", "scale", "policy:read"),
-    Section("/audit", "Audit", "scroll-text", "audit:read"),
 )
 """In the order of the menu."""
 

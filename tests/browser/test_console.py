@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,8 +27,10 @@ SAMPLE = EXAMPLES / "support"
 SHOTS = ROOT / "build" / "screenshots"
 SERIOUS = {"serious", "critical"}
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e{{7*7}}"
-VALUES = {"name": "support", "tool": "orders.find", "step": "1", "code": "not_found"}
+VALUES = {"network": "support", "tool": "orders.find", "step": "1", "version": "1", "entry_id": "1", "letter_id": "1"}
 """What stands for the parts of paths, beside those of the run and the gate that the tests make."""
+
+BATCH = "?tool=orders.refund&rule=refunds-over-100"
 
 
 class Place:
@@ -117,12 +120,12 @@ async def test_every_page_is_accessible_in_both_schemes_and_fits_a_telephone(pla
     context = await place.context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1440, "height": 900})
     page, wrong = await context.new_page(), []
     for route in PAGES:
-        name = VALUES["tool"] if route.path.startswith("/tools") else VALUES["name"]
-        path = route.path.format_map({**VALUES, "name": name, "run_id": run_id, "gate_id": gate_id})
+        path = route.path.replace(":path}", "}").format_map({**VALUES, "run_id": run_id, "gate_id": gate_id})
+        path += {"/runs/compare": f"?a={run_id}&b={run_id}", "/approvals/batch": BATCH}.get(route.path, "")
         answer = await page.goto(place.url(path), wait_until="domcontentloaded")
         if answer is None or answer.status != 200:
             wrong.append(f"{path}: {answer and answer.status}")
-        shot = route.path.strip("/").replace("/", "-").replace("{", "").replace("}", "") or "overview"
+        shot = re.sub(r"[^a-z_]+", "-", route.path.replace(":path", "")).strip("-") or "overview"
         wrong += await looked_at(page, f"{shot}-{scheme}")
         if "owned" in await page.title():
             wrong.append(f"{path}: a text of a task was executed")
@@ -137,9 +140,8 @@ async def test_a_call_is_approved_with_the_keyboard_alone_and_another_window_see
     watching, deciding = await context.new_page(), await context.new_page()
     await watching.goto(place.url(f"/runs/{run_id}"))
     await deciding.goto(place.url(f"/approvals?run_id={run_id}"))
-    await deciding.keyboard.press("j")
-    await deciding.keyboard.type("looked at it")
-    await deciding.keyboard.press("Enter")
+    for key in ("j", "a", "Enter"):
+        await deciding.keyboard.press(key)
     await deciding.get_by_text("Approved.").first.wait_for()
     await watching.bring_to_front()
     await watching.get_by_text("are on their way back to your account").first.wait_for()

@@ -3,15 +3,13 @@
 import asyncio
 import json
 import re
-import uuid
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx2
-import nats
 import pytest
 import pytest_asyncio
 import yaml
+from tests.support.gateway.console_runs import dead_letter, finished_run, form, waiting_run
 from tests.support.gateway.web import Web, web
 from tests.support.places import EXAMPLES
 from tests.support.waiting import eventually
@@ -75,23 +73,6 @@ async def browser(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def waiting_run(browser: httpx2.AsyncClient) -> tuple[str, dict[str, Any]]:
-    """Return a run that waits for an approval, and its gate."""
-    script = json.loads((SAMPLE / "script.json").read_text())
-    task = {"network": "support", "user_message": f"Refund order 8812 {uuid.uuid4()}", "script": script}
-    run_id = (await browser.post("/v1/runs", json=task)).json()["run_id"]
-    for _ in range(200):
-        gates = (await browser.get(f"/v1/gates?status=pending&run_id={run_id}")).json()["gates"]
-        if gates:
-            return run_id, gates[0]
-        await asyncio.sleep(0.05)
-    pytest.fail("no gate opened")
-
-
-async def form(browser: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
-    return await browser.post(path, data=fields, headers={"Origin": str(browser.base_url).rstrip("/")})
-
-
 async def test_the_person_of_this_machine_may_do_everything(browser: httpx2.AsyncClient) -> None:
     me = (await browser.get("/v1/me")).json()
     assert (me["caller"], me["project"], me.get("key"), me["signed_in_by"]) == ("local", "default", None, "machine")
@@ -140,7 +121,7 @@ async def test_a_call_is_approved_in_the_page_and_the_run_goes_on(browser: httpx
 async def test_a_call_is_denied_with_a_reason(browser: httpx2.AsyncClient) -> None:
     _, gate = await waiting_run(browser)
     assert (await form(browser, f"/approvals/{gate['gate_id']}/deny", reason="too much")).status_code == 303
-    closed = (await browser.get(f"/v1/gates/{gate['gate_id']}")).json()
+    closed = await closed_gate(browser, gate["gate_id"])
     assert (closed["verdict"], closed["closed_reason"]) == ("denied", "too much")
     again = await form(browser, f"/approvals/{gate['gate_id']}/approve", reason="after all")
     assert again.status_code == 409 and "local closed it" in again.text and "too much" in again.text, "it is stale"
@@ -159,17 +140,6 @@ async def test_an_open_page_is_sent_what_changes(browser: httpx2.AsyncClient) ->
             if "are on their way back" in line:
                 break
     assert len(events) >= 2
-
-
-async def finished_run(browser: httpx2.AsyncClient, words: str = "") -> str:
-    """Return a run of the sample that has ended, by an approval."""
-    run_id, gate = await waiting_run(browser)
-    await form(browser, f"/approvals/{gate['gate_id']}/approve", reason=words or "ok")
-    for _ in range(200):
-        if (await browser.get(f"/v1/runs/{run_id}")).json()["status"] == "completed":
-            return run_id
-        await asyncio.sleep(0.05)
-    pytest.fail("the run did not end")
 
 
 async def test_a_run_is_read_by_its_tabs_and_taken_along_as_files(browser: httpx2.AsyncClient) -> None:
@@ -365,19 +335,6 @@ async def test_a_tool_is_switched_off_and_on_with_a_reason(browser: httpx2.Async
     assert (await form(browser, "/tools/orders.find/switch/resume", reason="")).status_code == 400, "without a reason"
     await form(browser, "/tools/orders.find/switch/resume", reason="it has moved")
     assert not (await browser.get("/v1/switches")).json()["switches"]
-
-
-async def dead_letter(platform: Platform, browser: httpx2.AsyncClient, body: bytes) -> dict[str, Any]:
-    """Put what no service can handle on the bus, and return its letter."""
-    client = await nats.connect(platform.nats_url, inbox_prefix=b"_INBOX_client_anonymous")
-    await client.publish("task.enqueue.anonymous", body)
-    await client.drain()
-    for _ in range(200):
-        letters = (await browser.get("/v1/dead-letters?stream=TASKS")).json()["letters"]
-        if letters:
-            return dict(letters[0])
-        await asyncio.sleep(0.05)
-    pytest.fail("no dead letter")
 
 
 async def test_a_dead_letter_is_read_as_text_and_settled_in_the_page(

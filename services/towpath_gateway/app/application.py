@@ -155,7 +155,7 @@ def _with_scopes(document: dict[str, Any]) -> dict[str, Any]:
             if operations is None or not requirements(route):
                 continue
             for method in route.methods:
-                operations[method.lower()]["x-scope"] = " ".join(one.scope for one in requirements(route))
+                operations[method.lower()]["x-scope"] = " ".join(one.scope for one in requirements(route) if one.scope)
     return document
 
 

@@ -114,8 +114,8 @@ class Requires:
         self._scope = scope
 
     @property
-    def scope(self) -> str:
-        """What the caller needs."""
+    def scope(self) -> str | None:
+        """What the caller needs, None where anybody who is known is let in."""
         return self._scope
 
     async def __call__(self, request: Request) -> Principal:

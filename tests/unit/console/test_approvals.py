@@ -8,9 +8,9 @@ from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Done, Page
-from towpath_console.pages.approval_batches import batch, decide_together
-from towpath_console.pages.approval_edits import change, edit
-from towpath_console.pages.approvals import approval, approvals, batches, decide
+from towpath_console.pages.approvals.approval_batches import batch, decide_together
+from towpath_console.pages.approvals.approval_edits import change, edit
+from towpath_console.pages.approvals.inbox import approval, approvals, batches, decide
 from towpath_console.renderer import Renderer
 
 GATE = f"/v1/gates/{GATE_ID}"

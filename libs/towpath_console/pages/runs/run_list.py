@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
-from towpath_console.pages.history import require_run_id
-from towpath_console.pages.saved_views import COOKIE, read_views, with_view, without_view
+from towpath_console.pages.runs.history import require_run_id
+from towpath_console.pages.runs.saved_views import COOKIE, read_views, with_view, without_view
 from towpath_console.pages.shared import chosen, if_allowed, together
 
 LIMIT = 50

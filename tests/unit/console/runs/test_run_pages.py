@@ -11,11 +11,11 @@ from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, gate_named
 from towpath_console import text
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Page, PageBuilder
-from towpath_console.pages.comparison import compare
-from towpath_console.pages.run import run_timeline
-from towpath_console.pages.run_actions import fork, note, reply, steer
-from towpath_console.pages.run_step import TABS, run_step
-from towpath_console.pages.run_tabs import events_file, graph_file, run_events, run_graph, run_tree
+from towpath_console.pages.runs.comparison import compare
+from towpath_console.pages.runs.run import run_timeline
+from towpath_console.pages.runs.run_actions import fork, note, reply, steer
+from towpath_console.pages.runs.run_step import TABS, run_step
+from towpath_console.pages.runs.run_tabs import events_file, graph_file, run_events, run_graph, run_tree
 from towpath_console.renderer import Renderer
 
 RUN = "01a21826-750f-7b51-adac-0b09758c40f8"

@@ -11,8 +11,8 @@ from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, run_named
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked
-from towpath_console.pages.runs import MOST_CANCELLED, cancel_many, confirm_cancel, keep_view, runs
-from towpath_console.pages.saved_views import COOKIE, MOST_VIEWS
+from towpath_console.pages.runs.run_list import MOST_CANCELLED, cancel_many, confirm_cancel, keep_view, runs
+from towpath_console.pages.runs.saved_views import COOKIE, MOST_VIEWS
 from towpath_console.renderer import Renderer
 
 

@@ -7,7 +7,7 @@ from towpath_console.api import ApiRefusalError
 from towpath_console.argument_form import ArgumentField, fields_of, read_form, with_faults
 from towpath_console.gate_card import gate_card
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
-from towpath_console.pages.approvals import STALE, refused_at_gate
+from towpath_console.pages.approvals.inbox import STALE, refused_at_gate
 from towpath_console.pages.shared import if_allowed
 
 INVALID = 422

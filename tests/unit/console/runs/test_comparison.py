@@ -12,7 +12,7 @@ from tests.unit.console.test_run_pages import AT, RUN, call_of, run_of, step_of
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked
-from towpath_console.pages.comparison import aligned, compare
+from towpath_console.pages.runs.comparison import aligned, compare
 from towpath_console.renderer import Renderer
 
 OTHER = RUN.replace("01a2", "01a3")

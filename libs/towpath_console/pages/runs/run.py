@@ -7,7 +7,7 @@ from typing import Any
 
 from towpath_console.drawings.timeline import TimelineRow, timeline
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.history import ENDED, HistoryPart, Step, error_of, read_steps, what_of
+from towpath_console.pages.runs.history import ENDED, HistoryPart, Step, error_of, read_steps, what_of
 from towpath_console.pages.shared import if_allowed, together
 
 STEPS_SHOWN = 100

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from towpath_console.api import ApiRefusalError
 from towpath_console.gate_card import ArgumentRow, GateCard, gate_card
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
-from towpath_console.pages.approvals import DIRECT, LIMIT, NOT_FOUND, say
+from towpath_console.pages.approvals.inbox import DIRECT, LIMIT, NOT_FOUND, say
 
 CHOSEN, DIGEST = "gate-", "digest-"
 INVALID = 422

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from towpath_console.api import Api
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.history import (
+from towpath_console.pages.runs.history import (
     HistoryPart,
     Step,
     action_of,
@@ -19,7 +19,7 @@ from towpath_console.pages.history import (
     tools_of,
     what_of,
 )
-from towpath_console.pages.run import answer_of
+from towpath_console.pages.runs.run import answer_of
 from towpath_console.pages.shared import together
 
 MOST_STEPS = 300

@@ -8,8 +8,8 @@ from towpath_console.api import Api, ApiRefusalError
 from towpath_console.drawings.graph import GraphLayout, GraphVisits, network_graph
 from towpath_console.drawings.graph_forms import graph_mermaid, graph_svg, graph_text
 from towpath_console.page import Asked, Download, DownloadRoute, Page, PageRoute
-from towpath_console.pages.history import ENDED, read_steps, visits_of
-from towpath_console.pages.run import MOST_STEPS, refresh_of, run_view
+from towpath_console.pages.runs.history import ENDED, read_steps, visits_of
+from towpath_console.pages.runs.run import MOST_STEPS, refresh_of, run_view
 from towpath_console.pages.shared import together
 from towpath_console.text import one_line
 

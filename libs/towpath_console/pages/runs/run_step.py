@@ -8,8 +8,8 @@ from typing import Any
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.history import HistoryPart, Step, action_of, read_step, what_of
-from towpath_console.pages.run import run_view
+from towpath_console.pages.runs.history import HistoryPart, Step, action_of, read_step, what_of
+from towpath_console.pages.runs.run import run_view
 from towpath_console.pages.shared import if_allowed, together
 
 TABS = {
