@@ -1,5 +1,6 @@
 """Draws pages: the templates, and what they may call."""
 
+import functools
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -20,43 +21,48 @@ _caller: ContextVar[Caller] = ContextVar("caller", default=ANYBODY)
 """Who the page is drawn for: parts that several pages import see no variables of the page."""
 
 
+@functools.cache
+def templates() -> Environment:
+    """Return the templates, compiled once for all who draw."""
+    found = Environment(
+        loader=PackageLoader("towpath_console", "templates"),
+        autoescape=True,
+        auto_reload=False,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=text.visible,
+    )
+    found.globals |= {
+        "asset": address,
+        "card_of": gate_card,
+        "icon": icon,
+        "sections": SECTIONS,
+        "status": status,
+        "seconds_between": text.seconds_between,
+        "with_query": with_query,
+        "may": lambda scope: _caller.get().may(scope),
+        "can": lambda *roles: _caller.get().can(*roles),
+        "lacking": lambda scope, *roles: _caller.get().lacking(scope, *roles),
+        "lacking_at": lambda gate: _caller.get().lacking_at(gate),
+    }
+    found.filters |= {
+        "as_written": as_written,
+        "duration": text.duration,
+        "exact": written,
+        "money": text.money,
+        "count": text.count,
+        "pretty": text.written_json,
+        "one_line": text.one_line,
+        "short_id": text.short_id,
+        "until": until,
+        "when": when,
+    }
+    return found
+
+
 class Renderer:
     """Turns pages into HTML. Templates escape whatever they show (`text.visible`), and have no code of their own."""
-
-    def __init__(self) -> None:
-        self._templates = Environment(
-            loader=PackageLoader("towpath_console", "templates"),
-            autoescape=True,
-            undefined=ChainableUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=text.visible,
-        )
-        self._templates.globals |= {
-            "asset": address,
-            "card_of": gate_card,
-            "icon": icon,
-            "sections": SECTIONS,
-            "status": status,
-            "seconds_between": text.seconds_between,
-            "with_query": with_query,
-            "may": lambda scope: _caller.get().may(scope),
-            "can": lambda *roles: _caller.get().can(*roles),
-            "lacking": lambda scope, *roles: _caller.get().lacking(scope, *roles),
-            "lacking_at": lambda gate: _caller.get().lacking_at(gate),
-        }
-        self._templates.filters |= {
-            "as_written": as_written,
-            "duration": text.duration,
-            "exact": written,
-            "money": text.money,
-            "count": text.count,
-            "pretty": text.written_json,
-            "one_line": text.one_line,
-            "short_id": text.short_id,
-            "until": until,
-            "when": when,
-        }
 
     def whole(self, page: Page, **around: Any) -> str:
         """Return the document of *page*; *around* is what its frame shows."""
@@ -67,7 +73,7 @@ class Renderer:
         return self._drawn(page, "live.html", around)
 
     def _drawn(self, page: Page, frame: str, around: Mapping[str, Any]) -> str:
-        template = self._templates.get_template(page.template)
+        template = templates().get_template(page.template)
         before = _caller.set(around.get("caller") or ANYBODY)
         try:
             return template.render(frame=frame, page=page, data=page.data, **page.view, **around)
@@ -75,6 +81,7 @@ class Renderer:
             _caller.reset(before)
 
 
+@functools.lru_cache(maxsize=256)
 def icon(name: str, size: int = 18) -> Markup:
     """Return an icon, which says nothing to those who do not see it: a word stands beside each."""
     svg = lucide._render_icon(name, size, aria_hidden="true", focusable="false", **{"class": "icon"})

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 import yaml
-from tests.support.gateway.console_runs import dead_letter, finished_run, form, waiting_run
+from tests.support.gateway.console_runs import closed_gate, dead_letter, finished_run, form, waiting_run
 from tests.support.gateway.web import Web, web
 from tests.support.places import EXAMPLES
 from tests.support.waiting import eventually
@@ -24,6 +24,7 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAMPLE = EXAMPLES / "support"
+BATCH = "?tool=orders.refund&rule=refunds-over-100"
 HTML = {"Accept": "text/html"}
 
 
@@ -85,15 +86,17 @@ async def test_the_person_of_this_machine_may_do_everything(browser: httpx2.Asyn
 async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncClient) -> None:
     run_id, gate = await waiting_run(browser)
     entry_id = (await browser.get("/v1/audit?limit=1")).json()["entries"][0]["entry_id"]
+    known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
+    questions = {"/runs/compare": f"?a={run_id}&b={run_id}", "/approvals/batch": BATCH}
     for route in PAGES:
-        known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
-        path = route.path.replace(":path}", "}").format_map(known)
         if "{letter_id}" in route.path:
             continue  # has its own test
-        path = route.path.format_map({"run_id": run_id, "gate_id": gate["gate_id"], "step": 1})
-        named = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "version": 1, "entry_id": entry_id}
-        path = route.path.format_map(named)
-        page, twin = await browser.get(path), await browser.get(f"{path if path != '/' else '/runs'}.json")
+        path = route.path.replace(":path}", "}").format_map({**known, "version": 1, "entry_id": entry_id})
+        asked = questions.get(route.path, "")
+        page, twin = (
+            await browser.get(path + asked),
+            await browser.get(f"{path if path != '/' else '/runs'}.json{asked}"),
+        )
         assert page.status_code == 200 and page.text.startswith("<!doctype html>"), (path, page.text[:300])
         assert len(page.content) < 250_000
         assert "default-src 'none'" in page.headers["content-security-policy"]

@@ -21,7 +21,8 @@ def drawn(page: Page, caller: Caller | None) -> Tags:
 
 
 def gates(**gate: Any) -> Page:
-    return Page("Approvals", "approvals.html", {}, {"gates": [{**gate_named("calm"), **gate}], "shown": "pending"})
+    shown = {"networks": [], "samples": {}, "gates": [{**gate_named("calm"), **gate}], "runs": ()}
+    return Page("Overview", "overview.html", {}, shown)
 
 
 def overview() -> Page:
@@ -29,7 +30,8 @@ def overview() -> Page:
 
 
 def disabled(found: Tags, tag: str) -> list[bool]:
-    return ["disabled" in attributes for name, attributes in found.tags if name == tag]
+    shown = [attributes for name, attributes in found.tags if name == tag and "hidden" not in attributes]
+    return ["disabled" in attributes for attributes in shown]
 
 
 def test_what_a_caller_may_is_what_the_api_says_of_it() -> None:
@@ -71,7 +73,7 @@ def test_a_gate_asks_for_its_own_role(
 def test_a_button_that_somebody_may_not_press_is_disabled_and_says_who_may() -> None:
     may, may_not = drawn(gates(approval_id="a"), caller_of(ME)), drawn(gates(approval_id="a"), NOBODY)
     decide = [attributes for tag, attributes in may_not.tags if tag == "button" and "data-key" in attributes]
-    assert len(decide) == 2 and all("disabled" in attributes for attributes in decide)
+    assert len(decide) >= 2 and all("disabled" in attributes for attributes in decide)
     ids = {attributes.get("id") for _, attributes in may_not.tags}
     assert {attributes["aria-describedby"] for attributes in decide} <= ids
     assert "the scope gates:resolve and the role approver" in may_not.text

@@ -30,7 +30,7 @@ NOTHING = object()
 """Stands for an argument that a step does not have, unlike one that is null."""
 
 
-class Change(NamedTuple):
+class ValueChange(NamedTuple):
     """A value that differs: its name, and what it is in each run; None where a run has no such value."""
 
     name: str
@@ -106,11 +106,13 @@ def _side(run: Mapping[str, Any], part: HistoryPart) -> dict[str, Any]:
 def _row(one: HistoryPart, other: HistoryPart, i: int | None, j: int | None) -> dict[str, Any]:
     a = _step(one, i) if i is not None else None
     b = _step(other, j) if j is not None else None
-    changes: list[Change] = []
+    changes: list[ValueChange] = []
     if a and b:
         names = [*a["values"], *(name for name in b["values"] if name not in a["values"])]
         pairs = ((name, a["values"].get(name, NOTHING), b["values"].get(name, NOTHING)) for name in names)
-        changes = [Change(name, _said(x), _said(y)) for name, x, y in pairs if x is NOTHING or y is NOTHING or x != y]
+        changes = [
+            ValueChange(name, _said(x), _said(y)) for name, x, y in pairs if x is NOTHING or y is NOTHING or x != y
+        ]
     kind = "a" if b is None else "b" if a is None else "unequal" if changes else "same"
     both = {
         side: {key: value for key, value in step.items() if key != "values"}

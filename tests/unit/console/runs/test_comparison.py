@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.recorded_api import RecordedApi
+from tests.unit.console.runs.test_run_pages import AT, RUN, call_of, run_of, step_of
 from tests.unit.console.test_renderer import AROUND
-from tests.unit.console.test_run_pages import AT, RUN, call_of, run_of, step_of
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked
