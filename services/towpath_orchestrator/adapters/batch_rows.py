@@ -4,6 +4,7 @@ Plain arrays hold what every batch has; JSON arrays hold gates and children, whi
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.events import log as ev
@@ -13,6 +14,9 @@ from towpath_engine.handlers.children import cost_of_children, usage_of_children
 from towpath_engine.state.run import RunState
 from towpath_orchestrator.adapters.storable_text import storable
 from towpath_orchestrator.core.transitions import Transition
+
+MAX_FILTERED_CHARS = 200
+"""Of the name of a tool or rule, by which gates are listed."""
 
 
 def outcome_of(state: RunState) -> str | None:
@@ -85,6 +89,8 @@ def opened_gates(batch: list[Transition]) -> str:
             else "pending",
             "reason": storable(entry.event.reason),
             "detail": json.dumps(entry.event.detail),  # a string: Postgres can't take objects apart that hold NUL
+            "tool": _named(entry.event.detail, "tool"),
+            "rule": _named(entry.event.detail, "rule"),
             "execution_id": str(entry.event.execution_id) if entry.event.execution_id else None,
             "approval_id": str(entry.event.approval_id) if entry.event.approval_id else None,
             "expires_at": entry.event.expires_at.isoformat(),
@@ -94,6 +100,12 @@ def opened_gates(batch: list[Transition]) -> str:
         if isinstance(entry.event, ev.GateOpened)
     ]
     return json.dumps(rows) if rows else "[]"
+
+
+def _named(detail: Mapping[str, Any], name: str) -> str:
+    """Return what gates are filtered by: the beginning of a text in *detail*."""
+    found = detail.get(name)
+    return storable(found)[:MAX_FILTERED_CHARS] if isinstance(found, str) else ""
 
 
 def closed_gates(batch: list[Transition]) -> str:

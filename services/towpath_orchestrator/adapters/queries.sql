@@ -90,12 +90,13 @@ WITH wanted AS (
   FROM unnest($19::uuid[], $20::bigint[], $21::text[]) AS f (run_id, first_seq, fact)
   JOIN moved ON moved.run_id = f.run_id
 ), opened AS (
-  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
-                         opened_at, expires_at)
-  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.execution_id,
-         g.approval_id, $14, g.expires_at
+  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, tool, rule, execution_id,
+                         approval_id, opened_at, expires_at)
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.tool, g.rule,
+         g.execution_id, g.approval_id, $14, g.expires_at
   FROM json_to_recordset($24::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
-    status text, reason text, detail text, execution_id uuid, approval_id uuid, expires_at timestamptz)
+    status text, reason text, detail text, tool text, rule text, execution_id uuid, approval_id uuid,
+    expires_at timestamptz)
   JOIN moved ON moved.run_id = g.run_id
   ON CONFLICT (gate_id) DO NOTHING
 ), closed AS (
@@ -246,10 +247,12 @@ WITH asked AS (
   FROM unnest($25::uuid[], $26::bigint[], $27::text[]) AS f (run_id, first_seq, fact)
   JOIN made ON made.run_id = f.run_id
 ), opened AS (
-  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)
-  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, $20, g.expires_at
+  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, tool, rule, opened_at,
+                         expires_at)
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.tool, g.rule, $20,
+         g.expires_at
   FROM json_to_recordset($32::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
-    status text, reason text, detail text, expires_at timestamptz)
+    status text, reason text, detail text, tool text, rule text, expires_at timestamptz)
   JOIN made ON made.run_id = g.run_id
 )
 SELECT run_id FROM made

@@ -214,8 +214,8 @@ CREATE TABLE runs.gate (
   closed_reason text NOT NULL DEFAULT '',
   verdict       text NOT NULL DEFAULT '',
   noticed       text NOT NULL DEFAULT '',        -- the status of the gate that notices were last made of
-  tool          text NOT NULL GENERATED ALWAYS AS (left(coalesce(detail ->> 'tool', ''), 200)) STORED,
-  rule          text NOT NULL GENERATED ALWAYS AS (left(coalesce(detail ->> 'rule', ''), 200)) STORED
+  tool          text NOT NULL DEFAULT '',        -- of detail, which Postgres can't take apart where it holds NUL
+  rule          text NOT NULL DEFAULT ''
 );
 CREATE INDEX gate_open ON runs.gate (project, opened_at) WHERE status = 'pending';
 CREATE INDEX gate_run ON runs.gate (run_id);

@@ -49,7 +49,8 @@ NAMELESS = """
     END $$;
     ALTER TABLE gateway.api_key RENAME TO kept_key;
     CREATE VIEW gateway.api_key AS SELECT gateway.shown(prefix) AS prefix, secret_digest, caller, scopes, roles, note,
-      created_by, created_with, created_at, expires_at, revoked_at, revoked_by, revoked_with FROM gateway.kept_key;
+      created_by, created_with, created_at, expires_at, revoked_at, revoked_by, revoked_with,
+      signed_out_at FROM gateway.kept_key;
     GRANT SELECT ON gateway.api_key TO towpath_gateway;
     ALTER TABLE gateway.kept_key DISABLE TRIGGER audit_key;
     INSERT INTO gateway.kept_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with)

@@ -103,7 +103,7 @@ async def test_every_problem_of_a_body_is_listed(client: httpx2.AsyncClient) -> 
         ("GET", "/v1/runs/not-an-id", 422, "request_invalid"),
         ("GET", "/v1/runs?limit=0", 422, "request_invalid"),
         ("GET", "/problems/nothing", 404, "not_found"),
-        ("GET", "/docs", 404, "not_found"),
+        ("GET", "/nothing", 404, "not_found"),
     ],
 )
 async def test_a_wrong_address_is_a_problem(

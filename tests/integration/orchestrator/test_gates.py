@@ -76,8 +76,8 @@ async def test_only_operators_and_approvers_settle_what_nobody_knows(database: A
 
 CLOSE = (
     "INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at,"
-    " expires_at, closed_at, closed_by, verdict) VALUES ($1, $2, $3, $4, 'approval', $5, '', $6, now(), now(),"
-    " now() + $7 * interval '1 second', 'eve', $5)"
+    " expires_at, closed_at, closed_by, verdict, tool, rule) VALUES ($1, $2, $3, $4, 'approval', $5, '', $6, now(),"
+    " now(), now() + $7 * interval '1 second', 'eve', $5, $8, $9)"
 )
 
 
@@ -88,7 +88,7 @@ async def closed(dsn: str, *gates: tuple[str, str, str, str, str]) -> list[uuid.
     try:
         for second, (gate_id, (project, network, status, tool, rule)) in enumerate(zip(made, gates, strict=True)):
             detail = json.dumps({"tool": tool, "rule": rule})
-            await connection.execute(CLOSE, gate_id, uuid.uuid4(), project, network, status, detail, second)
+            await connection.execute(CLOSE, gate_id, uuid.uuid4(), project, network, status, detail, second, tool, rule)
     finally:
         await connection.close()
     return made[::-1]

@@ -20,7 +20,7 @@ from towpath_orchestrator.app.state_cache import RunWaiters
 
 CHILDREN = 200
 VALUES = 40_000
-LONGEST_S = 0.1
+LONGEST_S = 0.2
 USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "model_calls": 1}
 OUTCOME = {"final": {"status": "error", "message": "no", "rows": [{}] * VALUES}, "last_output": "a", "usage": USAGE}
 RUNS = """
