@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from towpath_console.api import ApiRefusalError
+
 SHARE = 0.04
 """Of one processor, at most, for drawing what is looked at."""
 
@@ -90,10 +92,11 @@ class LiveViews:
             began = perf_counter()
             try:
                 drawn = await view.draw()
-            except Exception:  # whoever looks on connects again, and is told then
-                async with view.changed:
-                    view.failed = True
-                    view.changed.notify_all()
+            except ApiRefusalError:  # whoever looks on connects again, and is told then: a key was revoked, say
+                await _fail(view)
+                return
+            except Exception:
+                await _fail(view)
                 raise
             view.cost_s = perf_counter() - began
             async with view.changed:
@@ -104,6 +107,12 @@ class LiveViews:
                 return
             together = sum(one.cost_s for one in self._views.values())
             await asyncio.sleep(max(drawn.refresh_s, together / SHARE))
+
+
+async def _fail(view: _View) -> None:
+    async with view.changed:
+        view.failed = True
+        view.changed.notify_all()
 
 
 async def _next(view: _View, seen: str | None) -> Drawn | None:

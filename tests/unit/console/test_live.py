@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from towpath_console.api import ApiRefusalError
 from towpath_console.live import Drawn, LiveViews
 
 
@@ -65,3 +66,24 @@ async def test_nothing_is_drawn_for_nobody() -> None:
     before = drawer.drawn
     await asyncio.sleep(0.05)
     assert drawer.drawn == before
+
+
+async def test_a_page_that_is_refused_meanwhile_ends_the_streams_of_all_who_look_at_it() -> None:
+    tasks: list[asyncio.Task[None] | None] = []
+
+    async def revoked_after_one() -> Drawn:
+        tasks.append(asyncio.current_task())
+        if len(tasks) > 1:
+            raise ApiRefusalError(401, {"code": "unauthenticated"})
+        return Drawn("one", 0.01)
+
+    views, stop = LiveViews(), asyncio.Event()
+    async with asyncio.timeout(5):
+        streams = [views.watch("key", revoked_after_one, stop, None) for _ in range(3)]
+        found = await asyncio.gather(*(_all(stream) for stream in streams))
+    assert [[event.strip().splitlines()[-1] for event in one] for one in found] == [["data: one"]] * 3
+    assert [task.exception() for task in set(tasks) if task] == [None], "a refusal is no fault of the task that draws"
+
+
+async def _all(stream: AsyncIterator[str]) -> list[str]:
+    return [event async for event in stream]
