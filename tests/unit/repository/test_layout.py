@@ -21,6 +21,12 @@ FIELD_TERMS = {
 }
 """Nouns of the field that end like participles."""
 
+TOP_LEVEL = {
+    *("services", "libs", "deploy", "tests", "bench", "docs", "examples"),
+    *("pyproject.toml", "Tiltfile", "justfile", "LICENSE"),
+    *("README.md", "AGENTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+}
+
 SAME_ROOMS = {"towpath_engine"}
 """The engine has the same rooms on every storey (state, reducers, rules, handlers), so names recur there on purpose."""
 
@@ -104,6 +110,11 @@ def test_a_class_name_means_one_thing() -> None:
             if not name.startswith("_"):
                 seen[name].append(module.name)
     assert {name: found for name, found in seen.items() if len(found) > 1} == {}
+
+
+def test_nothing_lies_about_at_the_top() -> None:
+    top = {path.relative_to(ROOT).parts[0] for path in tracked()}
+    assert {name for name in top if not name.startswith(".")} - TOP_LEVEL == set()
 
 
 def test_every_service_has_the_same_anatomy() -> None:
