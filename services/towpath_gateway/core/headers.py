@@ -17,6 +17,9 @@ MAX_WAIT_S = 30.0
 
 MAX_IDEMPOTENCY_KEY_BYTES = 255
 
+MAX_PATH_CHARS = 2_048
+"""Of the page that a sign-in leads to."""
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing (RFC 9110 section 9.2.1)."""
 
@@ -157,8 +160,11 @@ def sent_cookie(cookies: str | None, name: str) -> str:
 
 
 def local_path(text: str) -> str:
-    """Return *text* where it is a path of this gateway, else the first page: nobody is sent to another site."""
-    return text if _LOCAL_PATH.fullmatch(text) else "/"
+    """Return *text* where it is a path of this gateway, else the first page: nobody is sent to another site.
+
+    One that is longer than MAX_PATH_CHARS leads to the first page, too: a form or a cookie with it would be refused.
+    """
+    return text if len(text) <= MAX_PATH_CHARS and _LOCAL_PATH.fullmatch(text) else "/"
 
 
 def _host_name(host: str | None) -> str:

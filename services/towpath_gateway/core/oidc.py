@@ -21,6 +21,9 @@ from towpath_gateway.core.browser_sessions import derived_key
 FLOW_LIFE_S = 600
 """How long somebody has at the provider."""
 
+MAX_ROLES = 16
+"""Of one person, as of any key."""
+
 _MOST_VALUES = 2_000
 _NO_NAME = re.compile(r"[^a-zA-Z0-9]+")
 _COOKIE = re.compile(r"([A-Za-z0-9_-]{1,6000})\.([0-9a-f]{64})")
@@ -32,7 +35,7 @@ class OidcGrant(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     project: Token
-    roles: tuple[Token, ...] = Field(min_length=1, max_length=16)
+    roles: tuple[Token, ...] = Field(min_length=1, max_length=MAX_ROLES)
 
 
 class OidcFlow(NamedTuple):
@@ -103,4 +106,8 @@ def granted(claims: Mapping[str, Any], claim: str, grants: Mapping[str, OidcGran
         raise ProblemError(problem("unauthenticated", f"no value of your claim {claim!r} gives a role here"))
     if len(projects) > 1:
         raise ProblemError(problem("unauthenticated", f"your claim {claim!r} gives roles in {projects}, not in one"))
-    return OidcGrant(project=projects[0], roles=tuple(sorted({role for grant in given for role in grant.roles})))
+    roles = tuple(sorted({role for grant in given for role in grant.roles}))
+    if len(roles) > MAX_ROLES:
+        said = f"your claim {claim!r} gives {len(roles)} roles, and nobody has more than {MAX_ROLES}"
+        raise ProblemError(problem("unauthenticated", said))
+    return OidcGrant(project=projects[0], roles=roles)

@@ -2,15 +2,22 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.types import Message
 
+from towpath_contracts.problems.registry import ProblemError
+from towpath_gateway.app.routes.sign_in import FORM, MAX_FORM_BYTES, NextPage, _form
 from towpath_gateway.core.api_keys import StoredKey
 from towpath_gateway.core.browser_sessions import SESSION_LIFE, SessionSeal, set_cookie
 from towpath_gateway.core.headers import local_path, refused_site, sent_cookie
+from towpath_gateway.core.oidc import OidcFlow, OidcFlowSeal
 from towpath_gateway.settings import GatewaySettings
 
-NOW = datetime(2026, 11, 26, 14, 0, 0, 123_456, tzinfo=UTC)
+NOW = datetime(2026, 11, 26, 14, 0, 0, 123_457, tzinfo=UTC)
 KEY = StoredKey(
     prefix="abcdefghijkl", secret_digest=b"d" * 32, caller="mia", project="shop", scopes=frozenset(), roles=frozenset()
 )
@@ -129,6 +136,36 @@ def test_nobody_is_led_to_another_site() -> None:
         "/é",
     ):
         assert local_path(other) == "/"
+
+
+def test_the_longest_page_that_a_sign_in_leads_to_fits_its_form_and_a_cookie() -> None:
+    """A browser drops a cookie of more than 4096 bytes with its name and attributes (RFC 6265 section 6.1)."""
+    page = "/" + "%" * 2_047
+    assert local_path(page) == TypeAdapter(NextPage).validate_python(page) == page
+    assert local_path(page + "%") == "/"
+    with pytest.raises(ValidationError, match="at most 2048"):
+        TypeAdapter(NextPage).validate_python(page + "%")
+    form = urlencode({"key": "é" * 200, "name": "Towpath", "next": page})
+    assert len(form) < MAX_FORM_BYTES
+    random = "r" * 43
+    flow = OidcFlow(random, random, random, page, 2_000_000_000)
+    assert len(OidcFlowSeal("s" * 32).written(flow)) < 4_096 - 200
+
+
+@pytest.mark.parametrize(("size", "read"), [(8_192, True), (8_193, False)])
+async def test_the_form_of_a_sign_in_is_read_up_to_a_bound(size: int, read: bool) -> None:
+    body = f"next=/runs&key={'k' * (size - 15)}".encode()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    request = Request({"type": "http", "method": "POST", "headers": [(b"content-type", FORM.encode())]}, receive)
+    if read:
+        assert (await _form(request, 1.0))["next"] == "/runs"
+        return
+    with pytest.raises(ProblemError) as refused:
+        await _form(request, 1.0)
+    assert refused.value.problem.code == "request_too_large"
 
 
 def test_a_cookie_is_found_among_others() -> None:

@@ -1,11 +1,15 @@
 """Signing in at a provider: what is kept in between, who a person is here, and what a gateway refuses to start with."""
 
+import json
+
 import pytest
+from pydantic import ValidationError
 
 from towpath_contracts.problems.registry import ProblemError
+from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.adapters.oidc_provider import is_safe_address
 from towpath_gateway.app.oidc_sign_in import read_grants
-from towpath_gateway.core.oidc import OidcFlow, OidcFlowSeal, caller_named, granted
+from towpath_gateway.core.oidc import OidcFlow, OidcFlowSeal, OidcGrant, caller_named, granted
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import build_service
 
@@ -64,6 +68,26 @@ def test_grants_are_joined_within_one_project_and_nothing_else_gives_any() -> No
     for wrong in ("", "[]", "{", '{"a": {}}', '{"a": {"project": "p", "roles": []}}', '{"a": {"project": "a b"}}'):
         with pytest.raises(ProblemError, match="TOWPATH_OIDC_GRANTS"):
             read_grants(wrong)
+
+
+def test_a_person_has_no_more_roles_than_a_key_may_have() -> None:
+    roles = [f"r{number}" for number in range(17)]
+    grants = read_grants(
+        json.dumps({"a": {"project": "p", "roles": roles[:16]}, "b": {"project": "p", "roles": roles[16:]}})
+    )
+    assert CreateKeyBody(caller="mia", roles=granted({"g": "a"}, "g", grants).roles).roles == tuple(sorted(roles[:16]))
+    with pytest.raises(ProblemError, match="gives 17 roles"):
+        granted({"g": ["a", "b"]}, "g", grants)
+    for wrong in (CreateKeyBody, OidcGrant):
+        with pytest.raises(ValidationError, match="at most 16"):
+            wrong(caller="mia", project="p", roles=tuple(roles))  # type: ignore[call-arg]
+
+
+def test_of_a_claim_without_end_as_many_values_count_as_a_directory_gives() -> None:
+    grants = read_grants('{"a": {"project": "p", "roles": ["x"]}}')
+    assert granted({"g": ["x"] * 1_999 + ["a"]}, "g", grants).roles == ("x",)
+    with pytest.raises(ProblemError, match="gives a role here"):
+        granted({"g": ["x"] * 2_000 + ["a"]}, "g", grants)
 
 
 def test_a_gateway_with_half_a_provider_does_not_start() -> None:

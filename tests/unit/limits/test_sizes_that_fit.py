@@ -1,25 +1,31 @@
 """Sizes that belong together fit: what travels in one message is no larger than the broker carries."""
 
+import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from towpath_contracts.dead_letters import DeadLetterPage, ReportDeadLetter
+from towpath_contracts.events.log import GateOpened, LogEntry
 from towpath_contracts.grant_proposals.proposals import CountUsedTools
 from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.tools.access import AuditPage
 from towpath_decider.app import decision_service
 from towpath_embedded.servers import nats
 from towpath_fabric import dead_letter_reports, dead_letters
 from towpath_fabric.nats.replies import HEADERS_ROOM
 from towpath_gateway.app.routes import records
 from towpath_log_writer.app import history_queries
+from towpath_orchestrator.adapters import batch_rows
 from towpath_orchestrator.app.api import dead_letters as letter_queries
 from towpath_orchestrator.app.api import forks, grant_history, network_registry, queries, replay_requests, run_questions
 from towpath_orchestrator.app.commit import output_reader
 from towpath_orchestrator.app.dispatch import publishers
 from towpath_orchestrator.core import inbox_messages, tasks
+from towpath_tas.app.audit import audit_queries
 from towpath_tas.app.calls import run_ancestors
 
 LARGEST = 1024 * 1024
@@ -67,6 +73,38 @@ def test_letters_that_are_shown_together_fit_an_answer() -> None:
     rows = [{**row, "dead_letter_id": number, "size": 1, "body": None} for number in range(900)]
     page = DeadLetterPage(letters=letter_queries._fitting(rows))
     assert 0.8 * LARGEST < len(page.model_dump_json()) < LARGEST - HEADERS_ROOM
+
+
+LONGEST_NAMES = {
+    **dict.fromkeys(("project", "caller", "operation"), "n" * 64),
+    **dict.fromkeys(("tool", "network", "agent_key", "rule"), "n" * 128),
+}
+
+
+@pytest.mark.parametrize("actor", ["mia", '"' * 256, "\x01" * 256, "\U0001f600" * 256])
+def test_entries_of_the_audit_that_are_shown_together_fit_an_answer_whoever_acted(actor: str) -> None:
+    row = {**LONGEST_NAMES, "entry_id": 2**62, "at": AT, "run_id": UUID(int=2**127), "execution_id": UUID(int=2**127)}
+    row |= {"phase": "outcome", "verdict": "failed", "actor": actor, "policy_version": 2**31 - 1}
+    row |= {"args_digest": f"sha256:{'0' * 64}", "erased": False, "detail": json.dumps({"reason": "r" * 500})}
+    page = AuditPage(entries=tuple(map(audit_queries._entry, audit_queries._fitting([row] * 1_000))), total=10_000)
+    assert 0.6 * LARGEST < len(page.model_dump_json().encode()) < LARGEST - ENVELOPE
+
+
+def test_a_gate_fits_the_index_that_it_is_found_by_and_has_the_whole_name_of_its_tool() -> None:
+    """An entry of a B-tree of Postgres has at most 2,704 bytes: with more a gate could not be closed."""
+
+    def named(name: str) -> tuple[str, str]:
+        detail = {"tool": name, "rule": name}
+        opened = GateOpened(gate_id=UUID(int=1), gate_type="manual", reason="", detail=detail, expires_at=AT)
+        state = SimpleNamespace(run_id=UUID(int=1), created=SimpleNamespace(project="p", network="n"))
+        batch: Any = [SimpleNamespace(state=state, entries=[LogEntry(seq=1, at=AT, event=opened)])]
+        (row,) = json.loads(batch_rows.opened_gates(batch))
+        return row["tool"], row["rule"]
+
+    assert named("n" * 128) == ("n" * 128, "n" * 128)
+    project, closed_at, gate_id, header = 64, 8, 16, 32
+    texts = sum(len(text.encode()) for text in named("\U0001f600" * 900))
+    assert texts + project + closed_at + gate_id + header <= 2_704
 
 
 def test_runs_whose_tools_are_counted_are_named_in_one_question() -> None:

@@ -19,13 +19,13 @@ from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SAME_SITE_REMEDY
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import non_approval_roles
-from towpath_gateway.core.headers import local_path, refused_site
+from towpath_gateway.core.headers import MAX_PATH_CHARS, local_path, refused_site
 
 router = APIRouter()
 
 FORM = "application/x-www-form-urlencoded"
-MAX_FORM_BYTES = 4 * 1024
-"""A key, and the path of a page."""
+MAX_FORM_BYTES = 8 * 1024
+"""A key, and the path of a page, of which a form may write each character as three."""
 
 OIDC_DONE = "/sign-in/oidc/done"
 """Where a provider sends browsers back to."""
@@ -34,7 +34,7 @@ NO_LINK = "this link was used, or is of an earlier start: towpath up prints a ne
 NO_SESSIONS = "this gateway has no TOWPATH_SESSION_SECRET, so that it can begin no session"
 NO_SESSIONS_REMEDY = "Set it, the same for all replicas (docs/console.md), or send a key: Authorization: Bearer KEY."
 
-NextPage = Annotated[str, Query(alias="next", max_length=2_048)]
+NextPage = Annotated[str, Query(alias="next", max_length=MAX_PATH_CHARS)]
 
 
 class CallerView(Message):

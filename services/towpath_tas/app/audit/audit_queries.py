@@ -33,7 +33,7 @@ MAX_PAGE_BYTES = 900_000
 """Of the entries of one page, which travels as one message: a call's details may have 300 kB."""
 
 ENTRY_BYTES = 1_500
-"""Of an entry beside its details, at most."""
+"""Of an entry beside its details and its actor, at most: who acted may be any text, such as a worker's name."""
 
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
@@ -191,7 +191,8 @@ def _fitting(rows: Sequence[Any]) -> Sequence[Any]:
     """Return as many of *rows* as fit an answer, and at least one."""
     room = MAX_PAGE_BYTES
     for place, row in enumerate(rows):
-        room -= len(row["detail"].encode()) + ENTRY_BYTES
+        actor = json.dumps(row["actor"], ensure_ascii=False)
+        room -= len(row["detail"].encode()) + len(actor.encode()) + ENTRY_BYTES
         if room < 0:
             return rows[: max(1, place)]
     return rows
