@@ -41,6 +41,15 @@ def test_a_piece_of_an_export_that_is_nearly_full_has_room_for_the_longest_paylo
     assert export_piece.MAX_PIECE_BYTES + export_piece.MAX_PAYLOAD_BYTES < MESSAGE
 
 
+def test_a_payload_that_is_too_large_is_withheld_whatever_its_characters() -> None:
+    """A letter travels in one byte, and a character outside of Unicode's first plane in twelve."""
+    for character, size in (("x", 1), ("\U0001f600", 12)):
+        for spare, large in ((-500, False), (500, True)):
+            detail = character * ((export_piece.MAX_PAYLOAD_BYTES + spare) // size)
+            payload = ErasablePayload(salt=b"s" * SALT_BYTES, args_digest="", detail=detail)
+            assert export_piece.is_large(payload) == large, (character, spare)
+
+
 def test_nothing_is_withheld_of_the_largest_erasure() -> None:
     """What it names is what may be gone: of the log's own entries a bundle has to show all."""
     runs = [str(UUID(int=2**127 + place)) for place in range(erasure_rules.MAX_RUNS)]

@@ -32,6 +32,7 @@ from towpath_orchestrator.app.api import (
     grant_history,
     handlers,
     network_registry,
+    queries,
     run_questions,
     submit,
 )
@@ -79,6 +80,7 @@ DOOR = [
     promise("operations.md", "pages under way, {} of one project", log_readings.PAGES_OF_PROJECT),
     promise("operations.md", "and reads {} logs of more than a page", log_readings.WHOLE),
     promise("operations.md", "or large results, {} of one project", log_readings.WHOLE_OF_PROJECT),
+    promise("console.md", "chosen from the newest {} gates", queries.CLOSED_LOOKED_AT),
     promise("operations.md", "no turn within {} s at the orchestrator", run_questions.WAIT_S),
     promise("operations.md", "or {} s at the gateway", log_readings.WAIT_S),
     promise("operations.md", "while {} MiB of answers wait", log_readings.UNREAD_BYTES / MIB),

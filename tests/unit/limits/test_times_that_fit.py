@@ -14,8 +14,17 @@ from towpath_fabric.turns import fair_request_queue
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import event_stream
 from towpath_gateway.app.routes import grants, policies
-from towpath_orchestrator.app.api import budgets, client_requests, commands, grant_history, run_control, submit
-from towpath_tas.app import worker_turns
+from towpath_orchestrator.app.api import (
+    budgets,
+    client_requests,
+    commands,
+    grant_history,
+    network_registry,
+    run_control,
+    run_views,
+    submit,
+)
+from towpath_tas.app import queue_queries, worker_turns
 from towpath_tas.app.calls import stop_switches
 from towpath_tas.app.policy import policy_threads
 from towpath_tas.core.calls import claims
@@ -33,6 +42,8 @@ GIVES_UP_FIRST = {
     "a long request's turn, and the request": (long_requests.WAIT_S, bus.REQUEST_TIMEOUT_S),
     "a switch's turn, and its request": (stop_switches.SET_WAIT_S, bus.REQUEST_TIMEOUT_S),
     "a turn at the audit, and its request": (AUDIT_WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a network's turn, and its request": (network_registry.WAIT_S, bus.REQUEST_TIMEOUT_S),
+    "a turn at asking about queues, and its request": (queue_queries.WAIT_S, bus.REQUEST_TIMEOUT_S),
     "a limit's turn, and its request": (budgets.WAIT_S, bus.REQUEST_TIMEOUT_S),
     "a cancel's way into the log, and its request": (commands.FOLDED_WITHIN_S, bus.REQUEST_TIMEOUT_S),
     "a pause's way into the log, and its request": (run_control.FOLDED_WITHIN_S, bus.REQUEST_TIMEOUT_S),
@@ -74,7 +85,7 @@ def test_a_process_of_the_platform_is_killed_only_after_it_had_its_time_to_end()
 
 
 def test_what_waits_for_its_turn_waits_as_long_wherever_a_client_asks() -> None:
-    assert client_requests.WAIT_S == bus.REQUEST_TIMEOUT_S
+    assert client_requests.WAIT_S == run_views.WAIT_S == bus.REQUEST_TIMEOUT_S
 
 
 def test_the_waiting_requests_of_one_caller_take_a_part_of_the_room_for_all() -> None:

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from towpath_decider.adapters.answer_bounds import client_options
-from towpath_decider.adapters.interim_answers import MAX_INTERIM, MAX_INTERIM_BYTES
+from towpath_decider.adapters.interim_answers import MAX_INTERIM_BYTES
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 BODY = CONTINUE * 5_000
@@ -62,7 +62,7 @@ async def test_interim_answers_without_end_are_left_at_once(sent: bytes) -> None
         assert time.thread_time() - worked < 0.5, "thousands take longer"
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_INTERIM])
+@pytest.mark.parametrize("count", [0, 1, 100])
 @pytest.mark.parametrize("cut", [1, 7, 10_000_000])
 async def test_an_answer_behind_a_few_of_them_is_read_whole_on_the_same_connection_too(count: int, cut: int) -> None:
     head, rest = (CONTINUE * count + ANSWER)[:3_000], (CONTINUE * count + ANSWER)[3_000:]
@@ -73,7 +73,7 @@ async def test_an_answer_behind_a_few_of_them_is_read_whole_on_the_same_connecti
 
 
 async def test_the_bound_is_for_one_request_and_one_more_is_too_many() -> None:
-    async with server(CONTINUE * (MAX_INTERIM + 1) + ANSWER) as url, client() as http:
+    async with server(CONTINUE * 101 + ANSWER) as url, client() as http:
         with pytest.raises(httpx2.ReadError, match="interim answers"):
             await http.get(url)
     large = b"HTTP/1.1 103 E\r\nlink: " + b"x" * (MAX_INTERIM_BYTES // 2) + b"\r\n\r\n"

@@ -6,12 +6,7 @@ import asyncpg
 import pytest
 
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.postgres.refused_values import (
-    REFUSAL_CHARS,
-    is_value_refused,
-    refusal_reason,
-    store_or_refuse,
-)
+from towpath_fabric.postgres.refused_values import is_value_refused, refusal_reason, store_or_refuse
 
 OF_A_VALUE = [
     asyncpg.UntranslatableCharacterError,
@@ -56,7 +51,7 @@ def test_an_outage_a_lost_race_or_a_defect_accuses_no_value(error: type[Exceptio
 def test_a_reason_holds_a_code_and_nothing_that_could_be_refused_again() -> None:
     reason = refusal_reason(asyncpg.DataError("a\x00b\ud800" + "x" * 1_000))
     assert reason.startswith("value_refused: Postgres can't store it: DataError: a\ufffdb?xxx")
-    assert len(reason) < REFUSAL_CHARS + 60
+    assert 300 < len(reason) < 400, "it is a line of a list"
 
 
 async def weighed(items: Sequence[int], bad: set[int]) -> tuple[list[int], list[int], int]:

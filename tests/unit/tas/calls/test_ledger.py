@@ -23,7 +23,7 @@ from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
-from towpath_tas.core.calls.outcomes import MAX_CODE_CHARS, MAX_DIGEST_CHARS, MAX_WORKER_CHARS, on_outcome
+from towpath_tas.core.calls.outcomes import MAX_DIGEST_CHARS, on_outcome, storable_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 GUARDED = [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE]
@@ -260,6 +260,14 @@ def test_what_no_table_can_hold_is_not_taken_from_an_outcome(claimed: dict[str, 
     assert {name: facts(change)[0][name] for name in kept} == kept == {name: detail[name] for name in kept}
 
 
+@pytest.mark.parametrize(("worker", "code"), [(256, 128), (257, 129)])
+def test_the_names_of_an_outcome_are_kept_up_to_a_length(worker: int, code: int) -> None:
+    failure = ToolFailure(code="c" * code, message="no")
+    kept = storable_outcome(outcome(permitted(EffectClass.PURE), status="failed", worker="w" * worker, failure=failure))
+    assert kept.failure is not None
+    assert (kept.worker, kept.failure.code) == ("w" * 256, "c" * 128)
+
+
 @pytest.mark.parametrize("fault", ["", "expired"])
 def test_an_entry_of_an_outcome_has_no_longer_names_than_a_bundle_takes(fault: str) -> None:
     call = permitted(EffectClass.PURE)
@@ -268,11 +276,9 @@ def test_an_entry_of_an_outcome_has_no_longer_names_than_a_bundle_takes(fault: s
         call, outcome(call, status="failed", worker='"' * 90_000, failure=failure), fault, allow, now=NOW
     )
     (note,) = change.notes
-    assert (note.actor, (note.detail or {})["code"]) == ('"' * MAX_WORKER_CHARS, '"' * MAX_CODE_CHARS)
+    assert (note.actor, (note.detail or {})["code"]) == ('"' * 256, '"' * 128)
     told = facts(change)
-    assert [(one["worker"], one["failure"]["code"]) for one in told] == [(note.actor, '"' * MAX_CODE_CHARS)][
-        : len(told)
-    ]
+    assert [(one["worker"], one["failure"]["code"]) for one in told] == [('"' * 256, '"' * 128)][: len(told)]
 
 
 def test_an_outcome_of_a_worker_with_a_long_name_that_comes_again_is_the_same() -> None:

@@ -1,0 +1,60 @@
+"""Questions about queues: a bounded number of them, a few at a time, and the answer says what it leaves out."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from towpath_contracts.tools.queues import ListQueues, QueueList
+from towpath_tas.app.queue_queries import PLATFORM_CONSUMERS, QueueQueries
+
+
+class SilentBroker:
+    """What lies behind the client: no answer, to however many ask. Counts who asks at the same time."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+
+    def jetstream(self, timeout: float) -> "SilentBroker":
+        self.timeout = timeout
+        return self
+
+    async def consumer_info(self, _stream: str, _durable: str) -> Any:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        raise TimeoutError
+
+    async def stream_info(self, _name: str) -> Any:
+        raise TimeoutError
+
+
+async def answered(broker: SilentBroker, toolsets: int, *, platform: bool) -> QueueList:
+    tools = {
+        f"{number}": SimpleNamespace(spec=SimpleNamespace(toolset=f"s{number:03}", internal=False), owner="worker")
+        for number in range(toolsets)
+    }
+
+    async def current(_pool: Any, _project: str) -> Any:
+        return SimpleNamespace(registry=SimpleNamespace(tools=tools))
+
+    queries = QueueQueries(None, broker, SimpleNamespace(current=current))  # type: ignore[arg-type]
+    return await queries.list_queues(ListQueues(project="p", platform=platform))
+
+
+@pytest.mark.parametrize(("toolsets", "left_out"), [(0, 0), (64, 0), (65, 1), (200, 136)])
+async def test_queues_of_many_toolsets_are_asked_about_a_few_at_a_time_and_the_rest_is_counted(
+    toolsets: int, left_out: int
+) -> None:
+    broker = SilentBroker()
+    found = await answered(broker, toolsets, platform=False)
+    assert [queue.toolset for queue in found.queues] == [f"s{number:03}" for number in range(toolsets - left_out)]
+    assert found.left_out == left_out and broker.most == min(8, toolsets)
+
+
+async def test_what_the_broker_says_nothing_of_is_told_as_missing() -> None:
+    found = await answered(SilentBroker(), 1, platform=True)
+    assert all(queue.missing for queue in found.queues) and found.streams == ()
+    assert len(found.queues) == 1 + len(PLATFORM_CONSUMERS)
