@@ -10,6 +10,10 @@ from towpath_console.api import Api, ApiRefusalError
 Answer = Mapping[str, Any] | ApiRefusalError | Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
+_NO_HTTP = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(500)))
+"""Nothing is sent; one for all, since to make a client that could send costs some milliseconds."""
+
+
 def refused(status: int, code: str = "forbidden") -> ApiRefusalError:
     return ApiRefusalError(status, {"code": code, "title": code, "detail": code})
 
@@ -18,7 +22,7 @@ class RecordedApi(Api):
     """Answers by path, and keeps what it was asked; an answer may depend on the parameters or the body."""
 
     def __init__(self, answers: Mapping[str, Answer], cookie: str = "") -> None:
-        super().__init__(httpx2.AsyncClient(), {"cookie": cookie} if cookie else {})
+        super().__init__(_NO_HTTP, {"cookie": cookie} if cookie else {})
         self.answers = dict(answers)
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.sent: list[tuple[str, Mapping[str, Any] | None]] = []

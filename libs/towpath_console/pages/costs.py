@@ -24,7 +24,7 @@ async def costs(asked: Asked) -> Page:
     """Make the page: budgets first, then where the money went."""
     wanted = chosen(asked.query, "caller", "before")
     found = await together(
-        budgets=asked.api.get("/v1/budgets", limit=ACCOUNTS, caller=wanted.get("caller")),
+        budgets=asked.api.get("/v1/budgets", limit=ACCOUNTS + 1, caller=wanted.get("caller")),
         runs=asked.api.get("/v1/runs", limit=RUNS, before=wanted.get("before")),
     )
     runs = found["runs"]["runs"]
@@ -32,7 +32,8 @@ async def costs(asked: Asked) -> Page:
         runs = [run for run in runs if run["caller"] == wanted["caller"]]
     ended = [run for run in runs if run.get("cost")]
     view = {
-        "accounts": [_account(account) for account in found["budgets"]["accounts"]],
+        "accounts": [_account(account) for account in found["budgets"]["accounts"][:ACCOUNTS]],
+        "more_accounts": len(found["budgets"]["accounts"]) > ACCOUNTS,
         "by": {part: spent_by(part, ended) for part in PARTS},
         "unpriced": [run for run in ended if not run["cost"]["price_known"]][:UNPRICED_SHOWN],
         "unpriced_count": sum(not run["cost"]["price_known"] for run in ended),

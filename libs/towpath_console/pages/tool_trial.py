@@ -9,7 +9,6 @@ from towpath_console.page import ActionRoute, Asked, Done
 from towpath_console.pages.names import checked_name
 from towpath_console.pages.shared import if_allowed
 
-NETWORKS = 200
 Json = dict[str, Any]
 _SAMPLES: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
 
@@ -17,7 +16,7 @@ _SAMPLES: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean
 async def trial_of(api: Api, spec: Mapping[str, Any], network: str) -> Json:
     """Return what the form of a trial shows: the networks, and of a chosen one the agents that have the tool."""
     listed = await if_allowed(api.get("/v1/networks"))
-    names = [one["name"] for one in listed.get("networks", ())][:NETWORKS]
+    names = [one["name"] for one in listed.get("networks", ())]
     agents: list[str] = []
     if network:
         found = await api.get(f"/v1/networks/{checked_name(network, 'network')}")

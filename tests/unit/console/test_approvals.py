@@ -138,6 +138,7 @@ async def test_an_edit_sends_all_arguments_and_says_each_fault_beside_its_field(
     assert api_of(one).sent == [(f"{GATE}/edit", body)]
     unread = asked({f"{GATE}/edit": {}})
     page = await change(unread, form | {"arg.amount": "lots"})
+    assert isinstance(page, Page) and page.status == 422
     assert api_of(unread).sent == [] and "not a number: lots" in drawn(page) and 'value="lots"' in drawn(page)
     errors = [{"pointer": "/args/amount", "detail": "too small"}, {"pointer": "/args", "detail": "one more"}]
     refused = ApiRefusalError(422, {"code": "edit_refused", "title": "no", "detail": "not valid", "errors": errors})
@@ -174,9 +175,19 @@ async def test_only_what_was_chosen_is_decided_and_what_was_refused_is_said() ->
     html = drawn(await decide_together(asked(answers, verdict="approve"), form | {"gate-g2": "on"}))
     assert "1 approved." in html and "gate is denied" in html
     nothing = asked(answers, verdict="deny")
-    assert "needs a reason" in drawn(await decide_together(nothing, form))
+    refused = await decide_together(nothing, form)
+    assert isinstance(refused, Page) and refused.status == 422 and "needs a reason" in drawn(refused)
     assert "Nothing is chosen" in drawn(await decide_together(nothing, {"tool": "t", "reason": "no"}))
     assert api_of(nothing).sent == []
+
+
+@pytest.mark.parametrize(("number", "columns"), [(6, 6), (7, 0)])
+async def test_arguments_of_a_batch_have_a_column_each_while_there_are_few(number: int, columns: int) -> None:
+    args = {f"name{place}": place for place in range(number)}
+    page = await batch(asked({"/v1/gates": {"gates": [a_gate(args=args)]}}, {"tool": "t", "rule": "large"}))
+    html = drawn(page)
+    assert html.count('<th scope="col"><bdi>name') == columns
+    assert ("&#34;name6&#34;: 6" in html) == (not columns), "then all of them stand in one"
 
 
 @pytest.mark.parametrize("words", HOSTILE)

@@ -82,3 +82,12 @@ def test_problems_of_the_schema_stand_beside_their_field() -> None:
         "to": "too short", "a/b": "not a string", "rows": "0.to: missing",
     }  # fmt: skip
     assert others == ["'x' is required"]
+
+
+def test_a_text_of_more_than_a_line_has_several_lines_to_be_written_in() -> None:
+    kinds = [fields_of({"to": text}, SCHEMA)[0].kind for text in ("x" * 60, "x" * 61, "x\ny")]
+    assert kinds == ["text", "lines", "lines"]
+
+
+def test_no_argument_is_left_out_before_somebody_says_so() -> None:
+    assert not any(field.is_left_out for field in fields_of({"to": "a", "rows": [1]}, SCHEMA))

@@ -72,6 +72,15 @@ async def read(download: Download) -> str:
     return "".join([part async for part in download.parts])
 
 
+async def test_an_entry_has_a_number_that_the_log_can_have() -> None:
+    api = platform(proof_of())
+    for number, asks in ((2**63 - 2, True), (2**63 - 1, False)):
+        with pytest.raises(ApiRefusalError, match="not_found"):
+            await audit_entry.entry(asked_of(api, entry_id=str(number)))
+        assert any(sent.get("before") == str(2**63 - 1) for _, _, sent in api.seen) == asks, "as the last one may be"
+        api.seen.clear()
+
+
 def test_the_steps_lead_from_each_leaf_to_the_root_in_trees_of_all_shapes() -> None:
     for size in range(1, 34):
         leaves = [leaf_hash(bytes([n])) for n in range(size)]

@@ -3,6 +3,8 @@
 from time import process_time
 from typing import Any
 
+import pytest
+
 from towpath_console.drawings.changes import MAX_CHANGES, MAX_COMPARED, Change, changes_between
 
 
@@ -61,3 +63,34 @@ def test_the_work_is_bounded() -> None:
     assert process_time() - began < 5
     assert len(found.shown) == MAX_CHANGES and found.left == 50
     assert sum(len(change.lines) for change in found.shown) <= MAX_COMPARED
+
+
+@pytest.mark.parametrize(("lines", "is_compared"), [(1_000, True), (1_001, False)])
+def test_a_text_with_too_many_lines_is_named_and_not_compared(lines: int, is_compared: bool) -> None:
+    before, after = (f"{word}\n" + "same\n" * (lines - 1) for word in ("one", "two"))
+    (change,) = changes_between({"a": before}, {"a": after}).shown
+    assert {("-", "one"), ("+", "two")} <= {(line.sign, line.text) for line in change.lines} or not is_compared
+    assert change.before == ("" if is_compared else "1,001 lines, too many to compare here")
+
+
+@pytest.mark.parametrize(("lines", "is_compared"), [(10, True), (11, False)])
+def test_of_very_many_lines_the_last_texts_are_named_and_not_compared(lines: int, is_compared: bool) -> None:
+    def texts(word: str, lines: int) -> dict[str, Any]:
+        sizes = {"a": 1_000, "b": 1_000, "c": 990, "d": lines}
+        return {name: f"{word}\n" + "same\n" * (size - 1) for name, size in sizes.items()}
+
+    *first, last = changes_between(texts("one", 10), texts("two", lines)).shown
+    assert all(change.lines for change in first), "5,980 lines are compared, and room is for 20 more"
+    assert bool(last.lines) == is_compared and ("too many" in last.after) != is_compared
+
+
+@pytest.mark.parametrize(("number", "left"), [(400, 0), (401, 1)])
+def test_very_many_changes_are_shown_in_part_and_the_rest_is_counted(number: int, left: int) -> None:
+    found = changes_between({}, {f"m{place}": "x" for place in range(number)})
+    assert (len(found.shown), found.left) == (400, left)
+
+
+def test_a_long_member_of_a_new_agent_is_shown_in_part() -> None:
+    after = network(agent("a", model="x" * 160, description="y" * 161))
+    (change,) = changes_between(network(), after).shown
+    assert change.after.splitlines() == [f"model: {'x' * 160}", f"description: {'y' * 160}…"]

@@ -75,3 +75,21 @@ async def test_what_is_no_number_is_refused_with_every_field_named() -> None:
         await set_budget(asked_of(api), {"kind": "project", "usd": "much", "tokens": "1.5"})
     assert [error["pointer"] for error in refused.value.problem["errors"]] == ["/usd", "/tokens"]
     assert api.sent == []
+
+
+async def test_the_sums_name_of_how_many_runs_they_are_and_lead_to_older_ones() -> None:
+    runs = [run("a", None, run_id=f"01a21826-750f-7b51-adac-{number:012}") for number in range(201)]
+
+    class Listed(RecordedApi):
+        async def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
+            if path != "/v1/runs":
+                return {"accounts": []}
+            return {"runs": runs[: int(params["limit"] or 0)], "next_before": "b"}
+
+    page = await costs(asked_of(Listed()))
+    html = drawn(page)
+    assert page.data["runs_counted"] == 200 and "Of the newest 200 runs" in html and "before=b" in html
+    assert html.count('id="run-') == 8 and "These are the newest 8 of 200." in html
+    del runs[8:]
+    few = drawn(await costs(asked_of(Listed())))
+    assert few.count('id="run-') == 8 and "These are the newest" not in few and "before=b" not in few

@@ -84,6 +84,14 @@ def test_types_are_said_in_words() -> None:
     for _ in range(500):
         deep = {"type": "array", "items": deep}
     assert len(type_of(deep)) < 20, "a schema that is nested deeply costs nothing"
+    shallow: dict[str, Any] = {"type": "string"}
+    for _ in range(8):
+        shallow = {"type": "array", "items": shallow}
+    assert [piece.words for piece in type_of(shallow)] == ["list of "] * 8 + ["string"]
+    deeper = type_of({"type": "array", "items": shallow})
+    assert [piece.words for piece in deeper] == ["list of "] * 9 + ["any value"]
+    (many,), (more,) = (type_of({"enum": list(range(number))}) for number in (40, 41))
+    assert many.words.endswith("38 or 39") and more.words.endswith("38 or 39 or …")
     assert bounds_of({"anyOf": [{"type": "string", "maxLength": 5}, {"type": "null"}]}) == "at most 5 characters"
     fields = fields_of({"properties": {"a": {"default": 3}, "b": {}}, "required": ["b"]})
     assert [(field.name, field.required, field.bounds) for field in fields] == [
@@ -98,6 +106,7 @@ def test_each_problem_code_has_a_page_with_its_remedy() -> None:
     for kind in kinds:
         assert f'href="/problems/{kind["code"]}"' in listed
     html = drawn(problem_page(kinds, "unauthenticated"))
+    assert "of the command line" in drawn(problem_page(kinds, "port_busy")) and "of the command line" not in html
     assert REGISTRY["unauthenticated"].title in html and REGISTRY["unauthenticated"].remedy in html
 
 

@@ -138,3 +138,10 @@ def test_a_tool_says_what_it_can_do() -> None:
 def test_details_of_other_versions_break_nothing() -> None:
     for detail in ({}, {"args": None}, {"args": [1]}, {"args": {"a": 1}, "origins": [{}]}, {"origins": [{"path": 3}]}):
         assert gate_card({**a_gate(), "detail": detail}, full=True)
+
+
+def test_only_a_refusal_and_another_way_need_a_reason() -> None:
+    gates = (a_gate(), run_gate("budget"), run_gate(MANUAL), run_gate("unknown_effect"))
+    choices = [choice for gate in gates for choice in gate_card(gate).choices]
+    assert {choice.label for choice in choices if choice.needs_reason} == {"Deny", "Go on differently"}
+    assert len({choice.label for choice in choices}) == 8

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from towpath_console import definition_text
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.definition_text import DefinitionError, read_definition, write_definition
 from towpath_console.page import Asked, Done, Page
@@ -196,8 +195,9 @@ def test_a_definition_is_written_so_that_it_reads_the_same() -> None:
         ("? [1, 2]\n: 3\n", 1, "not YAML"),
         ("a: !!python/object:os.system x\n", 1, "not YAML"),
         ("[" * 5_000, 1, ""),
-        (f"a: [{'1,' * definition_text.MAX_EVENTS}]", 1, "more than"),
-        ("x" * (definition_text.MAX_CHARS + 1), 1, "characters"),
+        (f"a: [{'1,' * 49_995}*x]", 1, "aliases"),
+        (f"a: [{'1,' * 49_996}*x]", 1, "more than 50,000"),
+        ("x" * 400_001, 1, "400,000 characters"),
     ],
 )
 def test_what_is_no_definition_is_refused_with_its_line(text: str, line: int, says: str) -> None:
@@ -210,3 +210,21 @@ def test_json_and_times_are_read_as_they_are_written() -> None:
     assert read_definition(json.dumps(spec())).spec == spec()
     assert read_definition("since: 2026-11-26\n").spec == {"since": "2026-11-26"}
     assert yaml.safe_load(write_definition(spec()))["kind"] == "Network"
+
+
+def test_a_definition_may_have_as_many_characters_as_it_says() -> None:
+    assert read_definition(f"a: {'x' * 399_997}").spec == {"a": "x" * 399_997}
+
+
+async def test_versions_are_listed_twenty_at_a_time() -> None:
+    versions = [version(number, spec()) for number in range(21, 0, -1)]
+
+    def answer(params: Json) -> Json:
+        some = versions[: params["limit"]]
+        return {"networks": some, "next_before": some[-1]["version"] if len(some) < len(versions) else None}
+
+    html = drawn(await network(asked(shop(**{"/v1/networks": answer}), {"tab": "versions"}, network="team/shop")))
+    assert html.count("sha256:") >= 20 and "before=2" in html and "Older versions" in html
+    del versions[20:]
+    html = drawn(await network(asked(shop(**{"/v1/networks": answer}), {"tab": "versions"}, network="team/shop")))
+    assert "Older versions" not in html

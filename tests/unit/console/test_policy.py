@@ -111,6 +111,14 @@ async def test_a_tool_without_a_rule_is_denied_and_shown_when_it_is_asked_for() 
     assert "no rule" in drawn(page).text
 
 
+@pytest.mark.parametrize(("agents", "has_words"), [(8, True), (9, False)])
+async def test_cells_have_words_while_there_is_room_and_signs_with_more_agents(agents: int, has_words: bool) -> None:
+    api = platform_of(agents, 1, policy_of(rule("all")), [permission("tool.00", "allow", "all")])
+    html = Renderer().whole(await policy_matrix.matrix(asked_of(api)), **AROUND)
+    assert ("<em>allow</em>" in html) == has_words and ('class="matrix dense"' in html) != has_words
+    assert has_words or html.count('<i class="unseen"> allow</i>') == agents, "for those who do not see the signs"
+
+
 async def test_thirty_agents_and_sixty_tools_fit_a_page_and_more_are_asked_for_page_by_page() -> None:
     said = [permission(f"tool.{n:02}", "allow", "all") for n in range(90)]
     api = platform_of(47, 90, policy_of(rule("all")), said)
@@ -207,6 +215,18 @@ async def test_a_pasted_policy_is_compared_piece_by_piece_and_its_problems_are_l
     assert page.data["calls"] == 30 and page.view["other"] == 6
     assert [sent["text"] for _, _, sent in api.seen] == ["kind: Policy\nrules: []\n"] * 3
     assert api.seen[0][2]["since"] == "2026-11-01T00:00Z" and api.seen[2][2]["after"] == 20
+
+    def of_pieces(number: int) -> AnsweredApi:
+        def answer(sent: dict[str, Any]) -> dict[str, Any]:
+            after = sent.get("after", 0) + 10
+            return piece(sent) | {"next_after": after if after < number * 10 else None}
+
+        return AnsweredApi({"/v1/policy/diff": answer})
+
+    six = of_pieces(6)
+    page = await policy_impact.compare(asked_of(six), form)
+    assert len(six.seen) == 5 and "Only the oldest 50 calls of this time were compared" in drawn(page).text
+    assert "Only the oldest" not in drawn(await policy_impact.compare(asked_of(of_pieces(5)), form)).text
     problem = {"code": "policy_invalid", "title": "It can't be", "errors": [{"pointer": "/kind", "detail": "line 1"}]}
     refusing = AnsweredApi({"/v1/policy/diff": problem}, {"/v1/policy/diff": 422})
     page = await policy_impact.compare(asked_of(refusing), form)

@@ -89,6 +89,8 @@ def test_hidden_characters_are_named_and_long_texts_are_cut() -> None:
     assert text.visible("a\u202eb\u200bc\u0000d") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d"
     long = text.visible("x" * 1_000_000)
     assert len(long) < text.MAX_SHOWN_CHARS + 100 and "1,000,000 characters" in long
+    assert text.visible("x" * 20_000) == "x" * 20_000
+    assert text.visible("x" * 20_001) == f"{'x' * 20_000}… (20,001 characters)"
     assert text.visible("line\n\ttab é 漢字 🙂") == "line\n\ttab é 漢字 🙂"
 
 

@@ -174,6 +174,10 @@ async def test_a_call_is_tried_as_a_run_of_one_instruction_by_an_agent_that_has_
         await try_call(asked(api, tool="orders.refund"), form | {"arguments": "{nonsense"})
     assert json.loads(sample_of(spec())) == {"amount": 0} and sample_of(spec(system_params=("amount",))) == "{}"
     assert sample_of({"name": "x"}) == "{}"
+    kinds = {name: {"type": name} for name in ("integer", "boolean", "string", "array", "object")}
+    empty = json.loads(sample_of({"parameters": {"properties": kinds, "required": [*kinds]}}))
+    assert empty == {"integer": 0, "boolean": False, "string": "", "array": [], "object": {}}
+    assert empty["integer"] is not False and empty["boolean"] is False
 
 
 def test_an_odd_schema_is_shown_as_far_as_it_goes() -> None:

@@ -35,6 +35,7 @@ async def run_timeline(asked: Asked) -> Page:
     run = found["run"]
     show, attempt = asked.query.get("show", ""), asked.query.get("attempt", "")
     filtered = bool(show or attempt)
+    looked_at = 0
     last_start = 0 if filtered else max(0, run["step"] - STEPS_SHOWN)
     start = max(0, _number(asked.query.get("from"), last_start + 1) - 1)
     if filtered:
@@ -42,6 +43,7 @@ async def run_timeline(asked: Asked) -> Page:
         chosen = [step for step in whole.steps if _is_shown(step, show, attempt)]
         part = HistoryPart(chosen[start : start + STEPS_SHOWN], [], len(chosen) <= start + STEPS_SHOWN)
         number = len(chosen)
+        looked_at = 0 if whole.whole else len(whole.steps)
     else:
         part = await read_steps(api, run_id, start or -1, STEPS_SHOWN)
         number = run["step"]
@@ -54,6 +56,7 @@ async def run_timeline(asked: Asked) -> Page:
         "answer": answer_of(run),
         "budgets": list(_budgets(found["budgets"].get("accounts") or ())),
         "filtered": filtered,
+        "looked_at": looked_at,
         "show": show,
         "attempt": attempt,
         "shows": list(SHOWS.items()),

@@ -32,12 +32,14 @@ GRAPHS = {"svg": "image/svg+xml", "mmd": "text/vnd.mermaid", "txt": "text/plain"
 async def run_graph(asked: Asked) -> Page:
     """Make the page of what a run visited."""
     run, layout, data = await _drawn(asked)
+    visits = data["visits"]
     view = run_view(run, "graph") | {
         "layout": layout,
         "drawing": graph_svg(layout),
         "words": graph_text(layout),
         "mermaid": graph_mermaid(layout),
         "kinds": tuple(GRAPHS),
+        "looked_at": 0 if visits["whole"] else sum(visits["steps"].values()),
     }
     refresh = refresh_of(run)
     return Page(f"Graph of run {run['run_id'][:8]}", "run_graph.html", data, view, refresh and REFRESH_S)
@@ -67,7 +69,13 @@ async def _drawn(asked: Asked) -> tuple[dict[str, Any], GraphLayout, dict[str, A
     data = {
         "run": run,
         "network": spec,
-        "visits": {"steps": visits.steps, "edges": edges, "answered": visits.answered, "current": visits.current},
+        "visits": {
+            "steps": visits.steps,
+            "edges": edges,
+            "answered": visits.answered,
+            "current": visits.current,
+            "whole": part.whole,
+        },
     }
     return run, network_graph(spec, visits), data
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.recorded_api import RecordedApi
-from tests.unit.console.runs.test_run_pages import AT, RUN, call_of, run_of, step_of
+from tests.unit.console.runs.test_run_pages import AT, RUN, call_of, history_of, run_of, step_of
 from tests.unit.console.test_renderer import AROUND
 
 from towpath_console.api import ApiRefusalError
@@ -71,6 +71,18 @@ async def test_differences_of_arguments_are_named_and_equal_steps_left_out() -> 
     html = Renderer().whole(page, **AROUND)
     assert "1 of 4 are the same in both." in html and "they differ" in html and AT not in html
     assert html.count('class="row-') == 3
+
+
+@pytest.mark.parametrize("steps", [250, 301])
+async def test_of_long_runs_the_first_steps_are_compared_and_it_is_said(steps: int) -> None:
+    long = history_of([step_of(number) for number in range(1, steps + 1)], most=1_000)
+    paths = (f"/v1/runs/{RUN}", f"/v1/runs/{OTHER}")
+    api = RecordedApi({path: run_of(steps) for path in paths} | {f"{path}/history": long for path in paths})
+    page = await compare(Asked(api, {}, {"a": RUN, "b": OTHER, "show": "all"}, "/"))
+    html = Renderer().whole(page, **AROUND)
+    assert html.count('class="row-same"') == 250
+    assert ("300 of 300 are the same in both. Compared are the first 300 steps of each." in html) == (steps > 300)
+    assert ('50 more rows are in the <a href="/runs/compare.json' in html) == (steps > 300)
 
 
 async def test_only_ids_of_runs_are_looked_up() -> None:

@@ -130,3 +130,26 @@ def test_mermaid_holds_hostile_names_inside_their_quotes() -> None:
 def test_an_empty_network_is_drawn_all_the_same() -> None:
     layout = network_graph({})
     assert (layout.nodes, layout.edges) == ((), ()) and layout.width > 0 < layout.height
+
+
+def test_a_line_reaches_its_target_from_the_side_that_it_comes_from() -> None:
+    layout = network_graph(support(), GraphVisits(edges={("tech", "triage"): 1}))
+    leftward = {(one.source, one.target) for one in layout.edges if one.leftward}
+    assert (
+        ("tech", "triage") in leftward and ("triage", "tech") not in leftward and ("billing", "answer") not in leftward
+    )
+
+
+def test_a_name_that_its_box_has_no_room_for_is_cut_and_stands_whole_beside_it() -> None:
+    agents = [
+        {"key": "a" * 17, "equipped_tools": ["t" * 30]},
+        {"key": "b" * 21, "equipped_tools": ["u" * 31]},
+        {"key": "c" * 22},
+    ]
+    shown = str(graph_svg(network_graph({"agents": agents})))
+    for whole in ("a" * 17, "b" * 21, "t" * 30):
+        assert f">{whole}</text>" in shown
+    for cut in ("c" * 21, "u" * 30):
+        assert f">{cut[:-1]}…</text>" in shown and f"<title>{'b' * 21} · {'u' * 31}</title>" in shown
+    first = str(graph_svg(network_graph({"agents": [{"key": "a" * 18}]})))
+    assert f">{'a' * 16}…</text>" in first, "since a mark stands beside who begins"

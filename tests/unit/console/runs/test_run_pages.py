@@ -17,6 +17,7 @@ from towpath_console.pages.runs.run_actions import fork, note, reply, steer
 from towpath_console.pages.runs.run_step import TABS, run_step
 from towpath_console.pages.runs.run_tabs import events_file, graph_file, run_events, run_graph, run_tree
 from towpath_console.renderer import Renderer
+from towpath_contracts.run_limits import MAX_STEPS_CAP
 
 RUN = "01a21826-750f-7b51-adac-0b09758c40f8"
 EXECUTION = "632de7dc-ef1d-531e-9d3a-393ad7ff626f"
@@ -180,6 +181,34 @@ async def test_failed_steps_alone_are_looked_for_in_the_whole_run() -> None:
     assert "No step of the run is like this." in nothing and "failed only, repeated ones" in nothing
 
 
+async def test_a_filter_looks_through_as_many_steps_as_a_run_may_take() -> None:
+    api = api_of(MAX_STEPS_CAP)
+    page = await run_timeline(asked(api, {"show": "failed"}))
+    assert page.view["rows"][-1].number == MAX_STEPS_CAP and "Looked through" not in drawn(page)
+    assert next(params for path, params in api.asked if path.endswith("/history"))["limit"] == MAX_STEPS_CAP
+
+
+@pytest.mark.parametrize(("steps", "is_whole"), [(12, True), (13, False)])
+async def test_of_steps_that_fill_an_answer_each_the_first_are_read_and_it_is_said(steps: int, is_whole: bool) -> None:
+    large = history_of([step_of(number) for number in range(1, steps + 1)], most=1)
+    api = api_of(steps, **{f"/v1/runs/{RUN}/history": large})
+    filtered = drawn(await run_timeline(asked(api, {"attempt": "first"})))
+    assert filtered.count('id="step-') == 12
+    assert ("Looked through the first 12 steps of 13." in filtered) != is_whole
+    graph = await run_graph(asked(api))
+    assert graph.data["visits"]["whole"] == is_whole
+    assert ("Counted are the first 12 steps of 13." in drawn(graph)) != is_whole
+
+
+async def test_the_bars_of_steps_end_where_their_line_ends() -> None:
+    long = history_of([step_of(1) | {"ended_at": "2026-11-26T14:00:09+00:00"}, step_of(2)])
+    tags = Tags(drawn(await run_timeline(asked(api_of(2, **{f"/v1/runs/{RUN}/history": long}))))).tags
+    rects = [names for tag, names in tags if tag == "rect"]
+    (line,) = {names["width"] for names in rects if names.get("class") == "track" and names.get("y") == "6"}
+    ends = [float(names["x"] or 0) + float(names["width"] or 0) for names in rects if names.get("class") == "bar"]
+    assert max(ends) == float(line or 0)
+
+
 async def test_budgets_say_how_much_is_used_and_are_left_out_for_who_may_not_see_them() -> None:
     page = drawn(await run_timeline(asked(api_of(1))))
     assert "90 % · nearly used up" in page
@@ -250,6 +279,8 @@ async def test_a_search_for_events_says_how_far_it_looked() -> None:
     assert [event["seq"] for event in page.view["events"]] == [1999]
     nothing = drawn(await run_events(asked(api, {"find": "nowhere"})))
     assert "No event of 1 to 2000 contains this." in nothing
+    long = drawn(await run_events(asked(api_of(1_001), {"find": "nowhere"})))
+    assert "No event of 1 to 4000 contains this." in long and "Search from seq 4001 on" in long
     all_of_them = drawn(await run_events(asked(api)))
     assert "100 of 2,000" in all_of_them and len(all_of_them.encode()) < 250_000
     assert "2,000 of 2,000" in drawn(await run_events(asked(api, {"from": "1901"})))

@@ -12,7 +12,7 @@ from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, run_named
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked
 from towpath_console.pages.runs.run_list import MOST_CANCELLED, cancel_many, confirm_cancel, keep_view, runs
-from towpath_console.pages.runs.saved_views import COOKIE, MOST_VIEWS
+from towpath_console.pages.runs.saved_views import COOKIE
 from towpath_console.renderer import Renderer
 
 
@@ -110,11 +110,28 @@ async def test_a_cookie_that_somebody_else_wrote_does_no_harm(kept: object) -> N
 
 
 async def test_a_browser_keeps_few_views() -> None:
-    many = cookie({f"view {n}": {"status": "failed"} for n in range(MOST_VIEWS)})
-    with pytest.raises(ApiRefusalError, match="at most"):
+    for number, name in ((11, "one more"), (12, "view 3")):
+        few = cookie({f"view {n}": {"status": "failed"} for n in range(number)})
+        kept = await keep_view(asked(RecordedApi({}, cookie=few)), {"name": name, "status": "waiting"})
+        assert len(json.loads(base64.urlsafe_b64decode(kept.cookies[COOKIE]))) == 12
+    many = cookie({f"view {n}": {"status": "failed"} for n in range(12)})
+    with pytest.raises(ApiRefusalError, match="at most 12 views"):
         await keep_view(asked(RecordedApi({}, cookie=many)), {"name": "one more"})
     with pytest.raises(ApiRefusalError, match="a name"):
         await keep_view(asked(RecordedApi({})), {"name": " "})
+
+
+async def test_a_browser_keeps_no_more_than_it_sends_back() -> None:
+    long = {f"{n}": dict.fromkeys(("network", "label"), "x" * 256) for n in range(4)}
+    api = RecordedApi({}, cookie=cookie(long))
+    for length in range(256):
+        try:
+            kept = await keep_view(asked(api), {"name": "last", "thread_id": "x" * length})
+        except ApiRefusalError as error:
+            assert "forget one first" in str(error)
+            break
+        longest = kept.cookies[COOKIE]
+    assert len(longest) == 3_000, "browsers keep about 4,000, with what else is in a cookie"
 
 
 @pytest.mark.parametrize("words", HOSTILE)

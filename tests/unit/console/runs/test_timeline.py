@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from towpath_console.drawings.timeline import LEAST, WIDTH, TimelineRow, timeline
 
 BEGIN = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
@@ -37,3 +39,9 @@ def test_a_step_without_an_end_lasts_until_the_last_known_time() -> None:
 
 def test_nothing_known_is_drawn_all_the_same() -> None:
     assert timeline([]) == []
+
+
+def test_a_long_wait_takes_at_most_a_quarter_of_what_the_steps_take() -> None:
+    steps = [(second, second + 1) for second in range(40)]
+    bars = timeline(rows(*steps, (40, 86_440)))
+    assert bars[-1].cut and bars[-1].width == pytest.approx(WIDTH / 5, abs=0.1), "which is a fifth of it all"

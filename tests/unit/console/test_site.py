@@ -1,0 +1,57 @@
+"""What comes to the console over HTTP: forms up to a size, and what the API answers in its own process."""
+
+import asyncio
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from towpath_console.api import Api, ApiRefusalError
+from towpath_console.site import Console
+
+MIB = 1024 * 1024
+
+
+async def compared(request: Request) -> Response:
+    del request
+    return JSONResponse({"version": 3, "calls": 0, "groups": [], "left_out": {}, "next_after": None, "last": 0})
+
+
+async def somebody(request: Request) -> Response:
+    del request
+    return JSONResponse({"caller": "mia", "project": "shop", "scopes": ["policy:write"], "roles": []})
+
+
+API = Starlette(routes=[Route("/v1/me", somebody), Route("/v1/policy/diff", compared, methods=["POST"])])
+
+
+@pytest.mark.parametrize(("size", "status", "says"), [(MIB, 200, "Compare"), (MIB + 1, 413, "The form is too large")])
+async def test_a_form_is_taken_up_to_a_mebibyte_and_a_larger_one_is_refused(size: int, status: int, says: str) -> None:
+    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    headers = {"origin": "http://here", "content-type": "application/x-www-form-urlencoded"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
+        form = b"text=".ljust(size, b"x")
+        answer = await browser.post("/policy/compare", content=form, headers=headers)
+    assert answer.status_code == status and says in answer.text
+
+
+@pytest.mark.parametrize(("status", "content"), [(204, b""), (200, b"{}")])
+async def test_an_answer_without_content_is_no_refusal(status: int, content: bytes) -> None:
+    assert await _api(status, content).delete("/v1/keys/a") == {}
+
+
+async def test_what_is_no_answer_of_the_api_is_told_with_its_status() -> None:
+    for status, content in ((502, b"<html>"), (200, b"[]")):
+        with pytest.raises(ApiRefusalError, match=f"status {status}"):
+            await _api(status, content).get("/v1/me")
+
+
+def _api(status: int, content: bytes) -> Api:
+    def answer(request: httpx2.Request) -> Any:
+        return httpx2.Response(status, content=content, request=request)
+
+    return Api(httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://api"), {})
