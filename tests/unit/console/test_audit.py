@@ -77,7 +77,7 @@ async def test_an_entry_has_a_number_that_the_log_can_have() -> None:
     for number, asks in ((2**63 - 2, True), (2**63 - 1, False)):
         with pytest.raises(ApiRefusalError, match="not_found"):
             await audit_entry.entry(asked_of(api, entry_id=str(number)))
-        assert any(sent.get("before") == str(2**63 - 1) for _, _, sent in api.seen) == asks, "as the last one may be"
+        assert bool(api.seen) == asks, "one that the database can't hold is no question for it"
         api.seen.clear()
 
 

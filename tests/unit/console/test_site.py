@@ -44,6 +44,13 @@ async def test_an_answer_without_content_is_no_refusal(status: int, content: byt
     assert await _api(status, content).delete("/v1/keys/a") == {}
 
 
+async def test_whatever_the_api_refuses_is_a_refusal() -> None:
+    for status in range(400, 600):
+        with pytest.raises(ApiRefusalError) as refused:
+            await _api(status, b'{"code": "forbidden"}').get("/v1/me")
+        assert (refused.value.status, refused.value.problem) == (status, {"code": "forbidden"})
+
+
 async def test_what_is_no_answer_of_the_api_is_told_with_its_status() -> None:
     for status, content in ((502, b"<html>"), (200, b"[]")):
         with pytest.raises(ApiRefusalError, match=f"status {status}"):
