@@ -36,13 +36,15 @@ def verify(lines: Iterable[str], *, checkpoints: Sequence[str] = (), keys: Seque
     *checkpoints* are signed notes that were kept outside of the platform; *keys* are the trusted public keys, each as
     `name+id+key` or by its fingerprint. Without *keys* those in the bundle are trusted.
     """
-    walk = _BundleVerifier(checkpoints, keys)
+    walk = BundleVerifier(checkpoints, keys)
     for number, line in enumerate(lines, 1):
         walk.take(number, line.removesuffix("\n"))
     return walk.end()
 
 
-class _BundleVerifier:
+class BundleVerifier:
+    """Verifies a bundle whose lines come one after the other, such as one that is still being made."""
+
     def __init__(self, checkpoints: Sequence[str], pinned: Sequence[str]) -> None:
         self._report = AuditReport()
         self._outside_notes = checkpoints

@@ -34,11 +34,15 @@ class Asked(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Where the browser goes after an action, what is said there, and what it keeps of its own choices."""
+    """Where the browser goes after an action, what is said there, and what it keeps of its own choices.
+
+    It sends these back to the pages below `kept_path` alone.
+    """
 
     location: str
     message: str = ""
     cookies: Mapping[str, str] = MappingProxyType({})
+    kept_path: str = "/runs"
 
 
 PageBuilder = Callable[[Asked], Awaitable[Page]]

@@ -24,8 +24,8 @@ from towpath_console.sections import ASSETS, LIVE
 MAX_FORM_BYTES = 1024 * 1024
 """The largest form: as much as the API takes."""
 
-KEPT_PATH, KEPT_S = "/runs", 365 * 86_400
-"""Where browsers send what they keep of somebody's choices, and for how long they keep it."""
+KEPT_S = 365 * 86_400
+"""For how long browsers keep somebody's choices."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -163,7 +163,9 @@ class Console:
             answer = RedirectResponse(location + said, status_code=303, headers=HEADERS)
             for name, value in done.cookies.items():
                 secure = request.url.scheme == "https"
-                answer.set_cookie(name, value, KEPT_S, path=KEPT_PATH, secure=secure, httponly=True, samesite="lax")
+                answer.set_cookie(
+                    name, value, KEPT_S, path=done.kept_path, secure=secure, httponly=True, samesite="lax"
+                )
             return answer
 
         return act

@@ -46,6 +46,7 @@ ACTIONS: tuple[ActionRoute, ...] = (
     *tool.ACTIONS,
     *tool_trial.ACTIONS,
     *policy.ACTIONS,
+    *audit.ACTIONS,
     *queues.ACTIONS,
     *costs.ACTIONS,
     *settings.ACTIONS,

@@ -245,6 +245,7 @@ class AuditQuery(Message):
     verdict: str | None = None
     phase: str | None = None
     actor: str | None = None
+    args_digest: str | None = None
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
     before: int | None = None

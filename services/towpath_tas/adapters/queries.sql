@@ -241,6 +241,7 @@ WHERE project = $1 AND ($2::uuid IS NULL OR run_id = $2) AND ($3::uuid IS NULL O
   AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
   AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
   AND ($11::bigint IS NULL OR entry_id < $11) AND entry_id BETWEEN $13 AND $14
+  AND ($15::text IS NULL OR args_digest = $15)
 ORDER BY entry_id DESC LIMIT $12;
 
 -- name: audit_of_run
@@ -252,6 +253,7 @@ WHERE project = $1 AND run_id = $2 AND ($3::uuid IS NULL OR execution_id = $3)
   AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
   AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
   AND ($11::bigint IS NULL OR entry_id < $11) AND entry_id BETWEEN $13 AND $14
+  AND ($15::text IS NULL OR args_digest = $15)
 ORDER BY entry_id DESC LIMIT $12;
 
 -- name: audit_total
@@ -261,7 +263,7 @@ SELECT count(*) FROM (
     AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
     AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
     AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
-    AND entry_id BETWEEN $12 AND $13
+    AND entry_id BETWEEN $12 AND $13 AND ($14::text IS NULL OR args_digest = $14)
   LIMIT $11) found;
 
 -- name: audit_total_of_run
@@ -271,7 +273,7 @@ SELECT count(*) FROM (
     AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
     AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
     AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
-    AND entry_id BETWEEN $12 AND $13
+    AND entry_id BETWEEN $12 AND $13 AND ($14::text IS NULL OR args_digest = $14)
   LIMIT $11) found;
 
 -- name: dead_letter

@@ -22,6 +22,7 @@ TOLD = [
     ("provenance.md", "The 16 runs before it are read", run_ancestors.MAX_ANCESTORS, 16),
     ("policies.md", "a million entries are counted at once", policy_statistics.MAX_SCANNED, 1_000_000),
     ("policies.md", "page of `audit search` looks through as many", audit_queries.MAX_SCANNED, 1_000_000),
+    ("policies.md", "it looks through 50,000", audit_queries.MAX_SCANNED_PAYLOADS, 50_000),
     ("operations.md", "dead three times, the call fails", outcomes.MAX_DEAD_DELIVERIES, 3),
 ]
 

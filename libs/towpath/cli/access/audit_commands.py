@@ -48,6 +48,8 @@ class AuditFilterOptions:
     "Of this phase: decision, claim, outcome, approval.…, policy.…"
     actor: str | None = None
     "By this person or key."
+    args_digest: Annotated[str | None, Parameter(name="--digest")] = None
+    "About calls with arguments of this digest (sha256:…)."
     since: str | None = None
     "Not before then: 7d, 12h, or a time; one without a zone is meant in UTC."
     until: str | None = None

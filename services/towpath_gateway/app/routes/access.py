@@ -101,6 +101,9 @@ async def search_audit(
     verdict: Annotated[str | None, Query(max_length=64)] = None,
     phase: Annotated[str | None, Query(max_length=64)] = None,
     actor: Annotated[str | None, Query(max_length=128)] = None,
+    args_digest: Annotated[
+        str | None, Query(pattern="^sha256:[0-9a-f]{64}$", description="of the arguments of a call")
+    ] = None,
     since: Annotated[AwareDatetime | None, Query(description="inclusive; with its zone")] = None,
     until: Annotated[AwareDatetime | None, Query(description="inclusive; with its zone")] = None,
     before: Annotated[int | None, Query(ge=1, description="`next_before` of the page before")] = None,
@@ -116,6 +119,7 @@ async def search_audit(
         verdict=verdict,
         phase=phase,
         actor=actor,
+        args_digest=args_digest,
         since=since,
         until=until,
         before=before,

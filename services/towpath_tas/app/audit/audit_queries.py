@@ -29,6 +29,9 @@ MAX_TOTAL = 10_000
 MAX_SCANNED = 1_000_000
 """Entries that one page scans at most: a second or two of Postgres."""
 
+MAX_SCANNED_PAYLOADS = 50_000
+"""Entries that one page scans where payloads decide: these are read from a table of their own, and no index has them."""
+
 MAX_PAGE_BYTES = 900_000
 """Of the entries of one page, which travels as one message: a call's details may have 300 kB."""
 
@@ -78,11 +81,13 @@ class AuditQueries:
         if whole:
             page_of, total_of = (QUERIES.audit_of_run, QUERIES.audit_total_of_run)
         first, last = await self._window(request)
+        most = MAX_SCANNED if request.args_digest is None else MAX_SCANNED_PAYLOADS
         upper = last if request.before is None else min(last, request.before - 1)
-        lower = first if whole else max(first, upper - MAX_SCANNED + 1)
-        rows = await self._pool.fetch(page_of, *filters, request.before, request.limit + 1, lower, upper)
-        counted_from = first if whole else max(first, last - MAX_SCANNED + 1)
-        total = await self._pool.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last)
+        lower = first if whole else max(first, upper - most + 1)
+        bounds = (request.before, request.limit + 1, lower, upper)
+        rows = await self._pool.fetch(page_of, *filters, *bounds, request.args_digest)
+        counted_from = first if whole else max(first, last - most + 1)
+        total = await self._pool.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last, request.args_digest)
         page = _fitting(rows[: request.limit])
         before = page[-1]["entry_id"] if len(rows) > len(page) else lower if lower > first else None
         return AuditPage(entries=tuple(_entry(row) for row in page), next_before=before, total=total)

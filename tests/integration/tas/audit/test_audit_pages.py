@@ -41,3 +41,17 @@ async def test_a_page_has_one_entry_however_long_that_is(log: AuditLog) -> None:
     await log.write(platform_audit_row(PROJECT, "wide", "x", actor="", detail={"reason": "x" * 950_000}))
     page = await AuditQueries(log.pool).query(AuditQuery(project=PROJECT, limit=100))
     assert [entry.phase for entry in page.entries] == ["wide"]
+
+
+async def test_entries_are_found_by_the_digest_of_the_arguments_that_they_are_about(log: AuditLog) -> None:
+    await fill(log, 3)
+    everything = await AuditQueries(log.pool).query(AuditQuery(project=PROJECT, limit=1_000))
+    digest = next(entry.args_digest for entry in everything.entries if entry.args_digest)
+    page = await AuditQueries(log.pool).query(AuditQuery(project=PROJECT, args_digest=digest))
+    expected = [entry.entry_id for entry in everything.entries if entry.args_digest == digest]
+    assert [entry.entry_id for entry in page.entries] == expected and page.total == len(expected)
+    run_id = page.entries[0].run_id
+    for other in ({"run_id": run_id, "args_digest": digest}, {"args_digest": "sha256:none"}):
+        found = await AuditQueries(log.pool).query(AuditQuery.model_validate({"project": PROJECT, **other}))
+        wanted = [e.entry_id for e in page.entries if "run_id" in other and e.run_id == run_id]
+        assert [entry.entry_id for entry in found.entries] == wanted and found.total == len(wanted)
