@@ -135,6 +135,7 @@ POLICY_CHANGES = RpcMethod("tas", "policy_changes", policy.ListPolicyVersions, p
 ROLL_BACK_POLICY = RpcMethod("tas", "roll_back_policy", policy.RollBackPolicy, access.PolicyApplied)
 CHANGE_RULE = RpcMethod("tas", "change_rule", policy.ChangeRule, policy.RuleChanged)
 DIFF_POLICY = RpcMethod("tas", "diff_policy", policy.DiffPolicy, policy.PolicyImpact)
+DIFF_PERMISSIONS = RpcMethod("tas", "diff_permissions", policy.DiffPermissions, policy.PermissionsDiff)
 SET_SHADOW = RpcMethod("tas", "set_shadow", policy.SetShadow, policy.ShadowView)
 GET_SHADOW = RpcMethod("tas", "get_shadow", policy.GetShadow, policy.ShadowView, repeatable=True)
 GET_STATISTICS = RpcMethod("tas", "get_statistics", policy.GetToolCallStatistics, policy.ToolCallStatistics)
@@ -205,6 +206,7 @@ METHODS: tuple[RpcMethod, ...] = (
     ROLL_BACK_POLICY,
     CHANGE_RULE,
     DIFF_POLICY,
+    DIFF_PERMISSIONS,
     SET_SHADOW,
     GET_SHADOW,
     GET_STATISTICS,

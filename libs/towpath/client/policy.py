@@ -14,6 +14,7 @@ from towpath.networks.spec_files import PolicyFile, load_policy
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, AgentPermissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (
+    PermissionsDiff,
     PolicyChangeLog,
     PolicyImpact,
     PolicyVersions,
@@ -126,6 +127,12 @@ class PolicyResource:
             if progress is not None:
                 progress(pieces[-1])
         return pieces[-1]
+
+    async def diff_permissions(self, written: Written) -> PermissionsDiff:
+        """Return the agents and tools of which *written* says something else than the policy in force."""
+        body = {"text": policy_of(written).text}
+        answer = await self._transport.request("POST", "/v1/policy/diff/permissions", body=body)
+        return PermissionsDiff.model_validate(answer)
 
     async def shadow(self) -> ShadowView:
         """Return the shadow that was set last, and the live calls that it would have decided otherwise."""

@@ -169,6 +169,41 @@ class PolicyImpact(Message):
     last: int = 0
 
 
+class DiffPermissions(Message):
+    """Asks which cells of the matrix, agents beside tools, would change under this one."""
+
+    project: str
+    text: str = Field(max_length=MAX_POLICY_CHARS)
+
+
+class PermissionChange(MessagePart):
+    """One agent and one tool of which another matrix says something else, or the same by other rules.
+
+    `was` and `becomes` are the verdicts that a call may get: several where arguments decide.
+    """
+
+    network: str
+    agent_key: str
+    tool: str
+    was: tuple[str, ...]
+    becomes: tuple[str, ...]
+    rules_then: tuple[str, ...] = ()
+    rules_now: tuple[str, ...] = ()
+
+
+class PermissionsDiff(Message):
+    """The cells that would change, of the agents of published networks.
+
+    `more` of them are not listed; `left_out` networks were not looked at, since that took too long.
+    """
+
+    version: int
+    agents: int
+    changes: tuple[PermissionChange, ...]
+    more: int = 0
+    left_out: int = 0
+
+
 class SetShadow(Message):
     """Weigh live calls by a second matrix beside the one in force; without text, stop that."""
 

@@ -178,6 +178,12 @@ async def test_a_diff_says_what_another_matrix_would_have_decided(tas: Running) 
     assert await code_of(diff(tas, "kind: Policy\nrules: [{name: a}]")) == "policy_invalid"
 
 
+async def test_a_change_is_told_by_the_cells_of_published_networks(tas: Running) -> None:
+    found = await ask(tas, rpc.DIFF_PERMISSIONS, text=CAREFUL)
+    assert (found.agents, found.changes, found.left_out) == (0, (), 0), "nothing is published"
+    assert await code_of(ask(tas, rpc.DIFF_PERMISSIONS, text="kind: Policy\nrules: [{name: a}]")) == "policy_invalid"
+
+
 async def test_a_gated_or_denied_call_counts_once_by_its_first_decision(tas: Running) -> None:
     caller = tas.caller
     await caller.apply(CAREFUL)
@@ -351,4 +357,10 @@ async def test_what_is_reported_of_rights_includes_the_tools_that_ask_a_team(tas
     assert differences((await diff(tas, other)).groups) == {
         ("newly_allowed", "deny", "delegate_to_bob"): 1,
         ("newly_denied", "allow", "delegate_to_ann"): 1,
+    }
+    cells = await ask(tas, rpc.DIFF_PERMISSIONS, text=other)
+    assert (cells.agents, cells.left_out, cells.more) == (3, 0, 0)
+    assert {(one.agent_key, one.tool, one.was, one.becomes) for one in cells.changes} == {
+        ("lead", "delegate_to_ann", ("allow",), ("deny",)),
+        ("lead", "delegate_to_bob", ("deny",), ("allow",)),
     }

@@ -69,6 +69,7 @@ OPERATIONS = [
     ("policy:write", "PUT", "/v1/policy/rules/r", {"rule": {}}),
     ("policy:write", "DELETE", "/v1/policy/rules/r", None),
     ("policy:write", "POST", "/v1/policy/diff", {"text": ""}),
+    ("policy:write", "POST", "/v1/policy/diff/permissions", {"text": ""}),
     ("policy:read", "GET", "/v1/policy/shadow", None),
     ("policy:write", "PUT", "/v1/policy/shadow", {"text": ""}),
     ("policy:write", "DELETE", "/v1/policy/shadow", None),

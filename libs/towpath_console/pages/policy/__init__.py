@@ -1,7 +1,14 @@
 """The policy: who may do what, the rules behind it, its versions, and what a change would do."""
 
 from towpath_console.page import ActionRoute, PageRoute
-from towpath_console.pages.policy import policy_impact, policy_matrix, policy_question, policy_rules, policy_versions
+from towpath_console.pages.policy import (
+    policy_edit,
+    policy_impact,
+    policy_matrix,
+    policy_question,
+    policy_rules,
+    policy_versions,
+)
 
 SECTION = "/policy"
 
@@ -11,10 +18,13 @@ PAGES = (
     PageRoute("/policy/simulate", policy_question.simulate, SECTION),
     PageRoute("/policy/versions", policy_versions.versions, SECTION),
     PageRoute("/policy/versions/{version}", policy_versions.version, SECTION),
+    PageRoute("/policy/edit", policy_edit.editor, SECTION),
     PageRoute("/policy/compare", policy_impact.editor, SECTION),
     PageRoute("/policy/shadow", policy_impact.shadow, SECTION),
 )
 ACTIONS = (
+    ActionRoute("/policy/edit", policy_edit.apply, SECTION),
+    ActionRoute("/policy/edit/check", policy_edit.check, SECTION),
     ActionRoute("/policy/compare", policy_impact.compare, SECTION),
     ActionRoute("/policy/shadow/set", policy_impact.set_shadow, SECTION),
     ActionRoute("/policy/shadow/end", policy_impact.end_shadow, SECTION),

@@ -25,7 +25,7 @@ async def compare(asked: Asked, form: Mapping[str, str]) -> Page:
     """Say which recorded calls the pasted policy would have decided otherwise; nothing is changed."""
     written, since = _written(form), form.get("since", "")
     try:
-        impact = await _impact(asked.api, written, since)
+        impact = await impact_of(asked.api, written, since)
     except ApiRefusalError as error:
         if error.status not in ABOUT_THE_POLICY:
             raise
@@ -64,7 +64,7 @@ def _written(form: Mapping[str, str]) -> str:
     return form.get("text", "").replace("\r\n", "\n")
 
 
-async def _impact(api: Api, written: str, since: str) -> PolicyImpact:
+async def impact_of(api: Api, written: str, since: str) -> PolicyImpact:
     """Compare piece by piece, newest calls last, until all calls since then or PIECES are done."""
     pieces: list[PolicyImpact] = []
     asked: dict[str, Any] = {"text": written, "since": with_zone(since) if since else None}

@@ -12,11 +12,13 @@ from towpath_contracts.tools.access import GetPolicy, PolicyApplied
 from towpath_contracts.tools.policy import (
     MAX_POLICY_CHARS,
     ChangeRule,
+    DiffPermissions,
     DiffPolicy,
     Dimension,
     GetShadow,
     GetToolCallStatistics,
     ListPolicyVersions,
+    PermissionsDiff,
     PolicyChangeLog,
     PolicyImpact,
     PolicyVersions,
@@ -75,6 +77,12 @@ class PolicyImpactBody(ClientMessage):
     after: int | None = Field(default=None, ge=0)
     last: int | None = Field(default=None, ge=0)
     limit: int = Field(default=2_000, ge=1, le=5_000)
+
+
+class PolicyPermissionsBody(ClientMessage):
+    """A policy that is not in force."""
+
+    text: str = Field(max_length=MAX_POLICY_CHARS)
 
 
 class ShadowText(ClientMessage):
@@ -168,6 +176,20 @@ async def diff_policy(proposal: PolicyImpactBody, dependencies: Dependencies, pr
     """Return which recorded calls a matrix would have decided otherwise, a piece at a time; nothing is changed."""
     request = DiffPolicy(project=principal.project, **_fields_of(proposal))
     return json_answer(await dependencies.platform.request(rpc.DIFF_POLICY, request, ANALYSIS_TIMEOUT_S))
+
+
+@router.post(
+    "/policy/diff/permissions",
+    response_model=PermissionsDiff,
+    responses=documented("policy_invalid"),
+    summary="Which cells would change",
+)
+async def diff_permissions(
+    proposal: PolicyPermissionsBody, dependencies: Dependencies, principal: PolicyWriter
+) -> Response:
+    """Return the agents and tools of which a matrix says something else than the one in force; nothing is changed."""
+    request = DiffPermissions(project=principal.project, text=proposal.text)
+    return json_answer(await dependencies.platform.request(rpc.DIFF_PERMISSIONS, request, ANALYSIS_TIMEOUT_S))
 
 
 @router.get("/policy/shadow", response_model=ShadowView, responses=documented(), summary="What the shadow found")

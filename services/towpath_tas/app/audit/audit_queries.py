@@ -30,7 +30,7 @@ MAX_SCANNED = 1_000_000
 """Entries that one page scans at most: a second or two of Postgres."""
 
 MAX_SCANNED_PAYLOADS = 50_000
-"""Entries that one page scans where payloads decide: these are read from a table of their own, and no index has them."""
+"""Entries that one page scans where payloads decide: these are in a table of their own, and no index has them."""
 
 MAX_PAGE_BYTES = 900_000
 """Of the entries of one page, which travels as one message: a call's details may have 300 kB."""

@@ -16,7 +16,6 @@ from towpath_contracts.tools.access import (
     DescribeTools,
     GetPermissions,
     GrantChecked,
-    ToolPermission,
     ToolsDescribed,
     ToolVersionProposal,
 )
@@ -30,9 +29,10 @@ from towpath_tas.app.policy.policy_warnings import PolicyLinter
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
+from towpath_tas.core.permission_comparison import permission_of
 from towpath_tas.core.policy.conditions import ConditionBudget
 from towpath_tas.core.policy.grants import grant_problems, grant_size_problem
-from towpath_tas.core.policy.matrix import CallPrincipal, Rule
+from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.teams import delegates_in
 
 MAX_PROPOSALS = 200
@@ -187,27 +187,9 @@ def _permissions(request: GetPermissions, bundle: ProjectAuthorizer, network: st
         rules = bundle.matrix.candidates(principal, spec.name, spec.operation, discovered=spec.discovered)
         if rules:
             tool = known.get(spec.name)
-            found.append(_permission(spec.name, spec.operation, rules, "" if tool is None else tool.doubt))
+            found.append(permission_of(spec.name, spec.operation, rules, "" if tool is None else tool.doubt))
             room -= sum(map(len, found[-1].rules))
         if room < 0:
             detail = f"the names of the rules for {request.agent_key} are more than one message holds"
             raise ProblemError(problem("answer_too_large", detail))
     return AgentPermissions(policy_version=bundle.matrix.version, permissions=tuple(found))
-
-
-def _permission(tool: str, operation: str, rules: tuple[Rule, ...], doubt: str) -> ToolPermission:
-    """Return the strictest effect that holds without conditions, else the one that conditions may give."""
-    certain = {rule.effect for rule in rules if rule.when is None}
-    possible = {rule.effect for rule in rules}
-    verdict = "deny"
-    if "deny" not in certain:
-        verdict = "require_approval" if "require_approval" in certain else "allow" if "allow" in possible else verdict
-        if verdict == "deny" and "require_approval" in possible:
-            verdict = "require_approval"
-    conditional = any(rule.when is not None for rule in rules) and "deny" not in certain
-    names = tuple(rule.name for rule in rules)
-    if verdict == "deny":
-        doubt = ""  # nobody can use it
-    return ToolPermission(
-        tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names, doubt=doubt
-    )

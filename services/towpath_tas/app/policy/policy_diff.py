@@ -13,16 +13,20 @@ from typing import Any
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.tools.policy import DiffPolicy, PolicyImpact
+from towpath_contracts.tools.policy import DiffPermissions, DiffPolicy, PermissionChange, PermissionsDiff, PolicyImpact
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.adapters.ledger_tables import call_from_row
+from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.app.policy.policy_threads import PolicyThreads
+from towpath_tas.app.policy.policy_warnings import MAX_NETWORKS
 from towpath_tas.app.policy_cache import PolicyCache
-from towpath_tas.core.policy.matrix import Matrix
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.permission_comparison import permission_changes
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy_comparison import PolicyDiffBuilder, RecordedAuthorization, without_limits
+from towpath_tas.core.teams import agents_of, delegates_in
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 
@@ -41,6 +45,9 @@ PAUSE_S = 0.000_5
 
 ID_TIME_SLACK = timedelta(minutes=5)
 """Ids follow time only to within the length of a commit and the adjustments of a clock."""
+
+MAX_CELLS = 1_000
+"""Changed cells in one answer: people look at the first, and count the others."""
 
 MAX_CACHED_MATRICES = 4
 """Proposed matrices kept compiled between the pieces of their diffs."""
@@ -84,6 +91,14 @@ class PolicyDiffRequests:
             last=last,
         )
 
+    async def permissions(self, request: DiffPermissions) -> PermissionsDiff:
+        """Return the cells of all published networks that the proposed policy changes; raises ProblemError."""
+        matrix = await self._matrix(request.project, request.text)
+        async with self._threads.diffs.turn(request.project):
+            bundle = await self._policy_cache.current(self._pool, request.project)
+            networks = await self._pool.fetch(QUERIES.network_specs, request.project, MAX_NETWORKS)
+            return await self._threads.diffs.compute(partial(_cells, request.project, bundle, matrix, networks))
+
     async def _matrix(self, project: str, text: str) -> Matrix:
         key = digest_text(text)
         found = self._proposed.pop(key, None)
@@ -117,6 +132,30 @@ def shifted(moment: datetime, by: timedelta) -> datetime:
         return moment + by
     except OverflowError:
         return moment
+
+
+def _cells(project: str, bundle: ProjectAuthorizer, matrix: Matrix, networks: Sequence[Any]) -> PermissionsDiff:
+    """Compare network by network, until that takes too long for one answer."""
+    registered = [tool.spec for tool in bundle.registry.tools.values()]
+    found: list[PermissionChange] = []
+    until, agents, done = monotonic() + PIECE_S, 0, 0
+    for row in networks:
+        if monotonic() > until:
+            break
+        for agent in agents_of(row["spec"]):
+            principal = CallPrincipal(row["network"], agent.key, agent.kind, "*", project)
+            tools = (*registered, *delegates_in(row["spec"], agent.key))
+            found += permission_changes(principal, tools, bundle.matrix, matrix)
+            agents += 1
+            time.sleep(PAUSE_S)
+        done += 1
+    return PermissionsDiff(
+        version=bundle.matrix.version,
+        agents=agents,
+        changes=tuple(found[:MAX_CELLS]),
+        more=len(found[MAX_CELLS:]),
+        left_out=len(networks) - done,
+    )
 
 
 def _compile(text: str) -> Matrix:

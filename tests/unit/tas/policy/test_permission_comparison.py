@@ -1,0 +1,48 @@
+"""The cells that another matrix changes: each with every verdict that a call may get, and no cell that stays."""
+
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.core.permission_comparison import permission_changes
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
+from towpath_tas.core.policy.policy_file import read_policy
+
+TOOLS = [
+    ToolSpec.model_validate({"name": name, "toolset": "t", "effect_class": "pure"}) for name in ("find", "pay", "look")
+]
+WHO = CallPrincipal("support", "billing", "", "*", "shop")
+
+
+def matrix(*rules: str) -> Matrix:
+    found = read_policy(f"kind: Policy\nrules: [{', '.join(rules)}]", compile_condition)
+    assert found.problems == ()
+    return Matrix(found.rules, compile_condition)
+
+
+FIND = "{name: f, tool: find, effect: allow}"
+SMALL = "{name: s, tool: pay, effect: allow, when: args.amount <= 100}"
+LARGE = "{name: l, tool: pay, effect: require_approval, when: args.amount > 100}"
+
+
+def test_only_cells_that_change_are_told_with_all_that_arguments_may_lead_to() -> None:
+    then, now = matrix(FIND, SMALL, LARGE), matrix(FIND, SMALL, LARGE.replace("require_approval", "deny"))
+    (change,) = permission_changes(WHO, TOOLS, then, now)
+    assert (change.network, change.agent_key, change.tool) == ("support", "billing", "pay")
+    assert change.was == ("allow", "require_approval") and change.becomes == ("allow", "deny")
+    assert change.rules_now == ("s", "l")
+
+
+def test_another_condition_is_a_change_by_which_the_cell_says_the_same() -> None:
+    then, now = matrix(SMALL), matrix(SMALL.replace("100", "500"))
+    (change,) = permission_changes(WHO, TOOLS, then, now)
+    assert change.was == change.becomes == ("allow",)
+
+
+def test_another_note_another_agent_and_another_order_change_no_cell() -> None:
+    noted = FIND.replace("effect: allow", "effect: allow, note: why, owner: finance")
+    others = "{name: o, who: {agent: triage}, tool: pay, effect: deny}"
+    assert not [*permission_changes(WHO, TOOLS, matrix(FIND, SMALL), matrix(SMALL, noted, others))]
+
+
+def test_a_cell_without_any_rule_is_denied() -> None:
+    (change,) = permission_changes(WHO, TOOLS, matrix(FIND), matrix())
+    assert (change.was, change.becomes, change.rules_now) == (("allow",), ("deny",), ())
