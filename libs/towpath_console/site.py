@@ -56,7 +56,7 @@ class Console:
             *(Route(route.path, self._file(route), methods=["GET"]) for route in DOWNLOADS),
             Route("/{path:path}", self._page, methods=["GET"]),
         ]
-        self.application = Starlette(routes=routes)
+        self.application = Starlette(routes=routes, exception_handlers={Exception: self._failed})
 
     async def _page(self, request: Request) -> Response:
         path = request.url.path
@@ -88,6 +88,20 @@ class Console:
         """Return what the frame of a page shows."""
         shown = {"section": section, "url": url, "query": dict(query), "live": live_address(url)}
         return shown | {"caller": caller_of(await api.get("/v1/me"))}
+
+    async def _failed(self, request: Request, _error: Exception) -> Response:
+        """Answer what nobody expected of a page; whoever serves the console logs it, and nobody else is told of it."""
+        path = request.url.path
+        problem = {
+            "code": "internal",
+            "title": "Something failed that should not",
+            "detail": f"{request.method} {path} failed",
+            "remedy": "Try again. Where it stays so, tell whoever runs the platform: its log has what it was.",
+        }
+        if path.endswith(".json") or "text/html" not in request.headers.get("accept", ""):
+            body = {"status": 500, "instance": path, **problem}
+            return JSONResponse(body, 500, HEADERS, media_type="application/problem+json")
+        return self.refused(500, problem, path)
 
     def refused(self, status: int, problem: Mapping[str, Any], path: str, caller: Caller = ANYBODY) -> Response:
         """Return the page that says why something was refused."""

@@ -40,6 +40,12 @@ CACHE_S = 2.0
 
 CACHE_KEYS = 1_024
 
+MAX_ENDED_SESSIONS = 100
+"""Of one key, within the life of a session: each request with the key reads them."""
+
+MOST_DROPPED = 20
+"""Keys of past sign-ins that go with each key that is made: more than one, so that their number falls."""
+
 TURN_WAIT_S = 10.0
 """How long who lists or makes keys waits for a turn."""
 
@@ -122,9 +128,13 @@ class KeyStore:
             self._cache.pop(prefix, None)
         return await self._find(prefix)
 
-    async def end_sessions(self, prefix: str) -> None:
-        """End the sessions that were begun with a key, at once here and within CACHE_S elsewhere."""
-        await _query(lambda: self._pool().execute(_queries.end_sessions, prefix))
+    async def end_session(self, prefix: str, issued_us: int, oldest_us: int) -> None:
+        """End the session that was begun then with a key, at once here and within CACHE_S elsewhere.
+
+        What began before *oldest_us* has ended by itself. Of a key that many sessions were ended of, all end.
+        """
+        ended = (_queries.end_session, prefix, issued_us, oldest_us, MAX_ENDED_SESSIONS)
+        await _query(lambda: self._pool().execute(*ended))
         self._cache.pop(prefix, None)
 
     def has_seen(self, prefix: str) -> bool:
@@ -208,6 +218,7 @@ class KeyStore:
             expires_at=row["expires_at"],
             revoked_at=row["revoked_at"],
             signed_out_at=row["signed_out_at"],
+            ended_sessions=frozenset(row["ended_sessions"]),
         )
         self._cache[prefix] = (monotonic(), stored, row["now"])
         self._cache.move_to_end(prefix)
@@ -218,6 +229,7 @@ class KeyStore:
     async def _insert(
         self, new: CreateKeyBody, project: str, maker: Principal | None, by: str, prefix: str, secret: str
     ) -> asyncpg.Record:
+        await self._pool().execute(_queries.drop_past_sign_ins, MOST_DROPPED)
         async with self._pool().acquire() as connection, connection.transaction():
             await connection.execute(_queries.claim_caller, new.caller, project)
             owner = await connection.fetchval(_queries.project_of, new.caller)

@@ -1,6 +1,6 @@
 -- name: find_key
 SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.roles, k.expires_at, k.revoked_at,
-       k.signed_out_at, now() AS now
+       k.signed_out_at, k.ended_sessions, now() AS now
   FROM gateway.api_key k JOIN gateway.principal p USING (caller)
  WHERE k.prefix = $1;
 
@@ -19,15 +19,29 @@ INSERT INTO gateway.principal (caller, project) VALUES ($1, $2) ON CONFLICT (cal
 SELECT project FROM gateway.principal WHERE caller = $1;
 
 -- name: roles_ever_held
-SELECT DISTINCT unnest(roles) FROM gateway.api_key WHERE caller = $1;
+SELECT unnest(roles) FROM gateway.api_key WHERE caller = $1
+UNION SELECT unnest(past_roles) FROM gateway.principal WHERE caller = $1;
+
+-- name: drop_past_sign_ins
+SELECT gateway.drop_past_sign_ins($1);
 
 -- name: insert_key
 INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9))
 RETURNING created_at, expires_at;
 
--- name: end_sessions
-UPDATE gateway.api_key SET signed_out_at = now() WHERE prefix = $1 AND revoked_at IS NULL;
+-- name: end_session
+-- Of the sessions that were ended before only those are kept that could go on: those that began after $3. Where these
+-- are too many, all sessions up to now have ended.
+UPDATE gateway.api_key k
+   SET ended_sessions = CASE
+         WHEN (SELECT count(*) FROM unnest(k.ended_sessions) s WHERE s > $3) < $4
+         THEN ARRAY(SELECT s FROM unnest(k.ended_sessions) s WHERE s > $3 AND s <> $2) || $2::bigint
+         ELSE '{}' END,
+       signed_out_at = CASE
+         WHEN (SELECT count(*) FROM unnest(k.ended_sessions) s WHERE s > $3) < $4 THEN k.signed_out_at
+         ELSE now() END
+ WHERE k.prefix = $1 AND k.revoked_at IS NULL;
 
 -- name: revoke_key
 UPDATE gateway.api_key k

@@ -101,10 +101,20 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     )
 
 
-async def on_unexpected(request: Request, error: Exception) -> Response:
-    """Answer what nobody expected; the edge logs where it came from."""
-    detail = f"{request.method} {request.url.path} failed: {type(error).__name__}"
-    return problem_response(problem("internal", detail), request)
+async def on_unexpected(request: Request, _error: Exception) -> Response:
+    """Answer what nobody expected; the edge logs what it was and where it came from, which nobody else is told."""
+    return unexpected_response(request)
+
+
+def unexpected_response(request: Request) -> Response:
+    """Return the answer to a request that failed for a fault of ours: a page where a browser asked for one."""
+    found = problem("internal", f"{request.method} {request.url.path} failed")
+    console = getattr(request.scope["app"].state, "console", None) if "app" in request.scope else None
+    try:
+        page = console.refusal(found, request) if console is not None else None
+    except Exception:  # noqa: BLE001  # the page may have the very fault that is to be told
+        page = None
+    return page or problem_response(found, request)
 
 
 def answer_with_problems(app: FastAPI) -> None:

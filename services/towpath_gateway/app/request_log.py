@@ -1,15 +1,18 @@
 """The outermost layer: measures requests, and logs unexpected errors.
 
-This is the one place of the gateway that catches every exception; the client has got its problem by then (`errors`).
-The log says where an error came from, never its text, which may hold what a client sent.
+This is the one place of the gateway that catches every exception. Where the application has not answered by then, since
+a layer in front of it failed, the client gets its problem here. The log says where an error came from, never its text,
+which may hold what a client sent.
 """
 
 import traceback
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from towpath_fabric.clock import monotonic
 from towpath_gateway.app.dependencies import GatewayDependencies
+from towpath_gateway.app.errors import unexpected_response
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -41,6 +44,8 @@ class RequestLog:
             await self._app(scope, receive, send_with_headers)
         except Exception as error:  # noqa: BLE001 - the outermost loop: one broken request must not end the others
             self._log(scope, error)
+            if status == 0:
+                await unexpected_response(Request(scope))(scope, receive, send_with_headers)
         finally:
             self._count(scope, status, monotonic() - started)
 

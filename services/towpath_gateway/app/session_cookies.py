@@ -61,7 +61,7 @@ class SessionCookies:
         return set_cookie(self._seal.cookie_names[0 if secure else 1], value, life_s, secure=secure)
 
     async def end(self, session: BrowserSession | None) -> list[str]:
-        """End *session*, and all others of its key; return the `Set-Cookie` headers that take the cookies away."""
+        """End *session*, whoever has its cookie; return the `Set-Cookie` headers that take the cookies away."""
         if session is not None:
             try:
                 await self._living(session)
@@ -69,7 +69,7 @@ class SessionCookies:
                 if error.problem.code != "unauthenticated":
                     raise
             else:
-                await self._keys.end_sessions(session.prefix)
+                await self._keys.end_session(session.prefix, session.issued_us, session.oldest_us)
         with_tls, without = self._seal.cookie_names
         return [set_cookie(with_tls, "", 0, secure=True), set_cookie(without, "", 0, secure=False)]
 

@@ -97,6 +97,7 @@ class StoredKey:
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     signed_out_at: datetime | None = None
+    ended_sessions: frozenset[int] = frozenset()
 
 
 LOCAL_PERSON = Principal(

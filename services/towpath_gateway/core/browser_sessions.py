@@ -32,6 +32,11 @@ class BrowserSession:
     key_mark: str
 
     @property
+    def oldest_us(self) -> int:
+        """When the oldest session began that may go on while this one does."""
+        return self.issued_us - SESSION_LIFE // _MICROSECOND
+
+    @property
     def expires_at(self) -> datetime:
         """When it ends at the latest."""
         return _EPOCH + self.expires_us * _MICROSECOND
@@ -80,6 +85,8 @@ class SessionSeal:
         at = _microseconds(now)
         if at >= session.expires_us or (stored.expires_at is not None and stored.expires_at <= now):
             return "this session has expired"
+        if session.issued_us in stored.ended_sessions:
+            return "somebody signed out of this session"
         if stored.signed_out_at is not None and session.issued_us <= _microseconds(stored.signed_out_at):
             return "somebody signed out of this session"
         return None

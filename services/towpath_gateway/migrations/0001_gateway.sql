@@ -3,8 +3,10 @@
 CREATE TABLE gateway.principal (
   caller text PRIMARY KEY CHECK (caller ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),
   project text NOT NULL CHECK (project ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),
-  created_at timestamptz NOT NULL DEFAULT now()
+  created_at timestamptz NOT NULL DEFAULT now(),
+  past_roles text[] NOT NULL DEFAULT '{}'
 );
+COMMENT ON COLUMN gateway.principal.past_roles IS 'Roles of keys that are not stored any more.';
 COMMENT ON TABLE gateway.principal IS 'A caller is one token of the subject task.submit.<caller> and belongs to one project for good.';
 -- The caller of plain task.submit, which the orchestrator serves on the embedded platform only, and the person with the
 -- token of such a platform, who asks over HTTP alone.
@@ -24,12 +26,15 @@ CREATE TABLE gateway.api_key (
   revoked_at timestamptz,
   revoked_by text,
   revoked_with text,
-  signed_out_at timestamptz
+  signed_out_at timestamptz,
+  ended_sessions bigint[] NOT NULL DEFAULT '{}'
 );
+COMMENT ON COLUMN gateway.api_key.ended_sessions IS 'Sessions that somebody signed out of, by when they began in microseconds since 1970.';
 COMMENT ON COLUMN gateway.api_key.roles IS 'Of this key alone: a key made earlier for the same caller never gains them.';
 COMMENT ON COLUMN gateway.api_key.created_with IS 'Prefix of the key it was made with; empty for the command create-key.';
 COMMENT ON COLUMN gateway.api_key.signed_out_at IS 'Sessions of browsers that were signed in with it up to then have ended.';
 CREATE INDEX api_key_caller ON gateway.api_key (caller);
+CREATE INDEX api_key_sign_ins ON gateway.api_key (expires_at) WHERE created_by = 'oidc';
 
 -- Making and revoking a key are entries of the audit in the same transaction, whoever writes the row and whether or not
 -- the tool-access service runs. The gateway has no other way to write there.
@@ -65,11 +70,32 @@ END $$;
 REVOKE EXECUTE ON FUNCTION gateway.keep_revoked FROM PUBLIC;
 CREATE TRIGGER keep_revoked BEFORE UPDATE ON gateway.api_key FOR EACH ROW EXECUTE FUNCTION gateway.keep_revoked();
 
--- A key is never deleted and its secret never changed, so that records which name it stay true.
+-- A sign-in at a provider makes a key that nobody holds and that ends within hours: a day later it is taken away, the
+-- oldest first. Its caller keeps the roles that it had, since nobody without them may make a key in that name.
+CREATE FUNCTION gateway.drop_past_sign_ins(most integer) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH turn AS (SELECT pg_try_advisory_xact_lock(7026140) AS mine), past AS (
+    DELETE FROM gateway.api_key k WHERE (SELECT mine FROM turn) AND k.prefix IN (
+      SELECT o.prefix FROM gateway.api_key o
+      WHERE o.created_by = 'oidc' AND o.expires_at < now() - interval '1 day'
+      ORDER BY o.expires_at LIMIT most)
+    RETURNING k.caller, k.roles
+  ), had AS (
+    UPDATE gateway.principal p SET past_roles = ARRAY(
+      SELECT DISTINCT role FROM (SELECT unnest(p.past_roles) AS role
+                                 UNION SELECT unnest(d.roles) FROM past d WHERE d.caller = p.caller) one ORDER BY role)
+    WHERE p.caller IN (SELECT d.caller FROM past d)
+  )
+  SELECT count(*) FROM past
+$$;
+REVOKE EXECUTE ON FUNCTION gateway.drop_past_sign_ins FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION gateway.drop_past_sign_ins TO towpath_gateway;
+
+-- No other key is ever deleted, and no secret changed, so that records which name a key stay true.
 GRANT SELECT, INSERT ON gateway.principal, gateway.api_key TO towpath_gateway;
-GRANT UPDATE (revoked_at, revoked_by, revoked_with, signed_out_at) ON gateway.api_key TO towpath_gateway;
+GRANT UPDATE (revoked_at, revoked_by, revoked_with, signed_out_at, ended_sessions) ON gateway.api_key TO towpath_gateway;
 GRANT SELECT ON gateway.principal TO towpath_orchestrator;
 
 -- migrate:down
 DROP TABLE gateway.api_key, gateway.principal;
-DROP FUNCTION gateway.audit_key, gateway.keep_revoked;
+DROP FUNCTION gateway.audit_key, gateway.keep_revoked, gateway.drop_past_sign_ins;

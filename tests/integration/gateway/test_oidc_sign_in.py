@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.support.gateway.keyed_gateway import Place, Servers, keyed_gateway
+from tests.support.gateway.keyed_gateway import Place, Servers, execute, keyed_gateway
 from tests.support.gateway.oidc_server import CLIENT_ID, CLIENT_SECRET, OidcServer, oidc_server
 from tests.support.gateway.operations import TASK
 from tests.support.platform.platform_peer import PlatformPeer
@@ -103,6 +103,25 @@ async def test_who_signs_in_gets_what_the_claims_give_and_no_more(place: Place, 
             assert renamed["caller"].rpartition("-")[2] == me["caller"].rpartition("-")[2], "the same person"
         assert (await admin.delete(f"/v1/keys/{me['key']}")).status_code == 204
         assert (await client.get("/v1/me")).status_code == 401
+
+
+async def test_keys_of_past_sign_ins_go_and_their_roles_are_remembered(
+    place: Place, servers: Servers, provider: OidcServer
+) -> None:
+    async with place.gateway.client() as client, await place.client("shop", "root", roles=()) as admin:
+        await come_back(client, provider.consent(await sent_out(client)))
+        me = (await client.get("/v1/me")).json()
+        key = await place.key("shop", "bob", expires_in_s=1)
+        past = (
+            "UPDATE gateway.api_key SET expires_at = now() - interval '%s' WHERE created_by = 'oidc' OR caller = 'bob'"
+        )
+        for age, kept in (("23 hours", True), ("25 hours", False)):
+            await execute(servers.owner, past % age)
+            await place.key("shop", "ann")
+            listed = [one["prefix"] for one in (await admin.get("/v1/keys")).json()["keys"]]
+            assert (me["key"] in listed) == kept and key[4:16] in listed, "no other key is ever taken away"
+        made = await admin.post("/v1/keys", json={"caller": me["caller"], "scopes": ["runs:read"]})
+        assert made.status_code == 403 and "approver" in made.json()["detail"], "nobody speaks in that person's name"
 
 
 async def test_a_way_back_counts_once_and_in_its_own_browser_alone(place: Place, provider: OidcServer) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 from tests.support.gateway.gateway_process import gateway_process
@@ -17,7 +18,7 @@ from tests.support.platform.platform_peer import PlatformPeer
 
 from towpath_contracts import rpc
 from towpath_contracts.runs.views import ActionDone, GatePage
-from towpath_gateway.adapters.key_store import CACHE_S
+from towpath_gateway.adapters.key_store import CACHE_S, MAX_ENDED_SESSIONS
 from towpath_gateway.core.api_keys import SCOPES, StoredKey, secret_digest, split_key
 from towpath_gateway.core.browser_sessions import SessionSeal
 
@@ -156,13 +157,40 @@ async def test_who_signs_out_has_ended_the_session_whoever_kept_the_cookie(place
         assert not client.cookies
         client.cookies.update(stolen)
         assert await is_out(client) == "somebody signed out of this session"
-        await is_out(elsewhere)
+        await asyncio.sleep(CACHE_S + 0.2)
+        assert (await elsewhere.get("/v1/me")).status_code == 200, "another session of the key goes on"
         assert "You are signed out" in (await client.get("/sign-in?said=out", headers=HTML)).text
         client.cookies.clear()
         assert (await sign_in(client, key)).status_code == 303
         assert (await client.get("/v1/me")).status_code == 200, "and may come in again"
     async with place.gateway.client(key) as program:
         assert (await program.get("/v1/me")).json()["signed_in_by"] == "key", "the key itself goes on"
+
+
+async def test_a_key_keeps_the_sessions_that_ended_within_bounds_and_past_them_ends_all(
+    place: Place, servers: Servers
+) -> None:
+    key = await place.key("shop", "mia")
+    async with browser(place, key) as client, browser(place, key) as elsewhere:
+        numbers = f"ARRAY(SELECT n FROM generate_series(1, {MAX_ENDED_SESSIONS}) n)"
+        many = f"UPDATE gateway.api_key SET ended_sessions = {numbers}"
+        await execute(servers.owner, many)
+        assert (await client.post("/sign-out", headers=origin(place))).status_code == 303
+        assert await ended(servers) == 1, "what has ended by itself is not kept"
+        recent = "(extract(epoch FROM now()) * 1000000)::bigint"
+        await execute(servers.owner, many.replace("SELECT n", f"SELECT {recent} + n"))
+        await sign_in(client, key)
+        assert (await client.post("/sign-out", headers=origin(place))).status_code == 303
+        assert await ended(servers) == 0
+        assert await is_out(elsewhere) == "somebody signed out of this session"
+
+
+async def ended(servers: Servers) -> int:
+    connection = await asyncpg.connect(servers.owner)
+    try:
+        return int(await connection.fetchval("SELECT cardinality(ended_sessions) FROM gateway.api_key"))
+    finally:
+        await connection.close()
 
 
 async def test_who_signed_out_at_another_replica_comes_in_again_at_once(place: Place, servers: Servers) -> None:

@@ -54,6 +54,17 @@ def test_a_session_ends_with_its_key_and_when_somebody_signs_out() -> None:
     assert refusal(value, replace(KEY, signed_out_at=NOW - TICK)) is None, "one that was begun later goes on"
 
 
+def test_who_signs_out_ends_one_session_and_no_other_of_the_key() -> None:
+    (value, session), (other, _) = SEAL.issue(KEY, NOW), SEAL.issue(KEY, NOW + TICK)
+    out = replace(KEY, ended_sessions=frozenset({session.issued_us}))
+    assert refusal(value, out) == "somebody signed out of this session"
+    assert refusal(other, out) is None
+    at_the_time, session = SEAL.issue(KEY, NOW)
+    earlier, before = SEAL.issue(KEY, NOW - SESSION_LIFE)
+    assert before.issued_us <= session.oldest_us, "what is forgotten then has ended by itself"
+    assert refusal(earlier) == "this session has expired" and refusal(at_the_time) is None
+
+
 def test_nothing_of_a_cookie_can_be_changed() -> None:
     value, _ = SEAL.issue(KEY, NOW)
     for place, old in enumerate(value):

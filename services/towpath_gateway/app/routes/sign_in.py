@@ -150,7 +150,7 @@ def _oidc_of(dependencies: GatewayDependencies) -> OidcSignIn:
 
 @router.post("/sign-out", include_in_schema=False)
 async def sign_out(request: Request, dependencies: Dependencies) -> Response:
-    """End the session, and every other one of its key; the cookie goes whatever it was worth."""
+    """End the session, and no other of its key; the cookie goes whatever it was worth."""
     _refuse_other_site(dependencies, request)
     if dependencies.sessions is None:
         raise ProblemError(problem("unauthenticated", "nobody is signed in here"))
