@@ -46,6 +46,7 @@ def up_command(
     agent: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     sandbox: Literal["required", "preferred", "none"] = "none",
     single_person: Annotated[bool, Parameter(negative="")] = False,
+    sample: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -79,6 +80,8 @@ def up_command(
         Whether programs of tools, and MCP servers, run in a sandbox where nothing else is said; see docs/tools.md.
     single_person
         Let who submits a run approve its calls: there is nobody else. Each such approval is marked in the audit.
+    sample
+        Bring a help desk to try, with its tools, policy and network: one run that is finished, one that waits for you.
     """
     return up(
         UpOptions(
@@ -88,16 +91,10 @@ def up_command(
             ephemeral=ephemeral,
             as_json=json,
             logs=logs,
-            workers=worker,
-            policy=policy,
-            profile=profile or "",
-            networks=networks,
-            mcp=mcp,
-            agents=agent,
-            sandbox=sandbox,
-            single_person=single_person,
+            workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
+            sandbox=sandbox, single_person=single_person or sample, sample=sample,
         )
-    )
+    )  # fmt: skip
 
 
 @app.command(name="servers")

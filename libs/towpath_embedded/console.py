@@ -6,7 +6,7 @@ With `--json` standard output carries exactly one JSON object; everything else g
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,10 @@ class UpConsole:
             line = Text.assemble((f"  {label:<10}", "bold"), (f"{value:<{width}}", "cyan"), (f"  {note}", "dim"))
             self._out.print(line, soft_wrap=True)
         count = len(state["processes"])
-        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order\n"))
+        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
+        for line in next_steps(state):
+            self._out.print(Text(f"  {line}", style="dim"), soft_wrap=True)
+        self._out.print()
 
     def notice(self, line: str) -> None:
         """Show one line with the time of day."""
@@ -61,10 +64,15 @@ class UpConsole:
         error.print(Text(problem.remedy, style="green"), soft_wrap=True)
 
 
+def _console_line(state: Mapping[str, Any]) -> tuple[str, str, str]:
+    if state.get("sign_in_url"):
+        return "Console", state["sign_in_url"], "open it: the link lets one browser in, once"
+    return "Console", state["gateway_url"], ""
+
+
 def _ways_in(state: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [
         ("Token", state["authorization_file"], "for curl --header @FILE"),
-        ("Browser", state["sign_in_url"], "lets one browser in, once"),
         *([] if Path(state["data"]) == Path(".towpath").absolute() else [("Shell", shell_line(state), "")]),
     ]
 
@@ -82,7 +90,8 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     kept = "thrown away at the end" if ephemeral else "kept between runs; towpath up --ephemeral to throw away"
     gateway = state["gateway_url"]
     rows = [
-        ("API", f"{gateway}/v1", f"described by {gateway}/openapi.json"),
+        _console_line(state),
+        ("API", f"{gateway}/v1", "described at /docs, the bus at /asyncapi"),
         ("Metrics", f"{gateway}/metrics", ""),
     ]
     return [
@@ -91,9 +100,33 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
         ("NATS", state["nats_url"], "JetStream"),
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
         *([policy_line(state["policy"])] if state.get("policy") else []),
+        *([_models_line(state["models"])] if "models" in state else []),
         ("Data", state["data"], kept),
         ("Logs", state["logs"], "one file per process; towpath up --logs shows them here"),
+        *(
+            [("Sample", state["sample"], "its tools, policy and network: change them there")]
+            if state.get("sample")
+            else []
+        ),
     ]
+
+
+def _models_line(models: Sequence[str]) -> tuple[str, str, str]:
+    if models:
+        return "Models", ", ".join(models), "have a key here"
+    return "Models", "scripted alone", "no key is set: GEMINI_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY"
+
+
+def next_steps(state: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what somebody may do next, on a platform with the sample, or with nothing of theirs."""
+    if state.get("sample"):
+        return (
+            'next: open the console, or: towpath run support "Refund order 8812" --watch',
+            "and then: towpath chaos kills every part while runs go on, and shows that no call was made twice",
+        )
+    return (
+        ("nothing of yours was named; to try it with a help desk: towpath up --sample",) if state.get("is_bare") else ()
+    )
 
 
 def policy_line(policy: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -24,10 +24,14 @@ _SOON = frozenset({"tool_unknown", "unavailable"})
 
 
 class NetworkFolderPublisher:
-    """The network files of one folder (or one file) and what was published of them."""
+    """The network files of one folder (or one file) and what was published of them.
 
-    def __init__(self, place: Path, gateway_url: str, notice: Notice) -> None:
+    A *model* decides where a file names one that only plays what was written.
+    """
+
+    def __init__(self, place: Path, gateway_url: str, notice: Notice, *, model: str = "") -> None:
         self._place = place
+        self._model = model
         self._url = f"{gateway_url}/v1/networks"
         self._notice = notice
         self._seen: dict[Path, int] = {}
@@ -62,7 +66,10 @@ class NetworkFolderPublisher:
             self._notice(f"{path.name} can't be read: {' '.join(str(error).split())}")
             return None
         is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
-        return content if is_network else None
+        if not is_network:
+            return None
+        plays = str(content.get("model", "scripted:task")).startswith("scripted:")
+        return {**content, "model": self._model} if self._model and plays else content
 
     async def _publish(self, spec: JsonObject) -> str:
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,16 @@ from towpath_embedded.processes.role_process import AgentLaunch, UserCode, Worke
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
+
+DEMO_MODEL = "gemini:gemini-2.5-flash"
+"""Who decides in the sample where there is a key."""
+
+_KEYS = {
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "openai": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "local": ("TOWPATH_LOCAL_URL",),
+}
 
 UNFINISHED = ("queued", "running", "waiting", "cancelling")
 PAGE = 200
@@ -49,6 +59,12 @@ class UpOptions:
     sandbox: SandboxMode = "none"
     servers_only: bool = False
     single_person: bool = False
+    sample: bool = False
+
+
+def models_with_key() -> list[str]:
+    """Return the providers that can be asked from here; a key is looked for, never shown and never tried."""
+    return [name for name, variables in _KEYS.items() if any(os.environ.get(variable) for variable in variables)]
 
 
 def up(options: UpOptions) -> int:
@@ -57,7 +73,7 @@ def up(options: UpOptions) -> int:
     try:
         _check_files(options)
         with _data_folder(options) as data:
-            return asyncio.run(_run(options, data, screen))
+            return asyncio.run(_run(_with_sample(options, data), data, screen))
     except ProblemError as error:
         screen.problem(error.problem)
         return 1
@@ -71,8 +87,8 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     platform = Platform(
         data,
         workers=_workers(options),
-        environment=_policy_environment(options),
-        role_environment={"tas": {"TOWPATH_SINGLE_PERSON": "true"}} if options.single_person else {},
+        environment={**_policy_environment(options), **_sample_environment(options)},
+        role_environment=_role_environment(options),
         gateway_port=options.gateway_port,
         nats_port=options.nats_port,
         durable=not options.ephemeral,
@@ -100,6 +116,33 @@ def _policy_environment(options: UpOptions) -> dict[str, str]:
     return {} if policy is None else {"TOWPATH_POLICY_FILE": str(policy.absolute())}
 
 
+def _role_environment(options: UpOptions) -> dict[str, dict[str, str]]:
+    """Name the scripts that lie beside the networks, unless another folder has them."""
+    single = {"tas": {"TOWPATH_SINGLE_PERSON": "true"}} if options.single_person else {}
+    if options.networks is None or "TOWPATH_SCRIPT_DIR" in os.environ:
+        return single
+    beside = options.networks if options.networks.is_dir() else options.networks.parent
+    return {**single, "decider": {"TOWPATH_SCRIPT_DIR": str(beside.absolute())}}
+
+
+def _with_sample(options: UpOptions, data: Path) -> UpOptions:
+    """Return *options* with the files of the sample, where it is asked for."""
+    if not options.sample:
+        return options
+    from towpath_embedded.sample import sample_in
+
+    files = sample_in(data)
+    return replace(options, workers=(files.tools, *options.workers), policy=files.policy, networks=files.folder)
+
+
+def _sample_environment(options: UpOptions) -> dict[str, str]:
+    if not options.sample or options.networks is None:
+        return {}
+    from towpath_embedded.sample import SampleFiles
+
+    return SampleFiles(options.networks).environment()
+
+
 async def _serve(
     options: UpOptions,
     platform: Platform,
@@ -114,11 +157,19 @@ async def _serve(
             NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
         )
 
-        folder = NetworkFolderPublisher(options.networks, platform.client_url, screen.notice)
+        model = DEMO_MODEL if options.sample and "gemini" in models_with_key() else ""
+        folder = NetworkFolderPublisher(options.networks, platform.client_url, screen.notice, model=model)
         await folder.publish_changed()
+        if options.sample:
+            from towpath_embedded.sample import first_look
+
+            await first_look(platform.client_url, screen.notice)
         tasks.append(asyncio.create_task(folder.watch()))
     state = {**platform.describe(), **told}
     if not options.servers_only:
+        named = options.workers or options.agents or options.networks or options.mcp
+        state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}
+        state |= {"is_bare": not named}
         state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
         if options.single_person:
             screen.notice("single person: who submits a run may approve its calls here; the audit marks such approvals")
@@ -224,6 +275,11 @@ def _check_files(options: UpOptions) -> None:
     for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
         if path is not None and not path.exists():
             raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))
+    if options.sample and (options.policy is not None or options.profile or options.networks is not None):
+        detail = (
+            "--sample brings a policy and a network of its own: --policy, --profile or --networks are given as well"
+        )
+        raise ProblemError(problem("request_invalid", detail, remedy="Give --sample, or files of your own."))
     if options.profile and options.policy is not None:
         detail = f"--policy and --profile are both given: write `profile: {options.profile}` into {options.policy}"
         raise ProblemError(problem("request_invalid", detail, remedy="Give one of them."))

@@ -9,6 +9,7 @@ from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptS
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decider import DECIDER, Decider
 from towpath_decider.app.decision_service import DecisionMaker
+from towpath_decider.app.model_readiness import ModelReadiness
 from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.app.token_stream import TokenPublisher
 from towpath_decider.metrics import DeciderMetrics
@@ -72,6 +73,9 @@ def build_service(settings: DeciderSettings) -> Service:
         pool=settings.decider_pool,
         concurrency=settings.decider_concurrency,
         telemetry=service.telemetry,
+        readiness=ModelReadiness(
+            scripted, {"gemini": gemini, "google": gemini, "openai": openai, "anthropic": claude, "local": local}
+        ),
     )
     service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
     service.on_start(decider.start)

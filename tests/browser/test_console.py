@@ -80,7 +80,8 @@ async def place(chromium: str) -> AsyncIterator[Place]:
             folder / "data",
             environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
             role_environment={
-                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}
+                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"},
+                "decider": {"TOWPATH_SCRIPT_DIR": str(SAMPLE)},
             },
             workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
             durable=False,

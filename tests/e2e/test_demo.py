@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 from tests.support.decider.gemini_server import gemini, says
 from tests.support.places import ROOT
@@ -51,26 +55,58 @@ def gone(pids: set[int], within_s: float) -> bool:
     return True
 
 
+class Shown(NamedTuple):
+    """What one run of the demo prints, how long it took until it could be looked at, and the console's first page."""
+
+    summary: dict[str, Any]
+    said: str
+    took: float
+    page: str
+
+
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """End *process* after the block, whatever becomes of it."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def first_page(said: Path) -> str:
+    """Return the first page as a browser sees it that follows the link which the demo says."""
+    end = time.monotonic() + START_LIMIT_S
+    while not (link := re.search(r"the console +(http://\S+/sign-in\?token=\S+)", said.read_text())):
+        assert time.monotonic() < end, said.read_text()
+        time.sleep(0.05)
+    with httpx2.Client(headers={"Accept": "text/html"}, follow_redirects=True) as browser:
+        return browser.get(link[1]).raise_for_status().text
+
+
 @pytest.fixture(scope="module")
-def shown() -> tuple[dict[str, Any], str, float]:
-    """What one run of the demo prints, and how long it took."""
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """One run of the demo that goes on until Ctrl-C."""
     began = time.monotonic()
-    done = subprocess.run(
-        [TOWPATH, "demo", "--yes", "--json"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
-    took = time.monotonic() - began
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    return json.loads(line), done.stderr, took
+    folder = tmp_path_factory.mktemp("demo")
+    with (folder / "said").open("w") as said:
+        process = subprocess.Popen(
+            [TOWPATH, "demo", "--yes", "--json", "--keep"],
+            env=environment(), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        with process, ended(process):
+            line = process.stdout.readline()
+            took = time.monotonic() - began
+            page = first_page(folder / "said")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=90) == 0, (folder / "said").read_text()
+            assert process.stdout.read() == "", "one line of JSON and no more"
+    assert not (folder / ".towpath").exists()
+    return Shown(json.loads(line), (folder / "said").read_text(), took, page)
 
 
-def test_the_numbers_of_the_demo_agree(shown: tuple[dict[str, Any], str, float]) -> None:
-    summary, _, took = shown
+def test_the_numbers_of_the_demo_agree(shown: Shown) -> None:
+    summary, took = shown.summary, shown.took
     assert summary["status"] == "completed"
     assert summary["steps"] >= 4
     assert summary["history_steps"] == summary["steps"]
@@ -81,14 +117,20 @@ def test_the_numbers_of_the_demo_agree(shown: tuple[dict[str, Any], str, float])
     assert took < COLD_LIMIT_S
 
 
-def test_the_demo_says_that_no_model_was_asked(shown: tuple[dict[str, Any], str, float]) -> None:
-    summary, said, _ = shown
-    assert summary["model"] == "scripted:task"
+def test_the_demo_says_that_no_model_was_asked(shown: Shown) -> None:
+    summary, said = shown.summary, shown.said
+    assert summary["model"] == "scripted:support"
     assert "no model is asked" in said
 
 
-def test_the_demo_shows_every_step(shown: tuple[dict[str, Any], str, float]) -> None:
-    _, said, _ = shown
+def test_the_first_page_has_a_finished_run_and_one_that_waits_for_a_person(shown: Shown) -> None:
+    assert "Refund order 8811" in shown.page and "completed" in shown.page
+    assert "Refund order 8813" in shown.page and "/approve" in shown.page
+    assert 'value="Refund order 8812"' in shown.page
+
+
+def test_the_demo_shows_every_step(shown: Shown) -> None:
+    said = shown.said
     for part in (
         "hands over to billing",
         "orders.find order_id=8812",

@@ -1,9 +1,14 @@
-"""The first page: what runs, what waits for a person and why, what it cost, what was denied; and a box to try it."""
+"""The first page: what runs, what waits for a person and why, what it cost, what was denied; and a box to try it.
 
-from collections.abc import Mapping
+What a network lacks is said before a run of it is submitted.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
+from towpath_console.pages.first_steps import SAMPLES, first_steps
+from towpath_console.pages.run_readiness import lacks_of
 from towpath_console.pages.shared import if_allowed, together
 
 RECENT = 8
@@ -24,6 +29,9 @@ async def overview(asked: Asked) -> Page:
     networks = [network["name"] for network in found["networks"].get("networks", ())]
     view = {
         "runs": found["runs"]["runs"],
+        "steps": await first_steps(api, networks, found["runs"]["runs"]),
+        "sees_networks": "networks" in found["networks"],
+        "chosen": _chosen(networks, asked.query.get("network", "")),
         "gates": found["gates"].get("gates", ()),
         "total": found["statistics"].get("total"),
         "tools": found["statistics"].get("rows", ())[:RECENT],
@@ -34,15 +42,21 @@ async def overview(asked: Asked) -> Page:
     return Page("Overview", "overview.html", found, view, REFRESH_S)
 
 
-SAMPLES: Mapping[str, str] = {"support": "Refund order 8812"}
-"""What the box says at first, for networks that come with the platform."""
+def _chosen(networks: Sequence[str], asked: str) -> str:
+    """Return the network that the box has at first: the one asked for, that of the sample, or any."""
+    return next((name for name in (asked, *SAMPLES, *networks) if name in networks), "")
 
 
-async def start_run(asked: Asked, form: Mapping[str, str]) -> Done:
-    """Submit the task of the box, and go to its run."""
-    task: dict[str, Any] = {"network": form.get("network", ""), "user_message": form.get("message", "")}
-    if form.get("model"):
-        task["model"] = form["model"]
+async def start_run(asked: Asked, form: Mapping[str, str]) -> Done | Page:
+    """Submit the task of the box, and go to its run; where something is lacking, say so before anything is sent."""
+    network, model = form.get("network", ""), form.get("model", "").strip()
+    task: dict[str, Any] = {"network": network, "user_message": form.get("message", "")}
+    if model:
+        task["model"] = model
+    lacks = await lacks_of(asked.api, network, model) if form.get("anyway") != "yes" else []
+    if lacks:
+        data = {"task": task, "lacks": [lack._asdict() for lack in lacks]}
+        return Page("Nothing was sent yet", "try_lacks.html", data, {**data, "model": model}, status=409)
     accepted = await asked.api.post("/v1/runs", task)
     return Done(f"/runs/{accepted['run_id']}", "The run was accepted.")
 

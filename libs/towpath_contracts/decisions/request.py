@@ -244,10 +244,11 @@ class RenderPromptRequest(Message):
 
 
 class RenderPromptAnswer(Message):
-    """The prompt text."""
+    """The prompt text; `model_missing` is what the model lacks here before it can be asked, a key for example."""
 
     prompt: str
     digest: str
+    model_missing: str = ""
 
 
 class TokenDelta(Message):

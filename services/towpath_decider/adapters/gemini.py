@@ -59,13 +59,17 @@ class GeminiProvider:
         self._opening = asyncio.Lock()
         self._options = DroppableOptions("Gemini", _OPTIONS, log)
 
+    @property
+    def missing(self) -> str:
+        """What has to be set before anything can be asked; empty when nothing has."""
+        return "" if self._api_key else "no key for Gemini: set GEMINI_API_KEY in the decider's environment"
+
     async def complete(
         self, request: DecisionRequest, question: ModelQuestion, on_text: OnText | None = None
     ) -> ModelReply | ModelCallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
-        if self._api_key is None:
-            message = "no key for Gemini: set GEMINI_API_KEY in the decider's environment"
-            return ModelCallFailure(code="model_unauthorized", message=message)
+        if self.missing:
+            return ModelCallFailure(code="model_unauthorized", message=self.missing)
         await self._open()
         return await self._options.ask(
             model_name(request.model),

@@ -128,6 +128,14 @@ class FileScriptSource:
         self._known[path] = (version, script)
         return script
 
+    def missing(self, name: str) -> str:
+        """Return why the script *name* can't be had; empty where it is there. Looks for a file: call it in a thread."""
+        try:
+            self._find(name)
+        except ScriptLoadError as error:
+            return error.failure.message
+        return ""
+
     def _find(self, name: str) -> Path:
         if self._folder is None:
             message = f"the model scripted:{name} needs a script folder, and TOWPATH_SCRIPT_DIR is not set"

@@ -16,6 +16,9 @@ from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptS
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.script import Script
 
+SWITCHED_OFF = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
+NONE_SENT = "the model scripted:task plays the task's script, and this task has none"
+
 TASK = "task"
 """`scripted:task` plays the script that came with the task; any other name is a file."""
 
@@ -47,14 +50,13 @@ class ScriptedProvider:
         Raises PlatformUnavailableError where the task's script can't be fetched just now.
         """
         if not self._allowed:
-            message = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
-            return ModelCallFailure(code="script_not_allowed", message=message)
+            return ModelCallFailure(code="script_not_allowed", message=SWITCHED_OFF)
         try:
             script = await self._script(request)
         except ScriptLoadError as error:
             return error.failure
         cursors = request.script.cursors if request.script is not None else {}
-        answer = script.next_answer(request.context.agent_key, cursors, request.kind)
+        answer = script.next_answer(request.context.agent_key, cursors, request.kind, request.context)
         if answer is None and request.kind in NEUTRAL:
             return ModelReply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if answer is None:
@@ -79,9 +81,15 @@ class ScriptedProvider:
         if name != TASK:
             return await asyncio.to_thread(self._files.get, name)
         if request.script is None or request.script.digest is None:
-            message = "the model scripted:task plays the task's script, and this task has none"
-            raise ScriptLoadError(ModelCallFailure(code="script_missing", message=message))
+            raise ScriptLoadError(ModelCallFailure(code="script_missing", message=NONE_SENT))
         return await self._blobs.get(request.script.digest, request.run_id)
+
+    async def missing_for(self, model: str) -> str:
+        """Return why a task without a script can't be played by *model*; empty where it can."""
+        if not self._allowed:
+            return SWITCHED_OFF
+        name = model_name(model)
+        return NONE_SENT if name == TASK else await asyncio.to_thread(self._files.missing, name)
 
     def offers_tools(self, _request: DecisionRequest) -> bool:
         """Return False: a script is written beforehand."""

@@ -15,6 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.decision_service import DecisionMaker, FinishedDecision, internal_failure, log_calls
+from towpath_decider.app.model_readiness import ModelReadiness
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
@@ -64,9 +65,11 @@ class Decider:
         pool: str,
         concurrency: int,
         telemetry: SpanRecorder | None = None,
+        readiness: ModelReadiness | None = None,
     ) -> None:
         """*concurrency* requests are answered at the same time at most; others stay with the broker."""
         self._telemetry = telemetry
+        self._readiness = readiness
         self._metrics = metrics
         self._bus = bus
         self._service = service
@@ -97,7 +100,8 @@ class Decider:
             prompt = await self._service.shown_prompt(request)
         except PromptInvalidError as error:
             raise ProblemError(problem("prompt_invalid", str(error))) from error
-        return RenderPromptAnswer(prompt=prompt.text, digest=prompt.digest)
+        missing = await self._readiness.missing(request.model) if self._readiness is not None else ""
+        return RenderPromptAnswer(prompt=prompt.text, digest=prompt.digest, model_missing=missing)
 
     async def answer(self, request: DecisionRequest) -> DecisionAnswer:
         """Ask a model; count, trace and log the call once its fact is stored."""

@@ -3,18 +3,20 @@
 A script is an array in which the place of an entry is its index. An entry with the `kind` of an assessment belongs
 to that kind's queue, one with `agent` to that agent's queue, every other one to the queue `*`. The next entry is the
 unread one with the lowest index among the agent's own queue and `*`, or in the queue of the assessment's kind alone;
-the cursors in the request say what was read, so nothing is remembered here.
+the cursors in the request say what was read, so nothing is remembered here. An entry with a `when` is passed over
+where that does not hold: a script can tell tasks apart, and a call that succeeded from one that did not.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from towpath_contracts.decisions.assessments import ANSWERS
-from towpath_contracts.decisions.request import DecisionKind, PlayedScriptEntry
+from towpath_contracts.decisions.request import DecisionKind, PlayedScriptEntry, PromptContext
 
 COMMON = "*"
 MAX_DELAY_MS = 3_600_000
@@ -56,22 +58,31 @@ class Script:
         return cls(entries)
 
     def next_answer(
-        self, agent_key: str, cursors: Mapping[str, int], kind: DecisionKind = DecisionKind.DECIDE
+        self,
+        agent_key: str,
+        cursors: Mapping[str, int],
+        kind: DecisionKind = DecisionKind.DECIDE,
+        context: PromptContext | None = None,
     ) -> ScriptedAnswer | None:
-        """Return what *agent_key* says next to a request of *kind*, or None when nothing is left for it."""
+        """Return what *agent_key* says next to a request of *kind*, or None when nothing is left for it.
+
+        Entries with a `when` are played where it holds in the *context*.
+        """
         queues = (queue_of(kind),) if kind in _SEPARATE_KINDS else (agent_key, COMMON)
         nexts = [
-            (found, queue) for queue in queues if (found := self._unread(queue, cursors.get(queue, 0))) is not None
+            (found, queue)
+            for queue in queues
+            if (found := self._unread(queue, cursors.get(queue, 0), context)) is not None
         ]
         if not nexts:
             return None
         index, queue = min(nexts)
         return _scripted_answer(self._entries[index], PlayedScriptEntry(queue=queue, index=index))
 
-    def _unread(self, queue: str, cursor: int) -> int | None:
+    def _unread(self, queue: str, cursor: int, context: PromptContext | None) -> int | None:
         indexes = self._queues.get(queue, [])
-        place = bisect_left(indexes, cursor)
-        return indexes[place] if place < len(indexes) else None
+        unread = islice(indexes, bisect_left(indexes, cursor), None)
+        return next((index for index in unread if _holds(self._entries[index], context)), None)
 
 
 def queue_of(kind: DecisionKind) -> str:
@@ -83,6 +94,19 @@ _SEPARATE_KINDS = (*ANSWERS, DecisionKind.COMPILE_PLAN)
 """Kinds of requests that are answered by something else than a decision, each from a queue of its own."""
 
 _KINDS = {str(kind): queue_of(kind) for kind in _SEPARATE_KINDS}
+
+
+def _holds(entry: Any, context: PromptContext | None) -> bool:
+    """Return whether the `when` of *entry* holds: `task` is part of the task, `last_call` how the last call ended."""
+    when = entry.get("when") if isinstance(entry, dict) else None
+    if not isinstance(when, dict):
+        return True
+    said = context.user_message if context is not None else ""
+    ended = context.outputs[0].status if context is not None and context.outputs else ""
+    last_call = when.get("last_call")
+    return str(when.get("task", "")) in said and (
+        last_call is None or (ended != "" and (ended == "succeeded") == (last_call == "succeeded"))
+    )
 
 
 def _queue(entry: Any) -> str:
@@ -97,7 +121,8 @@ def _queue(entry: Any) -> str:
 def _scripted_answer(entry: Any, use: PlayedScriptEntry) -> ScriptedAnswer:
     if not isinstance(entry, dict):
         return ScriptedAnswer(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
-    about = ("agent", "delay_ms", "kind") if use.queue.startswith(":") else ("agent", "delay_ms")
+    about = {"agent", "delay_ms"} | ({"kind"} if use.queue.startswith(":") else set())
+    about |= {"when"} if isinstance(entry.get("when"), dict) else set()
     body = {key: value for key, value in entry.items() if key not in about}
     texts = _raw_texts(body["raw"]) if set(body) == {"raw"} else (to_json(body).decode(),)
     return ScriptedAnswer(use=use, texts=texts, delay_ms=_delay(entry.get("delay_ms")))

@@ -1,12 +1,13 @@
 """Scripts: whose entry is next, and what it says."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
 from tests.support.decider.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, context
 
-from towpath_contracts.decisions.request import OfferedTool, PlayedScriptEntry
+from towpath_contracts.decisions.request import FullToolOutput, OfferedTool, PlayedScriptEntry
 from towpath_contracts.json_schema import schema_faults
 from towpath_decider.core.answer_schema import ANY_OBJECT, answer_schema, simplified
 from towpath_decider.core.script import Script
@@ -154,3 +155,32 @@ def test_a_schema_with_more_than_511_parts_is_any_object(fields: int, whole: boo
 def test_a_script_waits_for_an_hour_at_most(asked: int, waits: int) -> None:
     answer = Script([{**RESPOND, "delay_ms": asked}]).next_answer("triage", {})
     assert answer is not None and answer.delay_ms == waits
+
+
+def told(**changes: Any) -> list[str]:
+    """Return what a script with conditions would say in a context."""
+    script = Script(
+        [
+            {**RESPOND, "when": {"task": "8811"}, "action_reasoning": "another task"},
+            {**RESPOND, "when": {"last_call": "succeeded"}, "action_reasoning": "went well"},
+            {**RESPOND, "when": {"last_call": "failed"}, "action_reasoning": "did not"},
+            {**RESPOND, "when": "Friday", "action_reasoning": "no condition"},
+        ]
+    )
+    answer = script.next_answer("triage", {}, context=context(**changes))
+    assert answer is not None
+    said = json.loads(answer.text(0))
+    return [said["action_reasoning"], said.get("when", "")]
+
+
+def output(status: str) -> FullToolOutput:
+    """Return what the last call gave."""
+    return FullToolOutput(execution_id=uuid.uuid4(), tool="orders.find", step=1, status=status, text="x")
+
+
+def test_an_entry_is_passed_over_where_its_condition_does_not_hold() -> None:
+    assert told(user_message="Refund order 8811") == ["another task", ""]
+    assert told(outputs=(output("succeeded"), output("denied"))) == ["went well", ""]
+    for status in ("failed", "denied", "unknown"):
+        assert told(outputs=(output(status), output("succeeded"))) == ["did not", ""]
+    assert told() == ["no condition", "Friday"], "before a call none has succeeded, and none has failed"

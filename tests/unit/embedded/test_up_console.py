@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath_embedded.console import UpConsole, policy_line, shell_line
+from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
 from towpath_embedded.log_follower import IN_FORCE, policy_in_force
 
 FOLLOWED = {"version": 5, "rules": 2, "source": "/home/ann/policy.yaml", "applied_by": "file"}
@@ -64,3 +64,28 @@ def test_it_is_shown_only_where_the_command_line_does_not_find_the_platform_itse
         state |= {"gateway_url": "http://127.0.0.1:1", "data": str(data), "authorization_file": str(data / "a")}
         UpConsole(as_json=False).ready({**state, "processes": {}}, seconds=1, ephemeral=False)
         assert ("TOWPATH_API_KEY" in capsys.readouterr().out) is told
+
+
+def told(capsys: pytest.CaptureFixture[str], **state: object) -> list[str]:
+    """Return the lines of a platform that is ready."""
+    names = ("nats_url", "database_url", "logs", "data", "authorization_file")
+    known = {**dict.fromkeys(names, "x"), "processes": {}, "gateway_url": "http://127.0.0.1:1", **state}
+    UpConsole(as_json=False).ready(known, seconds=1, ephemeral=False)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_console_comes_first_with_its_link_and_without_one_where_keys_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    link = "http://127.0.0.1:1/sign-in?token=abc"
+    first = told(capsys, sign_in_url=link, models=[])
+    assert first[0].split()[:2] == ["Console", link] and sum("Console" in line for line in first) == 1
+    assert any("no key is set: GEMINI_API_KEY" in line for line in first)
+    assert told(capsys, sign_in_url=None)[0].split()[:2] == ["Console", "http://127.0.0.1:1"]
+    assert any("openai" in line and "have a key" in line for line in told(capsys, models=["openai"]))
+
+
+def test_only_a_platform_with_the_sample_or_with_nothing_of_ones_own_says_what_is_next() -> None:
+    assert "towpath run support" in next_steps({"sample": "/x", "is_bare": False})[0]
+    assert "towpath up --sample" in next_steps({"sample": "", "is_bare": True})[0]
+    assert next_steps({"sample": "", "is_bare": False}) == next_steps({}) == ()

@@ -1,13 +1,15 @@
 """`towpath demo`: the sample, from an empty machine to a checked record, in one command.
 
-It shows only what the platform recorded, says when no model was asked, and leaves nothing running.
+It shows only what the platform recorded, says when no model was asked, and goes on for a look at the console only
+where somebody can end it.
 """
 
 import asyncio
 import contextlib
-import importlib.util
 import signal
+import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,6 @@ from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import plain_json
 from towpath.client.client import Client
@@ -53,39 +54,54 @@ class DemoTimings:
         self.marks[name] = round(monotonic() - self.first_entry, 2)
 
 
-async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = None) -> int:
-    """Start a platform, run the sample on it, show what happened, stop it again.
+async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = None, keep: bool | None = None) -> int:
+    """Start a platform, run the sample on it, show what happened, let you look at it in a browser, stop it again.
 
     Args:
         yes: Approve without asking.
         json: End with one line of JSON; everything else goes to stderr.
         data: Keep everything in this folder; without it, it is thrown away.
+        keep: Go on until Enter or Ctrl-C is pressed; without it, where somebody was asked to approve.
     """
     if not yes and not is_interactive():
         raise ProblemError(problem("request_invalid", "nobody can be asked here", remedy="Approve by itself: --yes."))
     out = OutputPrinter("table", aside=json)
+    looks = keep if keep is not None else not yes and not json
     clock = DemoTimings()
     with _folder(data) as folder:
-        async with _platform(sample(), folder, out, keep=data is not None) as platform:
+        async with _platform(folder, out, keep=data is not None) as platform:
             clock.mark("ready_s")
             result = await _run_sample(platform, out, approve if yes else ask_at_gate, clock)
+            if looks:
+                if json:
+                    print(plain_json({**result, **clock.marks}), flush=True)
+                await _look(platform, out)
         clock.mark("total_s")
     out.write(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
-    if json:
+    if json and not looks:
         print(plain_json({**result, **clock.marks}), flush=True)
     return OK if result["status"] == "completed" else RUN_FAILED
 
 
-def sample() -> Path:
-    """Return the folder of the support sample: installed with the platform, or in this checkout."""
-    spec = importlib.util.find_spec("towpath_embedded")
-    if spec is None or spec.origin is None:
-        raise ProblemError(problem("binary_missing", "towpath_embedded is not installed here"))
-    package = Path(spec.origin).parent
-    for folder in (package / "samples" / "support", package.parents[1] / "examples" / "support"):
-        if (folder / "network.yaml").is_file():
-            return folder
-    raise ProblemError(problem("file_missing", f"the sample is not beside {package}"))
+async def _look(platform: EmbeddedPlatform, out: OutputPrinter) -> None:
+    """Say where the console is, and wait for Enter where there is a terminal, else for a signal."""
+    out.write(f"\n  the console  {platform.state.get('sign_in_url') or platform.url}", "bold")
+    out.write("  open it: this run is there, and one that waits for you. The link lets one browser in, once.")
+    pressed, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, pressed.set)
+    if sys.stdin.isatty():
+        out.write("  Enter or Ctrl-C stops everything", "dim")
+
+        def wait_for_enter() -> None:
+            sys.stdin.readline()
+            with contextlib.suppress(RuntimeError):  # the loop has ended by Ctrl-C meanwhile
+                loop.call_soon_threadsafe(pressed.set)
+
+        threading.Thread(target=wait_for_enter, daemon=True).start()
+    else:
+        out.write("  Ctrl-C stops everything", "dim")
+    await pressed.wait()
 
 
 async def approve(client: Client, gate: GateOpened, out: OutputPrinter) -> None:
@@ -106,16 +122,15 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _platform(files: Path, folder: Path, out: OutputPrinter, *, keep: bool) -> AsyncIterator[EmbeddedPlatform]:
+async def _platform(folder: Path, out: OutputPrinter, *, keep: bool) -> AsyncIterator[EmbeddedPlatform]:
     """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
     interrupted = signal.getsignal(signal.SIGINT)
     # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
     signal.signal(signal.SIGTERM, interrupted if callable(interrupted) else signal.default_int_handler)
     out.write("  starting NATS, Postgres and every service …")
     place = ("--data", str(folder / ".towpath")) if keep else ("--ephemeral",)
-    offered = ("--worker", str(files / "tools.py"), "--policy", str(files / "policy.yaml"), "--networks", str(files))
     async with start_embedded(
-        "--port", "auto", "--nats-port", "auto", "--single-person", *place, *offered, folder=folder, out=out
+        "--port", "auto", "--nats-port", "auto", "--sample", *place, folder=folder, out=out
     ) as platform:
         yield platform
 
@@ -144,9 +159,9 @@ def _model(out: OutputPrinter) -> dict[str, Any]:
         out.write(f"  decisions come from {MODEL}")
         return {"model": MODEL}
     out.write(
-        "  scripted: decisions are played from script.json and no model is asked; set GEMINI_API_KEY for a real one"
+        "  scripted: decisions are played from support.json and no model is asked; set GEMINI_API_KEY for a real one"
     )
-    return {"model": "scripted:task", "script": read_script(sample() / "script.json")}
+    return {"model": "scripted:support"}
 
 
 async def _record(client: Client, run_id: UUID, finished: RunFinished) -> dict[str, Any]:

@@ -116,20 +116,25 @@ class ExecuteDecisionBody(ClientMessage):
 
 
 class PreviewPromptBody(ClientMessage):
-    """Whose prompt, for what message."""
+    """Whose prompt, for what message; for another *model* than the agent's own, where one is named."""
 
     agent_key: Name | None = None
     user_message: str = Field(default="", max_length=100_000)
     version: int | None = Field(default=None, ge=1, le=MAX_VERSION)
+    model: str | None = Field(default=None, min_length=1, max_length=256)
 
 
 class PromptPreviewAnswer(Message):
-    """The prompt that an agent would get in its first step, rendered without asking a model."""
+    """The prompt that an agent would get in its first step, rendered without asking a model.
+
+    `model_missing` is what the model lacks before it can be asked, a key for example; empty where nothing is known.
+    """
 
     agent_key: str
     model: str
     prompt: str
     digest: str
+    model_missing: str = ""
 
 
 class ToolCallPayload(Message):
@@ -211,12 +216,17 @@ async def show_prompt(
         user_message=asked.user_message,
     )
     preview: PromptContextPreview = await dependencies.platform.request(rpc.PREVIEW_PROMPT, request)
+    model = asked.model or preview.model
     rendered: RenderPromptAnswer = await dependencies.platform.request(
-        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context, project=principal.project, model=preview.model)
+        rpc.RENDER_PROMPT, RenderPromptRequest(context=preview.context, project=principal.project, model=model)
     )
     return json_answer(
         PromptPreviewAnswer(
-            agent_key=preview.context.agent_key, model=preview.model, prompt=rendered.prompt, digest=rendered.digest
+            agent_key=preview.context.agent_key,
+            model=model,
+            prompt=rendered.prompt,
+            digest=rendered.digest,
+            model_missing=rendered.model_missing,
         )
     )
 

@@ -1,0 +1,42 @@
+"""What a model lacks before it can be asked: said without asking it, and without showing a key."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from tests.support.places import EXAMPLES
+
+from towpath_decider.adapters.gemini import GeminiProvider
+from towpath_decider.adapters.script_source import FileScriptSource
+from towpath_decider.adapters.scripted import ScriptedProvider
+from towpath_decider.app.model_readiness import ModelReadiness
+
+
+def readiness(folder: Path | None, *, key: str = "", allowed: bool = True) -> ModelReadiness:
+    """Return the readiness of a decider with these scripts and this key; no script is fetched from anywhere."""
+    scripted = ScriptedProvider(blobs=None, files=FileScriptSource(folder), allowed=allowed)  # type: ignore[arg-type]
+    gemini = GeminiProvider(api_key=SecretStr(key) if key else None)
+    return ModelReadiness(scripted, {"gemini": gemini})
+
+
+@pytest.mark.parametrize(
+    ("model", "missing"),
+    [
+        ("gemini:gemini-2.5-flash", "set GEMINI_API_KEY"),
+        ("scripted:task", "this task has none"),
+        ("scripted:other", "there is no script 'other'"),
+        ("scripted:../support/support", ""),
+        ("scripted:support", ""),
+        ("agent:mine", ""),
+        ("unheard:of", ""),
+    ],
+)
+async def test_what_a_model_lacks_is_named(model: str, missing: str) -> None:
+    found = await readiness(EXAMPLES / "support").missing(model)
+    assert missing in found and bool(found) == bool(missing)
+
+
+async def test_a_key_is_enough_and_scripts_must_be_allowed() -> None:
+    assert await readiness(None, key="k").missing("gemini:x") == ""
+    assert "TOWPATH_SCRIPT_DIR is not set" in await readiness(None).missing("scripted:support")
+    assert "switched off" in await readiness(EXAMPLES / "support", allowed=False).missing("scripted:support")
