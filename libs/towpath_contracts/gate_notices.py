@@ -1,8 +1,8 @@
-"""Gate notices: what a webhook receives about gates, and whether it arrived.
+"""Gate notices: what a webhook receives about gates, and whether it, an e-mail or a message in a chat arrived.
 
-A notice says that somebody is wanted, and where to look; never the arguments of a call nor what a tool returned, which
-may be anybody's data. Gates that only a switch opens are not reported. A notice is sent at least once, under one id by
-which its receiver notices a repetition.
+What a webhook receives says that somebody is wanted, and where to look; never the arguments of a call nor what a tool
+returned, which may be anybody's data. Gates that only a switch opens are not reported. A notice is sent at least once,
+under one id by which its receiver notices a repetition.
 """
 
 from datetime import datetime
@@ -35,7 +35,10 @@ class ListGateNotices(Message):
 
 
 class GateNoticeDelivery(MessagePart):
-    """One notice to one webhook. `error` is why the last try failed; `due_at` when the next one is."""
+    """One notice to one receiver, which `webhook` names.
+
+    `error` is why the last try failed; `due_at` when the next one is.
+    """
 
     notice_id: UUID
     webhook: str
@@ -49,11 +52,23 @@ class GateNoticeDelivery(MessagePart):
     error: str = ""
 
 
+class GateNoticeReceiver(MessagePart):
+    """Who is told of a project's gates, by its name in the operator's file."""
+
+    name: str
+    channel: Literal["webhook", "email", "chat"]
+
+
 class GateNoticePage(Message):
-    """Notices, newest first; `next_before` continues."""
+    """Notices, newest first; `next_before` continues. `receivers` are those of the project.
+
+    Without a `console_url` notices have no link to their gate.
+    """
 
     notices: tuple[GateNoticeDelivery, ...]
     next_before: datetime | None = None
+    receivers: tuple[GateNoticeReceiver, ...] = ()
+    console_url: str = ""
 
 
 class RetryGateNotice(Message):

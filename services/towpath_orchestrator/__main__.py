@@ -16,8 +16,8 @@ with paused():
     from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams, purge_run_events
     from towpath_fabric.postgres.run_erasures import RunErasureLoop
     from towpath_fabric.service import Service
+    from towpath_orchestrator.adapters.notice_targets import load_receivers
     from towpath_orchestrator.adapters.run_store import ERASURES
-    from towpath_orchestrator.adapters.webhooks import load_webhooks
     from towpath_orchestrator.app.api import replay_command
     from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
     from towpath_orchestrator.app.commit.run_telemetry import RunTracing
@@ -34,8 +34,7 @@ class Orchestrator:
         self._service = service
         self._settings = settings
         self._metrics = OrchestratorMetrics(service.registry)
-        file = settings.webhooks_file
-        self._webhooks = () if file is None else load_webhooks(file)
+        self._receivers = load_receivers(settings.webhooks_file, settings.approval_notices_file)
 
     async def start(self) -> None:
         """Declare streams, answer requests, begin to fold."""
@@ -58,9 +57,9 @@ class Orchestrator:
         service.on_stop(await wiring.answer())
         serve_agents(bus, wiring.dead_letters, partial(ensure_consumer, bus.nc))
         console_url, pause = self._settings.console_url, wiring.activity.pause
-        webhooks = GateNoticeLoop(pool, self._webhooks, service.log, pause=pause, console_url=console_url)
-        serve_notices(bus, webhooks)
-        service.loop(webhooks.run)
+        notices = GateNoticeLoop(pool, self._receivers, service.log, pause=pause, console_url=console_url)
+        serve_notices(bus, notices)
+        service.loop(notices.run)
         purge = partial(purge_run_events, bus.nc)
         service.loop(RunErasureLoop(pool, ERASURES, service.log, purge=purge).run)
         await inbox.start()

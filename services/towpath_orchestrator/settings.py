@@ -58,7 +58,10 @@ class OrchestratorSettings(Settings):
     """How often overdue runs are looked for."""
 
     webhooks_file: Path | None = None
-    """YAML with the webhooks that get notices of gates (docs/operations.md); without it there are none."""
+    """YAML with the webhooks that get notices of gates (docs/approvals.md); without it there are none."""
+
+    approval_notices_file: Path | None = None
+    """YAML with the mailboxes and the channels of chats that are told of gates (docs/approvals.md)."""
 
     console_url: Annotated[str, Field(pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?)?$", max_length=500)] = ""
     """Where people open the console, so that notices lead to what waits there; `towpath up` sets its gateway's."""

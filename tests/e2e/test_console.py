@@ -9,7 +9,8 @@ import httpx2
 import pytest
 import pytest_asyncio
 import yaml
-from tests.support.gateway.console_runs import closed_gate, dead_letter, finished_run, form, waiting_run
+from tests.support.gateway.console_runs import closed_gate, dead_letter, finished_run, form, notice_files, waiting_run
+from tests.support.gateway.mail_server import MailServer, mail_server
 from tests.support.gateway.web import Web, web
 from tests.support.places import EXAMPLES
 from tests.support.waiting import eventually
@@ -36,11 +37,15 @@ async def receiver() -> AsyncIterator[Web]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def platform(receiver: Web) -> AsyncIterator[Platform]:
+async def mails() -> AsyncIterator[MailServer]:
+    async with mail_server() as receiving:
+        yield receiving
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def platform(receiver: Web, mails: MailServer) -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
-        hook = {"name": "ops", "url": receiver.url("/h"), "secret": "env:HOOK", "kinds": ["gate.opened"]}
-        (folder / "hooks.yaml").write_text(yaml.safe_dump({"webhooks": [hook]}))
-        told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "HOOK": "k" * 32}
+        told = notice_files(folder, receiver, mails)
         running = Platform(
             folder / "data",
             environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
@@ -301,10 +306,21 @@ async def test_several_calls_of_a_rule_are_decided_together_and_come_back_as_wha
     assert before.count("not this week") >= 2 and "Decided before" in before
 
 
-async def test_a_notice_of_a_gate_leads_to_its_page(browser: httpx2.AsyncClient, receiver: Web) -> None:
+async def test_a_notice_of_a_gate_leads_to_its_page(
+    browser: httpx2.AsyncClient, receiver: Web, mails: MailServer
+) -> None:
     _, gate = await waiting_run(browser)
-    await eventually(lambda: any(gate["gate_id"].encode() in notice.body for notice in receiver.asked))
-    notices = [json.loads(notice.body)["data"] for notice in receiver.asked]
+    link = f"Decide here: {browser.base_url}/approvals/{gate['gate_id']}"
+
+    def told(path: str) -> list[bytes]:
+        return [one.body for one in receiver.asked if one.path == path and gate["gate_id"].encode() in one.body]
+
+    await eventually(lambda: any(link in mail.get_content() for mail in mails.received) and bool(told("/chat")))
+    await eventually(lambda: bool(told("/h")))
+    assert link in json.loads(told("/chat")[0])["text"]
+    page = (await browser.get("/settings/notices?status=sent")).text
+    assert "mia" in page and "TOWPATH_CONSOLE_URL" not in page
+    notices = [json.loads(notice)["data"] for notice in told("/h")]
     (url,) = {notice["url"] for notice in notices if notice["gate_id"] == gate["gate_id"]}
     assert url.startswith(str(browser.base_url)) and "orders.refund" in (await browser.get(url)).text
 

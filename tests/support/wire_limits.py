@@ -27,6 +27,7 @@ from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, delegate_spec
 from towpath_contracts.tools.reports import ArtifactReport, TestReport
 from towpath_engine.rules import output_tools, plan_tools, workspace_tools
 from towpath_fabric.prices.model_price_list import TokenPrice
+from towpath_orchestrator.adapters.notice_targets import ApprovalNoticesFile
 from towpath_orchestrator.adapters.webhooks import WebhookFile
 from towpath_orchestrator.app.api.client_requests import ClientCancel, ClientGetEvents, ClientGetRun
 from towpath_tas.core.expectations import PolicyTest
@@ -45,7 +46,7 @@ EVERYWHERE = "schema_version"
 """A field of every message, whose default is the version of them all."""
 
 WRITTEN_BY_HAND: tuple[type[BaseModel], ...] = (
-    *(ServersFile, WebhookFile, BrokerUserList, PolicyTest, ProviderLimit, TokenPrice),
+    *(ServersFile, WebhookFile, ApprovalNoticesFile, BrokerUserList, PolicyTest, ProviderLimit, TokenPrice),
     *(ClientGetRun, ClientGetEvents, ClientCancel),
     *(Certainty, AbandonDetails, RequestGateDetails, ResultValidationAnswer, ConfidenceAnswer, ProgressAnswer),
     *(ReflectionAnswer, FinalSummaryAnswer, TestReport, ArtifactReport),

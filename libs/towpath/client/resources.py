@@ -163,7 +163,7 @@ class GateResource:
         return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})
 
     async def notices(self, *, status: str = "dead") -> GateNoticePage:
-        """Return the newest notices to webhooks; `status="all"` for those that were taken, too."""
+        """Return the newest notices of gates, and who is told; `status="all"` for those that were taken, too."""
         return GateNoticePage.model_validate(
             await self._transport.request("GET", "/v1/notices", query={"status": status})
         )

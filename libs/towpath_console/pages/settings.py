@@ -113,6 +113,8 @@ async def notices(asked: Asked) -> Page:
     view = {
         "tab": "notices",
         "notices": found["notices"],
+        "receivers": found.get("receivers") or (),
+        "console_url": found.get("console_url", ""),
         "next_before": found.get("next_before"),
         "shown": wanted["status"] or "dead",
         "statuses": NOTICE_STATUSES,

@@ -32,7 +32,11 @@ WHERE notice_id IN (
   SELECT notice_id FROM runs.notice
   WHERE status = 'pending' AND webhook = $1 AND due_at <= clock_timestamp()
   ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-RETURNING notice_id, body, tries
+RETURNING notice_id, gate_id, body, tries
+
+-- name: waiting_gate
+SELECT gate_id, run_id, project, network, gate_type, reason, detail, approval_id, opened_at, expires_at
+FROM runs.gate WHERE gate_id = $1 AND status = 'pending'
 
 -- name: settle_notice
 -- Only the try that holds the lease has a say.
@@ -52,7 +56,7 @@ WHERE notice_id = $1 AND project = $2 AND status = 'dead' RETURNING notice_id
 -- name: end_unwanted
 -- What nobody has tried for a day since it was due, to a webhook that this replica does not know: it left the file. While
 -- files differ for a moment, a replica that knows it tries within seconds.
-UPDATE runs.notice SET status = 'dead', error = 'the webhook is no longer in the file', ended_at = clock_timestamp()
+UPDATE runs.notice SET status = 'dead', error = 'the receiver is no longer in the file', ended_at = clock_timestamp()
 WHERE status = 'pending' AND webhook <> ALL($1::text[]) AND due_at < clock_timestamp() - interval '1 day'
 
 -- name: forget_notices

@@ -8,9 +8,9 @@ import base64
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, ValidationError
@@ -25,14 +25,19 @@ MIN_SECRET_BYTES = 24
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
+MAX_URL_CHARS = 2_000
+
 Glob = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+ReceiverName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+
+NoticeFile = TypeVar("NoticeFile", bound=ClientMessage)
 
 
 class WebhookEntry(ClientMessagePart):
     """One entry of the file. `secret` is `env:NAME` or `file:PATH`; with several the first one is the newest."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
-    url: Annotated[str, StringConstraints(max_length=2_000)]
+    name: ReceiverName
+    url: Annotated[str, StringConstraints(max_length=MAX_URL_CHARS)]
     secret: str | tuple[str, ...]
     projects: tuple[Glob, ...] = ("*",)
     kinds: tuple[NoticeKind, ...] = ("gate.opened", "gate.closed")
@@ -47,11 +52,22 @@ class WebhookFile(ClientMessage):
 
 def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Webhook, ...]:
     """Read the operator's file; raises ValueError with everything that is wrong with it, without any secret."""
+    known = os.environ if environment is None else environment  # noqa: TID251 - the file names variables, not settings
+    written = read_notice_file(path, WebhookFile)
+    problems: list[str] = []
+    found = [_webhook(entry, known, problems) for entry in written.webhooks]
+    names = [entry.name for entry in written.webhooks]
+    problems += [f"{name}: named twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    refuse_file(path, problems)
+    return tuple(found)
+
+
+def read_notice_file(path: Path, kind: type[NoticeFile]) -> NoticeFile:
+    """Read a file of the operator's as *kind*; raises ValueError without repeating what was written."""
     import yaml  # noqa: PLC0415 - only for operators who have such a file
 
-    known = os.environ if environment is None else environment  # noqa: TID251 - the file names variables, not settings
     try:
-        written = WebhookFile.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+        return kind.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         msg = f"{path} can't be read: {type(error).__name__}"
         raise ValueError(msg) from error
@@ -59,23 +75,22 @@ def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> t
         wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {entry_message(one)}" for one in error.errors())
         msg = f"{path}: {wrong}"
         raise ValueError(msg) from None  # the cause would repeat what was written
-    problems: list[str] = []
-    found = [_webhook(entry, known, problems) for entry in written.webhooks]
-    names = [entry.name for entry in written.webhooks]
-    problems += [f"{name}: named twice" for name in sorted({name for name in names if names.count(name) > 1})]
+
+
+def refuse_file(path: Path, problems: Sequence[str]) -> None:
+    """Raise ValueError where something is wrong with what the file at *path* names."""
     if problems:
         msg = f"{path}: {'; '.join(problems)}"
         raise ValueError(msg)
-    return tuple(found)
 
 
 def _webhook(entry: WebhookEntry, environment: Mapping[str, str], problems: list[str]) -> Webhook:
-    problems += [f"{entry.name}: {fault}" for fault in _address_faults(entry)]
+    problems += [f"{entry.name}: {fault}" for fault in address_faults(entry.url, plain_http=entry.plain_http)]
     references = (entry.secret,) if isinstance(entry.secret, str) else entry.secret
     secrets = []
     for reference in references:
         try:
-            secrets.append(secret_bytes(_resolved(reference, environment)))
+            secrets.append(secret_bytes(referenced(reference, environment)))
         except ValueError as error:
             problems.append(f"{entry.name}: {error}")
     if not references:
@@ -85,23 +100,24 @@ def _webhook(entry: WebhookEntry, environment: Mapping[str, str], problems: list
     )
 
 
-def _address_faults(entry: WebhookEntry) -> list[str]:
+def address_faults(url: str, *, plain_http: bool) -> list[str]:
+    """Return what is wrong with where a notice would go, without repeating it."""
     try:
-        parts = urlsplit(entry.url)
+        parts = urlsplit(url)
         host = parts.hostname
     except ValueError:
         return ["the url can't be read"]
     faults = []
     if parts.scheme not in {"http", "https"} or not host:
         faults.append("the url needs https:// and a host")
-    if parts.scheme == "http" and host not in LOOPBACK and not entry.plain_http:
+    if parts.scheme == "http" and host not in LOOPBACK and not plain_http:
         faults.append("the url is not https; say plain_http: true where that is meant")
     if parts.username is not None or parts.password is not None:
         faults.append("a url holds no user and no password")
     return faults
 
 
-def _resolved(reference: str, environment: Mapping[str, str]) -> str:
+def referenced(reference: str, environment: Mapping[str, str]) -> str:
     """Return what *reference* names; errors never repeat it, for somebody may have written the secret itself."""
     kind, _, name = reference.partition(":")
     if kind == "env":

@@ -1,4 +1,4 @@
-"""Notices of gates to webhooks: who gets one, what it says, and when it is sent again.
+"""Notices of gates: who gets one, what it says, and when it is sent again.
 
     gate opened or closed ──> pending ──try──> sent
                                 │ ^ │
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from towpath_contracts.base import JsonObject
@@ -26,7 +26,7 @@ RETRY_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
 """Waits between tries, about as long in all as a gate stays open by default; after them a notice is dead."""
 
 MAX_BACKLOG = 10_000
-"""Notices that wait for one webhook; what comes on top is dead at once, and listed."""
+"""Notices that wait for one receiver; what comes on top is dead at once, and listed."""
 
 UNKNOWN_EFFECT = "unknown_effect"
 PLAIN_REASONS = frozenset({"approval", "budget", "low_confidence", "timeout"})
@@ -53,6 +53,14 @@ class Webhook:
 
     def __repr__(self) -> str:
         return f"Webhook({self.name})"
+
+
+class NoticeReceiver(Protocol):
+    """Who is told of gates: a webhook, a mailbox, a channel of a chat."""
+
+    @property
+    def name(self) -> str: ...
+    def wants(self, project: str, kind: str) -> bool: ...
 
 
 class NewNotice(NamedTuple):
@@ -84,7 +92,7 @@ def notice_body(gate: Any, kind: str, console_url: str = "") -> str:
         "network": gate["network"],
         "gate_type": gate["gate_type"],
         "status": "pending" if opened else gate["status"],
-        "reason": truncate(_told(gate, detail), REASON_CHARS),
+        "reason": truncate(told_reason(gate, detail), REASON_CHARS),
         "opened_at": _text(gate["opened_at"]),
         "expires_at": _text(gate["expires_at"]),
         **{name: value for name, value in named.items() if value},
@@ -97,7 +105,7 @@ def notice_body(gate: Any, kind: str, console_url: str = "") -> str:
     return GateNoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
 
 
-def _told(gate: Any, detail: JsonObject) -> str:
+def told_reason(gate: Any, detail: JsonObject) -> str:
     """Return why a person is asked, in words that neither a tool nor a model, nor who steers the run, has chosen."""
     if gate["gate_type"] == UNKNOWN_EFFECT:
         return f"nobody knows whether {detail.get('tool', 'the call')} happened"
@@ -107,24 +115,24 @@ def _told(gate: Any, detail: JsonObject) -> str:
 
 
 def new_notices(
-    gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str], console_url: str = ""
+    gate: Any, receivers: Iterable[NoticeReceiver], waiting: Counter[str], console_url: str = ""
 ) -> list[NewNotice]:
-    """Return the notices that a gate row owes to *webhooks*; *waiting* counts what each has before it."""
+    """Return the notices that a gate row owes to *receivers*; *waiting* counts what each has before it."""
     if gate["gate_type"] in (PAUSED, RUN_PAUSED):  # nobody is asked anything there
         return []
     kinds = ["gate.opened"] if gate["noticed"] == "" else []
     kinds += ["gate.closed"] if gate["status"] != "pending" else []
     made = []
     for kind in kinds:
-        for webhook in webhooks:
-            if webhook.wants(gate["project"], kind):
-                waiting[webhook.name] += 1
-                full = waiting[webhook.name] > MAX_BACKLOG
+        for receiver in receivers:
+            if receiver.wants(gate["project"], kind):
+                waiting[receiver.name] += 1
+                full = waiting[receiver.name] > MAX_BACKLOG
                 status, error = ("dead", "the backlog is full") if full else ("pending", "")
-                notice_id = uuid5(gate["gate_id"], f"{kind}:{webhook.name}")
+                notice_id = uuid5(gate["gate_id"], f"{kind}:{receiver.name}")
                 body = notice_body(gate, kind, console_url)
                 made.append(
-                    NewNotice(notice_id, webhook.name, gate["gate_id"], gate["project"], kind, body, status, error)
+                    NewNotice(notice_id, receiver.name, gate["gate_id"], gate["project"], kind, body, status, error)
                 )
     return made
 

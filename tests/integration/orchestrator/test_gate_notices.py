@@ -6,30 +6,36 @@ import dataclasses
 import hashlib
 import hmac
 import json
+import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import structlog
 from tests.conftest import DatabaseUrl
+from tests.support.certificates import Authority
+from tests.support.gateway.mail_server import MailServer, mail_server
 from tests.support.gateway.web import Web, web
 from tests.support.waiting import eventually
 
 from towpath_contracts.gate_notices import ListGateNotices, RetryGateNotice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.adapters.webhooks import Webhook
-from towpath_orchestrator.app.webhook_delivery import LEASE_S, TIMEOUT_S, GateNoticeLoop
+from towpath_orchestrator.adapters import notice_targets
+from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, Receiver
+from towpath_orchestrator.app.webhook_delivery import CLOSED_BEFORE, LEASE_S, TIMEOUT_S, GateNoticeLoop
+from towpath_orchestrator.core.webhook_notices import Webhook
 
 KEY = b"k" * 24
 TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
 OPEN = (
     "INSERT INTO runs.gate"
-    " (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)"
-    " VALUES ($1, $2, 'shop', 'support', $4, 'pending', 'somebody looks', $3, now(), now() + interval '1 day')"
+    " (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at, approval_id)"
+    " VALUES ($1, $2, 'shop', 'support', $4, 'pending', 'somebody looks', $3, now(), now() + interval '1 day', $1)"
 )
 CLOSE = "UPDATE runs.gate SET status = 'denied', verdict = 'denied', closed_by = 'paula', closed_at = now()"
 SOON = "UPDATE runs.notice SET due_at = now() WHERE status = 'pending'"
@@ -48,9 +54,9 @@ class Place:
         kinds = ("gate.opened", "gate.closed")
         self.webhook = Webhook(name="ops", url=receiver.url("/h"), secrets=(KEY,), projects=("shop",), kinds=kinds)
 
-    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> GateNoticeLoop:
+    def replica(self, *receivers: Receiver, try_s: float = TIMEOUT_S) -> GateNoticeLoop:
         log = structlog.get_logger()
-        return GateNoticeLoop(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
+        return GateNoticeLoop(self.pool, receivers or (self.webhook,), log, look_s=0.02, try_s=try_s)
 
     @asynccontextmanager
     async def running(self, *replicas: GateNoticeLoop) -> AsyncIterator[None]:
@@ -250,6 +256,69 @@ async def test_notices_of_a_webhook_that_left_the_file_are_dead_after_a_day(plac
     assert sorted(await place.statuses()) == [("pending", 0, ""), ("sent", 1, "")], "another replica may know it"
     await place.pool.execute("UPDATE runs.notice SET due_at = now() - interval '25 hours' WHERE status = 'pending'")
     async with place.running(place.replica(other)):
-        await place.until(lambda rows: ("dead", 0, "the webhook is no longer in the file") in rows)
+        await place.until(lambda rows: ("dead", 0, "the receiver is no longer in the file") in rows)
     assert len(place.receiver.asked) == 1
     assert await place.pool.fetchval("SELECT ended_at IS NOT NULL FROM runs.notice WHERE status = 'dead'")
+
+
+def mailbox(server: MailServer, **more: Any) -> Mailbox:
+    fields = {"tls": "none", "user": None, "password": None} | more
+    smtp = notice_targets.MailServer(host="127.0.0.1", port=server.port, sender="towpath@shop.example", **fields)
+    return Mailbox(name="mia", projects=("shop",), shows_arguments=True, address="mia@shop.example", server=smtp)
+
+
+async def test_an_email_is_tried_until_the_mail_server_takes_it_and_the_gate_is_what_it_tells(place: Place) -> None:
+    async with mail_server() as server:
+        server.answer = "451 later"
+        (gate,) = await place.open()
+        async with place.running(place.replica(mailbox(server))):
+            await place.until(lambda rows: rows == [("pending", 1, "the address was refused with 451")])
+            server.answer = "250 OK"
+            await place.pool.execute(SOON)
+            await place.until(lambda rows: rows == [("sent", 2, "")])
+            (mail,) = server.received
+            assert (server.recipients, mail["To"]) == (["mia@shop.example"], "mia@shop.example")
+            assert f"towpath gates show {gate}" in mail.get_content() and '> card = "4111"' in str(mail.get_payload())
+            server.answer = "550 no such user"
+            await place.open()
+            await place.until(lambda rows: ("dead", 1, "the address was refused with 550") in rows)
+        stored = await place.pool.fetch("SELECT notice::text AS whole FROM runs.notice")
+        assert not any("4111" in row["whole"] or "shop.example" in row["whole"] for row in stored)
+
+
+async def test_a_chat_is_told_once_and_a_gate_that_was_closed_meanwhile_is_not_told(place: Place) -> None:
+    place.receiver.answer = lambda _asked: answering("503 Later")
+    channel = ChatChannel(name="ops", projects=("shop",), shows_arguments=False, url=place.receiver.url("/s3cret"))
+    await place.open()
+    replica = place.replica(channel)
+    async with place.running(replica):
+        await place.until(lambda rows: rows == [("pending", 1, "it answered 503")])
+        message = json.loads(place.receiver.asked[0].body)
+        assert "A call waits for approval." in message["text"] and "4111" not in message["text"]
+        await place.pool.execute(CLOSE)
+        await place.pool.execute(SOON)
+        await place.until(lambda rows: rows == [("dead", 2, CLOSED_BEFORE)])
+        page = await replica.list(ListGateNotices(project="shop"))
+        assert [(one.name, one.channel) for one in page.receivers] == [("ops", "chat")] and page.console_url == ""
+        assert (await replica.list(ListGateNotices(project="other"))).receivers == ()
+    assert len(place.receiver.asked) == 1, "nobody is told of it any more"
+
+
+async def test_a_password_is_told_only_to_a_mail_server_whose_certificate_is_trusted(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority.make(tmp_path, "authority")
+    authority.issue("mail")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "mail.pem", tmp_path / "mail.key")
+    async with mail_server(context) as server:
+        told = mailbox(server, tls="starttls", user="towpath", password="hunter2hunter2")
+        await place.open()
+        async with place.running(place.replica(told)):
+            await place.until(lambda rows: rows[:1] != [] and rows[0][1] == 1 and rows[0][2] != "")
+            assert (server.logins, server.received) == ([], [])
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+            await place.pool.execute(SOON)
+            await eventually(lambda: len(server.received) == 1)
+            await place.until(lambda rows: rows == [("sent", 2, "")])
+    assert server.logins == [(b"towpath", b"hunter2hunter2")]

@@ -3,11 +3,15 @@
 import asyncio
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import nats
 import pytest
+import yaml
+from tests.support.gateway.mail_server import MailServer
+from tests.support.gateway.web import Web
 from tests.support.places import EXAMPLES
 
 from towpath_embedded.platform import Platform
@@ -64,3 +68,18 @@ async def closed_gate(browser: httpx2.AsyncClient, gate_id: str) -> dict[str, An
             if gate["status"] != "pending":
                 return dict(gate)
             await asyncio.sleep(0.05)
+
+
+def notice_files(folder: Path, receiver: Web, mails: MailServer) -> dict[str, str]:
+    """Write who is told of gates: a webhook, a mailbox and a chat; returns the settings that name them."""
+    hook = {"name": "ops", "url": receiver.url("/h"), "secret": "env:HOOK", "kinds": ["gate.opened"]}
+    (folder / "hooks.yaml").write_text(yaml.safe_dump({"webhooks": [hook]}))
+    server = {"host": "127.0.0.1", "port": mails.port, "tls": "none", "from": "towpath@shop.example"}
+    targets = [{"name": "mia", "email": ["mia@shop.example"]}, {"name": "chat", "chat": "env:CHAT"}]
+    (folder / "notices.yaml").write_text(yaml.safe_dump({"smtp": server, "targets": targets}))
+    return {
+        "TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"),
+        "TOWPATH_APPROVAL_NOTICES_FILE": str(folder / "notices.yaml"),
+        "HOOK": "k" * 32,
+        "CHAT": receiver.url("/chat"),
+    }

@@ -131,7 +131,7 @@ async def notices(
     retry: UUID | None = None,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
-    """List notices to webhooks, newest first; by default those that no webhook has taken.
+    """List notices of gates, newest first; by default those that nobody has taken.
 
     Args:
         status: pending, sent, dead or all.

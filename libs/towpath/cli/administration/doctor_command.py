@@ -5,7 +5,7 @@ It changes nothing and shows no secret; every failing check comes with its remed
 
 import sys
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
@@ -13,6 +13,9 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOpti
 from towpath.cli.shared.output import Column
 from towpath.errors import problem_of
 from towpath_contracts.problems.registry import ProblemError
+
+if TYPE_CHECKING:
+    from towpath import Client
 
 PROBE_TIMEOUT_S = 3.0
 
@@ -102,9 +105,31 @@ async def _platform(common: ConnectionOptions) -> list[DoctorCheck]:
                 ("gates", client.gates.list),
             ):
                 found.append(await _check_server(name, ask))
+            found += await _notices(client)
             return found
     except ProblemError as error:
         return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
+
+
+async def _notices(client: "Client") -> list[DoctorCheck]:
+    """Ask who is told of gates, and whether they are told where to decide; left out for whoever may not see gates."""
+    try:
+        page = await client.gates.notices()
+    except ProblemError:
+        return []
+    if not page.receivers:
+        remedy = "Name a webhook, mailboxes or a chat: docs/approvals.md, Notices."
+        return [DoctorCheck("notices", None, "nobody is told of gates that open", remedy)]
+    told = f"{len(page.receivers)} are told of gates"
+    found = [DoctorCheck("notices", True, f"{told}, with links to {page.console_url}")]
+    if not page.console_url:
+        remedy = "Set TOWPATH_CONSOLE_URL of the orchestrator to the address at which people open the console."
+        found = [DoctorCheck("notices", None, f"{told}, without a link to decide", remedy)]
+    if page.notices:
+        found.append(
+            DoctorCheck("dead notices", None, f"{len(page.notices)} were not taken", "Read: towpath gates notices.")
+        )
+    return found
 
 
 async def _check_server(name: str, ask: Any) -> DoctorCheck:

@@ -102,10 +102,10 @@ def serve_replays(bus: MessageBus, replays: ReplayRequests) -> None:
     bus.subscriber(rpc.REPLAY_RUNS)(replays.replay)
 
 
-def serve_notices(bus: MessageBus, webhooks: GateNoticeLoop) -> None:
-    """Answer requests about notices to webhooks."""
-    bus.subscriber(rpc.LIST_NOTICES)(webhooks.list)
-    bus.subscriber(rpc.RETRY_NOTICE)(webhooks.retry)
+def serve_notices(bus: MessageBus, notices: GateNoticeLoop) -> None:
+    """Answer requests about notices of gates."""
+    bus.subscriber(rpc.LIST_NOTICES)(notices.list)
+    bus.subscriber(rpc.RETRY_NOTICE)(notices.retry)
 
 
 def serve_dead_letters(bus: MessageBus, letters: DeadLetterRequests) -> None:

@@ -1,0 +1,154 @@
+"""What e-mails and messages in chats say of a gate, and that nobody who wrote a part of it can say more."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from towpath_orchestrator.adapters.notice_posts import mail
+from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, MailServer, load_receivers
+from towpath_orchestrator.core.notice_text import (
+    CHAT_CHARS,
+    LEFT_OUT,
+    MAX_ARGUMENTS,
+    NoticeText,
+    chat_message,
+    mail_body,
+    notice_text,
+)
+
+AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
+SERVER = MailServer(host="127.0.0.1", port=25, tls="none", user=None, password=None, sender="towpath@shop.example")
+MAILBOX = Mailbox(name="mia", projects=("*",), shows_arguments=True, address="mia@shop.example", server=SERVER)
+CONSOLE = "https://towpath.example.com/"
+HOSTILE = "\u202e<!here> <https://evil.example|Go> @everyone ```\r\nBcc: eve@evil.example *now*"
+
+
+def text(console_url: str = CONSOLE, gate_type: str = "approval", *, shows: bool = True, **detail: Any) -> NoticeText:
+    gate = {
+        "gate_id": UUID(int=1),
+        "run_id": UUID(int=2),
+        "project": "shop",
+        "network": "support",
+        "gate_type": gate_type,
+        "reason": "somebody looks",
+        "approval_id": UUID(int=3) if gate_type == "approval" else None,
+        "expires_at": AT,
+    }
+    fields = {"tool": "orders.refund", "rule": "large", "agent": "billing", "args": {"amount": 129}, **detail}
+    return notice_text(gate, fields, console_url, shows_arguments=shows)
+
+
+def test_a_text_says_what_is_asked_by_which_rule_until_when_and_where_it_is_decided() -> None:
+    body = mail_body(text())
+    assert body.startswith(
+        f"A call waits for approval.\n\nDecide here: https://towpath.example.com/approvals/{UUID(int=1)}\n"
+    )
+    for line in ("Tool:     orders.refund", "Rule:     large", "Why:      somebody looks", f"Run:      {UUID(int=2)}"):
+        assert line in body
+    assert "Until:    2026-11-22 12:00 UTC; then it is denied" in body and "> amount = 129" in body
+    assert text().subject == "A call waits for approval: orders.refund (rule large)"
+
+
+def test_without_the_address_of_the_console_the_link_is_left_out() -> None:
+    for said in (mail_body(text("")), chat_message(text(""))["text"]):
+        assert "http" not in said and f"towpath gates show {UUID(int=1)}" in said
+
+
+@pytest.mark.parametrize("place", ["tool", "rule", "agent", "args"])
+def test_what_others_wrote_adds_no_line_no_header_no_link_and_no_mention(place: str) -> None:
+    said = text(**{place: {HOSTILE: HOSTILE} if place == "args" else HOSTILE})
+    message = mail(MAILBOX, "msg_1", said, AT)
+    raw = message.as_bytes()
+    assert set(message.keys()) >= {"From", "To", "Subject", "Date", "Message-ID"} and message["Bcc"] is None
+    assert message["Message-ID"] == "<msg_1@shop.example>" and b"\nBcc:" not in raw.split(b"\r\n\r\n")[0]
+    body = message.get_content()
+    assert not any(line.startswith("Bcc") for line in body.splitlines())
+    assert "https://evil" not in body and "\u202e" not in body and "⟨U+202E⟩" in body
+    posted = chat_message(said)
+    for whole in (posted["text"], posted["blocks"][1]["text"]["text"]):
+        code = whole[whole.index("```") :]
+        assert whole.count("```") == 2 and "<" not in whole and ">" not in whole, "it can't leave its block of code"
+        assert "@everyone" in code and "@everyone" not in whole[: whole.index("```")]
+    assert "evil" not in posted["blocks"][0]["text"]["text"]
+
+
+def test_the_values_that_nobody_vouches_for_come_first_and_secrets_are_left_out() -> None:
+    args = {f"a{n}": n for n in range(MAX_ARGUMENTS)} | {"to": "eve", "card": {"api_key": "k-1", "no": 4}}
+    origins = [{"path": "to", "from": "untrusted"}, {"path": "a0", "from": "task"}]
+    said = text(args=args | {"password": "hunter2"}, origins=origins)
+    assert said.arguments[0] == ("to", '"eve"', True)
+    assert said.hidden_arguments == 3 and "and 3 more" in mail_body(said)
+    shown = mail_body(text(args={"password": "hunter2", "card": {"api_key": "k-1", "no": 4}}))
+    assert "hunter2" not in shown and "k-1" not in shown and f"password = {LEFT_OUT}" in shown and '"no": 4' in shown
+    assert "amount" not in mail_body(text(shows=False))
+
+
+def test_a_message_fits_into_what_a_chat_takes() -> None:
+    args = {f"{n}" * 100: "<&`" * 1_000 for n in range(9)}
+    posted = chat_message(text(args=args, rule="r" * 500, agent="&" * 500))
+    assert len(posted["text"]) <= CHAT_CHARS + 10 and posted["text"].endswith("… more behind it\n```")
+    assert max(len(line) for line in mail_body(text(args=args)).splitlines()) < 350
+
+
+def test_gates_of_a_run_and_unknown_outcomes_ask_in_their_own_words() -> None:
+    asked = text(gate_type="loop_detected", tool="", rule="", args=None)
+    assert asked.subject == "A run asks a person: loop_detected" and not asked.arguments
+    assert ("Until", "2026-11-22 12:00 UTC; then the run ends as escalated") in asked.facts
+    assert text(gate_type="unknown_effect").head == "Nobody knows whether a call happened"
+    escalating = dict(text(on_expiry="escalate", role="policy_admin", quorum=2).facts)
+    assert escalating["Until"].endswith("then the policy admins are asked")
+    assert (escalating["Who"], escalating["People"]) == ("role policy_admin", "2 have to approve")
+
+
+def written(folder: Path, what: str) -> Path:
+    file = folder / "notices.yaml"
+    file.write_text(what)
+    return file
+
+
+def test_a_file_names_mailboxes_and_chats_each_for_its_projects(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        "smtp: {host: mail.example.com, user: towpath, password: env:MAIL, from: towpath@shop.example}\n"
+        "targets:\n"
+        "  - {name: approvers, email: [mia@shop.example, paul@shop.example], projects: [shop]}\n"
+        "  - {name: ops, chat: env:CHAT, arguments: false}\n",
+    )
+    environment = {"MAIL": "hunter2hunter2\n", "CHAT": "https://chat.example.com/hooks/T0/s3cret"}
+    mia, paul, ops = load_receivers(None, file, environment)
+    assert isinstance(mia, Mailbox) and isinstance(paul, Mailbox) and isinstance(ops, ChatChannel)
+    assert (mia.name, mia.address, paul.name) == ("approvers/1", "mia@shop.example", "approvers/2")
+    assert (mia.server.port, mia.server.tls, mia.server.password) == (587, "starttls", "hunter2hunter2")
+    assert mia.wants("shop", "gate.opened") and not mia.wants("shop", "gate.closed")
+    assert ops.wants("other", "gate.opened") and not mia.wants("other", "gate.opened")
+    assert not ops.shows_arguments and "s3cret" not in repr(ops) and "hunter2" not in repr((mia, mia.server))
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [
+        ("targets: [{name: a, email: [m@x.example]}]", "smtp: e-mails need a server"),
+        ("targets: [{name: a}]", "a: it needs email or chat, and not both"),
+        ("targets: [{name: a, chat: env:GONE}]", "a: the variable of its secret is not set"),
+        ("targets: [{name: a, chat: env:PLAIN}]", "a: the url is not https"),
+        ("targets: [{name: a, chat: env:CHAT}, {name: a, chat: env:CHAT}]", "a: named twice"),
+        ("smtp: {host: m.example, tls: none, from: t@x.example}", "smtp: it would be spoken to without TLS"),
+        ("smtp: {host: m.example, user: t, from: t@x.example}", "smtp: a user needs a password"),
+        ("smtp: {host: m.example, from: 't@x.example\\nBcc: e'}", "smtp.from"),
+        ("smtp: {host: m, from: t@x.example}\ntargets: [{name: a, email: ['M <m@x.example>']}]", "targets.0.email.0"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_without_any_secret(tmp_path: Path, what: str, wrong: str) -> None:
+    environment = {"PLAIN": "http://chat.example.com/s3cret", "CHAT": "https://chat.example.com/s3cret"}
+    with pytest.raises(ValueError, match=r"notices\.yaml") as refused:
+        load_receivers(None, written(tmp_path, what), environment)
+    assert wrong in str(refused.value) and "s3cret" not in str(refused.value)
+
+
+def test_the_argument_of_a_text_is_written_as_json() -> None:
+    assert '> amount = "129"' in mail_body(text(args={"amount": "129"}))
+    assert json.loads(json.dumps(chat_message(text())))["blocks"][0]["type"] == "section"
