@@ -77,7 +77,7 @@ class PersonFault(NamedTuple):
 
 
 SCOPE_OF = (
-    dict.fromkeys((*VOTES, *WORDS), "gates:resolve")
+    dict.fromkeys((*VOTES, *WORDS, "gate.delegated"), "gates:resolve")
     | dict.fromkeys((KEY_CREATED, KEY_REVOKED), "keys:admin")
     | dict.fromkeys(("audit.erase_requested", "audit.erase_confirmed", "audit.erase_withdrawn"), "audit:erase")
     | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")

@@ -12,7 +12,7 @@ from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
-from towpath_contracts.runs import idle_runs, records, run_control, tree, views
+from towpath_contracts.runs import gate_delegations, idle_runs, records, run_control, tree, views
 from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -54,6 +54,7 @@ SWEEP_RUNS = RpcMethod("orchestrator", "sweep_runs", views.ListChangedRuns, view
 IDLE_RUNS = RpcMethod("orchestrator", "idle_runs", idle_runs.ListIdleRuns, idle_runs.IdleRunList, repeatable=True)
 LIST_GATES = RpcMethod("orchestrator", "list_gates", views.ListGates, views.GatePage, repeatable=True)
 RESOLVE_GATE = RpcMethod("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
+DELEGATE_GATE = RpcMethod("orchestrator", "delegate_gate", gate_delegations.DelegateGate, views.GateView)
 CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone, repeatable=True)
 STEER_RUN = RpcMethod("orchestrator", "steer_run", run_control.SteerRun, run_control.RunSteered)
 PUBLISH_NETWORK = RpcMethod("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
@@ -155,6 +156,7 @@ METHODS: tuple[RpcMethod, ...] = (
     RUN_TREE,
     LIST_GATES,
     RESOLVE_GATE,
+    DELEGATE_GATE,
     CANCEL_RUN,
     STEER_RUN,
     PUBLISH_NETWORK,

@@ -148,7 +148,7 @@ class OrchestratorWiring:
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
         )
         self._queries = RunQueries(pool, announcer.changes, announcer.endings)
-        self._commands, self._control = RunCommands(self._queries, bus), RunControl(self._queries, bus)
+        self._commands, self._control = RunCommands(self._queries, bus, pool), RunControl(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants = GrantHistory(pool, store, bus, self._registry)
         self._budgets, self._replays = BudgetRequests(pool, bus, limits), ReplayRequests(pool)
@@ -208,4 +208,5 @@ class OrchestratorWiring:
             (rpc.STEER_RUN, in_turn(self._control.steer, acts)),
             (rpc.CANCEL_RUN, in_turn(self._commands.cancel, acts)),
             (rpc.RESOLVE_GATE, in_turn(self._commands.resolve_gate, acts)),
+            (rpc.DELEGATE_GATE, in_turn(self._commands.delegate_gate, acts)),
         )

@@ -109,13 +109,22 @@ class GateResource:
         root_run_id: UUID | str | None = None,
         paused: bool = True,
         limit: int = 100,
+        assigned_to: str | None = None,
     ) -> tuple[GateView, ...]:
         """Return gates, oldest first, *limit* (500 at most) of them; `status="all"` for settled ones too.
 
         With *root_run_id* those of that run, which a caller submitted, and of every run below it. Without *paused*
-        those of pauses, which only a resume opens, are left out.
+        those of pauses, which only a resume opens, are left out. With *assigned_to* those that were handed to that
+        name; `me` means to the caller, or to a role of theirs.
         """
-        found = await self.page(status=status, run_id=run_id, root_run_id=root_run_id, paused=paused, limit=limit)
+        found = await self.page(
+            status=status,
+            run_id=run_id,
+            root_run_id=root_run_id,
+            paused=paused,
+            limit=limit,
+            assigned_to=assigned_to,
+        )
         return found.gates
 
     async def page(
@@ -127,6 +136,7 @@ class GateResource:
         paused: bool = True,
         after: UUID | None = None,
         limit: int = 100,
+        assigned_to: str | None = None,
     ) -> GatePage:
         """Return a page of `list`: with *after*, the `next_after` of the page before, the one behind that."""
         query: dict[str, Any] = {
@@ -135,6 +145,7 @@ class GateResource:
             "root_run_id": None if root_run_id is None else str(root_run_id),
             "after": None if after is None else str(after),
             "limit": limit,
+            "assigned_to": assigned_to,
         }
         if not paused:
             query["paused"] = "false"
@@ -157,6 +168,13 @@ class GateResource:
     ) -> ActionDone:
         """Let the call happen with *args* in the place of its own; with *digest* only if it is still the one shown."""
         return await self._settle(gate_id, "edit", {"args": args, "reason": reason, "digest": digest})
+
+    async def delegate(self, gate_id: UUID | str, to: str, *, reason: str = "") -> GateView:
+        """Hand a gate to a person, or with `role:NAME` to everybody with a role; it changes nobody's rights."""
+        body = {"to": to, "reason": reason}
+        return GateView.model_validate(
+            await self._transport.request("POST", f"/v1/gates/{gate_id}/delegate", body=body)
+        )
 
     async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> ActionDone:
         """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""

@@ -263,6 +263,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Let another person decide; alone on your machine: towpath up --single-person.",
     ),
     ProblemKind(
+        "delegate_may_not_decide",
+        409,
+        "The one it would be handed to may not decide there",
+        "Name somebody with the role in detail who has not decided yet, or role:NAME.",
+    ),
+    ProblemKind(
         "edit_refused",
         422,
         "The call can't be changed like that",

@@ -201,7 +201,8 @@ class GateVote(MessagePart):
 class GateView(Message):
     """A gate: what waits, why, until when.
 
-    An approval takes `quorum` different people's yes; `votes` are the words so far, in order.
+    An approval takes `quorum` different people's yes; `votes` are the words so far, in order. `assigned_to` is whom
+    somebody has handed it to: a name, or `role:NAME`.
     """
 
     gate_id: UUID
@@ -222,13 +223,18 @@ class GateView(Message):
     verdict: str = ""
     quorum: int = 1
     votes: tuple[GateVote, ...] = ()
+    assigned_to: str = ""
+    assigned_by: str = ""
+    assigned_reason: str = ""
+    assigned_at: datetime | None = None
 
 
 class ListGates(Message):
     """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate.
 
     With `root_run_id` those of that run and of every run below it. With `newest` closed ones alone, the last first:
-    all with both `tool` and `rule`, of others as many as `orchestrator` looks at.
+    all with both `tool` and `rule`, of others as many as `orchestrator` looks at. With `assigned_to` those that were
+    handed to one of these names, of gates in the order in which they were opened.
     """
 
     project: str
@@ -243,6 +249,7 @@ class ListGates(Message):
     rule: str | None = None
     network: str | None = None
     newest: bool = False
+    assigned_to: tuple[str, ...] | None = None
 
 
 class GatePage(Message):

@@ -185,6 +185,13 @@ class KeyStore:
         keys = tuple(KeyView.model_validate(dict(row)) for row in rows[:limit])
         return KeyList(keys=keys, next_after=keys[-1].prefix if len(rows) > limit else None)
 
+    async def roles_of(self, caller: str, project: str) -> frozenset[str] | None:
+        """Return the roles of a caller's keys that hold; None where there are none, as of who signs in elsewhere."""
+        if self._maybe_pool() is None:
+            return None
+        rows = await _query(lambda: self._pool().fetch(_queries.roles_held, caller, project))
+        return frozenset(role for row in rows for role in row["roles"]) if rows else None
+
     async def revoke(self, prefix: str, *, project: str, by: Principal) -> None:
         """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""
         found = None

@@ -25,6 +25,10 @@ UNION SELECT unnest(past_roles) FROM gateway.principal WHERE caller = $1;
 -- name: drop_past_sign_ins
 SELECT gateway.drop_past_sign_ins($1);
 
+-- name: roles_held
+SELECT k.roles FROM gateway.api_key k JOIN gateway.principal p USING (caller)
+ WHERE k.caller = $1 AND p.project = $2 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now());
+
 -- name: insert_key
 INSERT INTO gateway.api_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9))

@@ -591,8 +591,12 @@ WHERE g.project = $1 AND ($2::text IS NULL OR g.status = $2) AND ($3::uuid IS NU
   AND ($6::uuid IS NULL
        OR (g.opened_at, g.gate_id) > (SELECT a.opened_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $6))
   AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
-  AND ($11::text IS NULL OR g.network = $11)
+  AND ($11::text IS NULL OR g.network = $11) AND ($12::text[] IS NULL OR g.assigned_to = ANY ($12))
 ORDER BY g.opened_at, g.gate_id LIMIT $7
+
+-- name: delegate_gate
+UPDATE runs.gate SET assigned_to = $3, assigned_by = $4, assigned_reason = $5, assigned_at = clock_timestamp()
+WHERE gate_id = $1 AND project = $2 AND status = 'pending' RETURNING gate_id
 
 -- name: closed_gates
 -- Those closed last, of as many as $9 says: a filter that hardly anything matches reads no whole table.

@@ -215,7 +215,11 @@ CREATE TABLE runs.gate (
   verdict       text NOT NULL DEFAULT '',
   noticed       text NOT NULL DEFAULT '',        -- the status of the gate that notices were last made of
   tool          text NOT NULL DEFAULT '',        -- of detail, which Postgres can't take apart where it holds NUL
-  rule          text NOT NULL DEFAULT ''
+  rule          text NOT NULL DEFAULT '',
+  assigned_to   text NOT NULL DEFAULT '',        -- whom somebody has handed it to, which gives nobody a right
+  assigned_by   text NOT NULL DEFAULT '',
+  assigned_reason text NOT NULL DEFAULT '',
+  assigned_at   timestamptz
 );
 CREATE INDEX gate_open ON runs.gate (project, opened_at) WHERE status = 'pending';
 CREATE INDEX gate_run ON runs.gate (run_id);

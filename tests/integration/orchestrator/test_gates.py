@@ -10,6 +10,7 @@ from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connec
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.gate_delegations import DelegateGate
 from towpath_contracts.runs.views import ActionDone, ListGates, ResolveGate
 from towpath_contracts.tools.access import SettleCall
 
@@ -70,6 +71,52 @@ async def test_only_operators_and_approvers_settle_what_nobody_knows(database: A
             assert ([gate.gate_id for gate in first.gates], first.next_after) == ([held], held)
             rest = await peers.ask(rpc.LIST_GATES, ListGates(project="default", limit=1, after=held))
             assert ([gate.gate_id for gate in rest.gates], rest.next_after) == ([gate_id], None)
+        finally:
+            await peers.stop()
+
+
+VOTED = "UPDATE runs.gate SET approval_id = $1 WHERE gate_id = $1"
+
+
+async def test_a_gate_is_handed_to_whom_may_decide_there_and_to_nobody_else(database: Any, nats_server: Any) -> None:
+    async with connected(nats_server.url()) as nc, orchestrator(database("orchestrator"), nats_server.url()):
+        peers, dsn = Peers(nc, lambda _: respond("done")), database("orchestrator")
+        await peers.start()
+        try:
+            await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=NETWORK))
+            task = json.dumps({"network": "solo", "user_message": "hi"}).encode()
+            run_id = json.loads((await peers.raw("task.submit", task)).data)["run_id"]
+            held, doubt, approval = [
+                await opened(dsn, run_id, kind) for kind in ("paused", "unknown_effect", "approval")
+            ]
+            connection = await asyncpg.connect(dsn)
+            await connection.execute(VOTED, approval)
+            await connection.close()
+
+            async def handed(gate: uuid.UUID, to: str, *roles: str, **more: Any) -> str:
+                fields = {"project": "default", "actor": "paul", "reason": "she knows", "roles": roles} | more
+                asked = DelegateGate.model_validate({"gate_id": gate, "to": to, **fields})
+                reply = await peers.raw(rpc.DELEGATE_GATE.subject, asked.model_dump_json().encode())
+                return (reply.headers or {}).get(rpc.PROBLEM_HEADER) or str(json.loads(reply.data)["assigned_to"])
+
+            may_not = "delegate_may_not_decide"
+            assert await handed(held, "mia", "approver") == "verdict_invalid", "only its switch opens it"
+            assert await handed(approval, "mia", "operator") == "role_missing"
+            assert await handed(approval, "role:operator", "approver") == may_not
+            assert await handed(approval, "mia", "approver", known_roles=("viewer",)) == may_not
+            assert await handed(approval, "anonymous", "approver") == may_not, "who asked for it does not decide"
+            assert await handed(approval, "mia", "approver", project="other") == "gate_not_found"
+            assert not [one for one in peers.actions if one.action == "gate.delegated"]
+            assert await handed(approval, "role:approver", "approver") == "role:approver"
+            assert await handed(approval, "mia", "approver", known_roles=("approver",)) == "mia"
+            assert await handed(doubt, "omar", "operator") == "omar", "of whom no key is known"
+            entries = [(one.actor, one.detail["to"]) for one in peers.actions if one.action == "gate.delegated"]
+            assert entries == [("paul", "role:approver"), ("paul", "mia"), ("paul", "omar")]
+            for names, found in ((("mia", "role:operator"), [approval]), (("mia", "omar"), [doubt, approval])):
+                page = await peers.ask(rpc.LIST_GATES, ListGates(project="default", assigned_to=names))
+                assert [gate.gate_id for gate in page.gates] == found
+            one = (await peers.ask(rpc.LIST_GATES, ListGates(project="default", gate_id=approval))).gates[0]
+            assert (one.assigned_by, one.assigned_reason, one.assigned_at is None) == ("paul", "she knows", False)
         finally:
             await peers.stop()
 

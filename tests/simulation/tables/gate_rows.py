@@ -29,6 +29,7 @@ class GateRows:
         tool: str | None,
         rule: str | None,
         network: str | None,
+        assigned_to: list[str] | None = None,
     ) -> list[Row]:
         roots = {key: run.get("root_run_id") for key, run in self.runs.items()}
         begin = None if after is None else self.gates[after]
@@ -42,10 +43,20 @@ class GateRows:
             and (paused or gate["gate_type"] not in ("paused", "run_paused"))
             and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
             and network in (None, gate["network"])
+            and (assigned_to is None or gate.get("assigned_to", "") in assigned_to)
             and all(value in (None, _said(gate, name)) for name, value in (("tool", tool), ("rule", rule)))
             and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
         ]
         return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
+
+    def delegate_gate(
+        self, _session: Session, gate_id: UUID, project: str, to: str, by: str, reason: str
+    ) -> UUID | None:
+        gate = self.gates.get(gate_id)
+        if gate is None or gate["project"] != project or gate["status"] != "pending":
+            return None
+        gate |= {"assigned_to": to, "assigned_by": by, "assigned_reason": reason}
+        return gate_id
 
     def closed_gates(
         self,

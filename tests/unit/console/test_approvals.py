@@ -10,7 +10,7 @@ from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Done, Page
 from towpath_console.pages.approvals.approval_batches import batch, decide_together
 from towpath_console.pages.approvals.approval_edits import change, edit
-from towpath_console.pages.approvals.inbox import approval, approvals, batches, decide
+from towpath_console.pages.approvals.inbox import approval, approvals, batches, decide, delegate
 from towpath_console.renderer import Renderer
 
 GATE = f"/v1/gates/{GATE_ID}"
@@ -45,6 +45,41 @@ async def test_the_inbox_asks_for_what_people_can_decide_with_the_filters_of_its
     wanted = {"status": "pending", "paused": "false", "root_run_id": "r", "rule": "large", "limit": 50}
     assert api_of(one).asked == [("/v1/gates", wanted)] and page.refresh_s
     assert "matches these filters" in drawn(page) and "large" in drawn(page)
+
+
+async def test_a_gate_that_was_handed_over_says_to_whom_and_the_inbox_may_show_those_alone() -> None:
+    one = asked(query={"assigned_to": "me"})
+    await approvals(one)
+    assert api_of(one).asked[0][1]["assigned_to"] == "me"
+    handed = a_gate() | {"assigned_to": HOSTILE[0], "assigned_by": "paul", "assigned_at": "2026-11-26T15:00:00Z"}
+    text = drawn(await approval(asked({GATE: handed})))
+    assert "Handed to" in text and HOSTILE[0] not in text and "Hand it to somebody" in text
+
+
+async def test_a_gate_that_was_replaced_leads_to_the_call_as_it_is_now_and_marks_what_changed() -> None:
+    gone = a_gate() | {"status": "void", "closed_reason": "the call changed", "closed_at": "2026-11-26T15:00:00Z"}
+    diff = [{"field": "arguments.amount", "before": 500, "after": 50}]
+    now = a_gate(edited_by="mia", diff=diff) | {"gate_id": "new"}
+    text = drawn(await approval(asked({GATE: gone, "/v1/gates": {"gates": [now]}})))
+    assert 'href="/approvals/new"' in text and "as mia changed it" in text and "the call changed" in text
+    assert "<del>500</del>" in text and "<ins>50</ins>" in text
+    ended = {"closed_at": "2026-11-26T15:00:00Z"}
+    expired = drawn(await approval(asked({GATE: a_gate() | ended | {"status": "expired"}})))
+    assert "Nobody decided in time" in expired and 'formaction="/approvals' not in expired
+    denied = a_gate() | ended | {"status": "denied", "verdict": "denied", "closed_by": "paula", "closed_reason": "no"}
+    text = drawn(await approval(asked({GATE: denied})))
+    assert "paula" in text and "<q>no</q>" in text and 'datetime="2026-11-26T15:00:00' in text
+
+
+async def test_a_refused_hand_over_is_said_at_the_gate_with_what_was_written() -> None:
+    said = {"code": "delegate_may_not_decide", "title": "no", "detail": "no key of vera has the role approver"}
+    one = asked({f"{GATE}/delegate": ApiRefusalError(409, said)})
+    page = await delegate(one, {"to": " vera ", "reason": "because"})
+    assert isinstance(page, Page) and page.status == 409
+    assert "no key of vera" in drawn(page) and 'value="vera"' in drawn(page) and 'value="because"' in drawn(page)
+    assert api_of(one).sent == [(f"{GATE}/delegate", {"to": "vera", "reason": "because"})]
+    done = await delegate(asked({f"{GATE}/delegate": a_gate()}), {"to": "mia"})
+    assert isinstance(done, Done) and done.location == f"/approvals/{GATE_ID}"
 
 
 @pytest.mark.parametrize("status", ["all", "denied", "void"])
@@ -112,7 +147,7 @@ async def test_a_stale_card_leads_to_the_call_as_it_waits_now() -> None:
     fresh = a_gate() | {"gate_id": "fresh"}
     answers = {f"{GATE}/approve": changed, GATE: void, "/v1/gates": {"gates": [fresh]}}
     html = drawn(await decide(asked(answers, verdict="approve"), {}))
-    assert 'The call waits anew, as it is now: <a href="/approvals/fresh">' in html
+    assert 'The call waits anew: <a href="/approvals/fresh">look at it as it is now</a>' in html
 
 
 async def test_a_missing_reason_is_asked_for_beside_the_field() -> None:

@@ -62,6 +62,14 @@ def all_values(row: Mapping[str, Any]) -> str:
     return "; ".join(value_origin(one, detail.get("args")) for one in detail.get("origins", ()))
 
 
+def _handed(row: Mapping[str, Any]) -> str:
+    """Return whom somebody has handed the gate to, and why."""
+    if not row["assigned_to"]:
+        return ""
+    why = f": {row['assigned_reason']}" if row["assigned_reason"] else ""
+    return f"{row['assigned_to']} by {row['assigned_by']}{why}"
+
+
 _LIST = (
     Column("gate", "gate_id", is_id=True),
     Column("status", "status"),
@@ -69,6 +77,7 @@ _LIST = (
     Column("what", describe_gate),
     Column("why", why_in_short),
     Column("votes", quorum_progress),
+    Column("handed to", "assigned_to"),
     Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
 )
 _SHOW = (
@@ -94,6 +103,7 @@ _SHOW = (
     Column("confidence", lambda row: row["detail"].get("confidence")),
     Column("needs", missing_approvals),
     Column("votes", lambda row: "; ".join(f"{v['actor']} {v['verdict']} {v['reason']}".strip() for v in row["votes"])),
+    Column("handed to", _handed),
     Column("edited", lambda row: row["detail"].get("edited_by")),
     Column("changes", lambda row: "; ".join(row["detail"].get("changes", ()))),
     Column("digest", lambda row: row["detail"].get("digest")),
@@ -110,6 +120,7 @@ async def list_gates(
     *,
     status: GateStatus | Literal["all"] = "pending",
     run: str | None = None,
+    mine: bool = False,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """List gates, oldest first.
@@ -117,10 +128,11 @@ async def list_gates(
     Args:
         status: pending, approved, denied, expired, settled, void, or all.
         run: Only gates of this run, and of the runs below it where a caller submitted it.
+        mine: Only gates that were handed to you, or to a role of yours.
     """
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
-        gates = await client.gates.list(status=status, root_run_id=run_id)
+        gates = await client.gates.list(status=status, root_run_id=run_id, assigned_to="me" if mine else None)
     rows = [gate.model_dump(mode="json") for gate in gates]
     common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
 
@@ -206,6 +218,28 @@ async def resolve(
             digest = view.detail.get("digest")
             done = await client.gates.edit(view.gate_id, edited, reason=reason, digest=digest)
         _show_decision(common.out(), view, done, verdict)
+
+
+@app.command(
+    help_epilogue=examples(
+        "towpath gates delegate 7c1e mia --reason 'she knows the customer'", "towpath gates delegate 7c1e role:approver"
+    )
+)
+async def delegate(gate: str, to: str, /, *, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Hand a gate to somebody who may decide there. Who may decide stays as it is.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        to: The person's name as it stands in the audit, or role:NAME for everybody with that role.
+        reason: Why; it stands in the audit.
+    """
+    async with common.connect() as client:
+        gate_id = await short_ids.resolve_gate_id(client, gate)
+        view = await client.gates.delegate(gate_id, to, reason=reason)
+    if common.out().for_people:
+        common.out().write(f"gate {view.gate_id} is handed to {view.assigned_to}")
+    else:
+        common.out().data(view.model_dump(mode="json"))
 
 
 def _edited(verdict: str, args: str | None) -> JsonObject | None:

@@ -15,7 +15,7 @@ LIMIT = 50
 ALIKE = 5
 """Past decisions of the same tool and rule that are shown."""
 
-FILTERS = ("status", "rule", "tool", "network", "run_id")
+FILTERS = ("status", "rule", "tool", "network", "run_id", "assigned_to")
 STATUSES = {
     "pending": "waits for a person",
     "held": "waits, with pauses and switches",
@@ -35,6 +35,9 @@ RESOLVED = {
     "retry": "The call runs again.",
     "stop": "The run ends.",
 }
+HANDED = frozenset({"delegate_may_not_decide", "role_missing", "gate_settled", "verdict_invalid", "request_invalid"})
+"""Refusals to hand a gate over, which are said at the gate."""
+
 STALE = frozenset({"gate_settled", "digest_changed"})
 MENDED_HERE = frozenset({"reason_required", "retry_refused", "role_missing", "requester_may_not_approve"})
 """Refusals that are said at the gate itself, beside what was written."""
@@ -53,6 +56,7 @@ async def approvals(asked: Asked) -> Page:
         run_id = asked.query.get("root_run_id") or sent.pop("run_id", None)
         sent |= {"status": "pending", "root_run_id": run_id or None, "paused": "true" if status == "held" else "false"}
     else:
+        sent.pop("assigned_to", None)
         sent |= {"status": status, "order": "newest"}
     found = await asked.api.get("/v1/gates", **sent)
     gates = found["gates"]
@@ -70,15 +74,16 @@ async def approvals(asked: Asked) -> Page:
 
 
 async def approval(asked: Asked) -> Page:
-    """Make the page of one gate."""
+    """Make the page of one gate; one that was closed says how, and leads to the gate that stands in its place."""
     gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
-    return await gate_page(asked, gate)
+    return await gate_page(asked, gate, **{"next": await _successor(asked, gate)} if gate["status"] == "void" else {})
 
 
 async def gate_page(asked: Asked, gate: Mapping[str, Any], *, status: int = 200, **said: Any) -> Page:
     """Make the page of *gate* with its rule, its tool and how it was decided before.
 
-    *said* is what an action has to say there: `problem` and the `reason` that was written, or `stale`.
+    *said* is what an action has to say there: `problem` and the `reason` that was written, or why it is `stale`; and
+    `next`, the gate that stands in its place.
     """
     api, detail = asked.api, gate["detail"]
     tool, rule = str(detail.get("tool") or ""), str(detail.get("rule") or "")
@@ -118,6 +123,20 @@ async def decide(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     )
 
 
+async def delegate(asked: Asked, form: Mapping[str, str]) -> Done | Page:
+    """Hand a gate to a person, or to everybody with a role."""
+    gate_id, to = asked.path["gate_id"], form.get("to", "").strip()
+    try:
+        await asked.api.post(f"/v1/gates/{gate_id}/delegate", {"to": to, "reason": form.get("reason", "")})
+    except ApiRefusalError as error:
+        if error.problem.get("code") not in HANDED:
+            raise
+        gate = await asked.api.get(f"/v1/gates/{gate_id}")
+        words = str(error.problem.get("detail") or error.problem.get("title"))
+        return await gate_page(asked, gate, status=error.status, handing=words, to=to, why=form.get("reason", ""))
+    return Done(f"/approvals/{gate_id}", f"Handed to {to}.")
+
+
 async def say(asked: Asked, gate_id: str, verdict: str, reason: str, digest: str) -> None:
     """Send one word to a gate; raises ApiRefusalError where it is not taken."""
     body: dict[str, Any] = {"reason": reason} | ({"digest": digest} if digest else {})
@@ -136,10 +155,16 @@ async def refused_at_gate(asked: Asked, error: ApiRefusalError, reason: str) -> 
     if code in MENDED_HERE and gate["status"] == "pending":
         words = " ".join(str(error.problem.get(name) or "") for name in ("detail", "remedy")).strip()
         return await gate_page(asked, gate, status=error.status, problem=words, reason=reason)
+    successor = await _successor(asked, gate)
+    return await gate_page(asked, gate, status=error.status, stale=error.problem, next=successor, reason=reason)
+
+
+async def _successor(asked: Asked, gate: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the gate at which the same call waits now, as it is now."""
+    if not gate.get("execution_id"):
+        return None
     waiting = await asked.api.get("/v1/gates", status="pending", run_id=gate["run_id"], limit=LIMIT)
-    same = [one for one in waiting["gates"] if _is_same_call(one, gate)]
-    stale = {"problem": error.problem, "next": same[0] if same else None}
-    return await gate_page(asked, gate, status=error.status, stale=stale, reason=reason)
+    return next((one for one in waiting["gates"] if _is_same_call(one, gate)), None)
 
 
 def batches(gates: list[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
@@ -175,4 +200,7 @@ PAGES = (
     PageRoute("/approvals", approvals, "/approvals"),
     PageRoute("/approvals/{gate_id}", approval, "/approvals"),
 )
-ACTIONS = (ActionRoute("/approvals/{gate_id}/{verdict}", decide, "/approvals"),)
+ACTIONS = (
+    ActionRoute("/approvals/{gate_id}/delegate", delegate, "/approvals"),
+    ActionRoute("/approvals/{gate_id}/{verdict}", decide, "/approvals"),
+)

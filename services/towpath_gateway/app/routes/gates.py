@@ -16,6 +16,7 @@ from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.plan_checks import check_plan
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.gate_delegations import ROLE_PREFIX, DelegateGate, DelegateName
 from towpath_contracts.runs.views import (
     ActionDone,
     GatePage,
@@ -81,6 +82,13 @@ class ResolveGateBody(ClientMessage):
     digest: str | None = Field(default=None, max_length=128)
 
 
+class DelegateGateBody(ClientMessage):
+    """Whom a gate is handed to: a person's name, or `role:NAME` for everybody with that role."""
+
+    to: DelegateName
+    reason: str = Field(default="", max_length=2_000)
+
+
 @router.get("", response_model=GatePage, responses=documented(), summary="List gates")
 async def list_gates(
     dependencies: Dependencies,
@@ -96,6 +104,9 @@ async def list_gates(
     tool: Annotated[str | None, Query(max_length=200, description="of this tool's calls")] = None,
     rule: Annotated[str | None, Query(max_length=200, description="of this rule")] = None,
     network: Annotated[str | None, Query(max_length=200)] = None,
+    assigned_to: Annotated[
+        str | None, Query(max_length=254, description="handed to this name; `me`: to the caller, or a role of theirs")
+    ] = None,
     order: Annotated[
         Literal["oldest", "newest"], Query(description="`newest`: closed gates, the last first")
     ] = "oldest",
@@ -104,7 +115,7 @@ async def list_gates(
 
     A page of closed ones is chosen from the newest 2,000; with a tool and a rule alone from all.
     """
-    if order == "newest" and (status == "pending" or root_run_id is not None):
+    if order == "newest" and (status == "pending" or root_run_id is not None or assigned_to is not None):
         detail = "order=newest lists closed gates: give status=all, or the status of some, and run_id for one run"
         raise ProblemError(problem("request_invalid", detail))
     wanted = None if status == "all" else status
@@ -120,6 +131,7 @@ async def list_gates(
         rule=rule,
         network=network,
         newest=order == "newest",
+        assigned_to=_names(principal) if assigned_to == "me" else None if assigned_to is None else (assigned_to,),
     )
     return json_answer(await dependencies.platform.request(rpc.LIST_GATES, request))
 
@@ -177,6 +189,41 @@ async def edit_gate(
 ) -> Response:
     """Put other arguments in the place of those that wait; whoever does has approved them, as one of the quorum."""
     return await _resolve(dependencies, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
+
+
+@router.post(
+    "/{gate_id}/delegate",
+    response_model=GateView,
+    responses=documented(
+        "gate_not_found", "gate_settled", "verdict_invalid", "role_missing", "delegate_may_not_decide"
+    ),
+    summary="Hand a gate to somebody",
+)
+async def delegate_gate(
+    gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, given: DelegateGateBody
+) -> Response:
+    """Say whose it is to decide. Everybody who may decide there still may, and nobody else."""
+    gate = await _gate(dependencies, principal, gate_id)
+    known = None if given.to.startswith(ROLE_PREFIX) else await dependencies.keys.roles_of(given.to, principal.project)
+    request = DelegateGate(
+        project=principal.project,
+        gate_id=gate_id,
+        to=given.to,
+        known_roles=None if known is None else tuple(sorted(known)),
+        reason=given.reason,
+        actor=principal.actor,
+        caller=principal.caller,
+        key_prefix=principal.key_prefix or "",
+        key_commitment=principal.key_commitment,
+        roles=tuple(sorted(principal.roles if gate.approval_id is not None else non_approval_roles(principal))),
+    )
+    return json_answer(await dependencies.platform.request(rpc.DELEGATE_GATE, request))
+
+
+def _names(principal: Principal) -> tuple[str, ...]:
+    """Return the names under which a gate may have been handed to *principal*."""
+    roles = (f"{ROLE_PREFIX}{role}" for role in sorted(principal.roles | non_approval_roles(principal)))
+    return tuple(dict.fromkeys((principal.caller, principal.actor, *roles)))
 
 
 async def _gate(dependencies: GatewayDependencies, principal: Principal, gate_id: UUID) -> GateView:

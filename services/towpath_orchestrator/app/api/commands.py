@@ -7,14 +7,16 @@ from uuid import UUID
 from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
+from towpath_contracts.runs.gate_delegations import RESOLVER_ROLES, ROLE_PREFIX, DelegateGate, roles_that_decide
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
-from towpath_contracts.switches import OPERATOR, PAUSED, WakePaused
+from towpath_contracts.switches import PAUSED, WakePaused
 from towpath_contracts.tools.access import SettleCall
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.run_control import store_fact
@@ -34,16 +36,14 @@ UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
 RUN_VERDICTS = ("approved", "denied", "stop")
 """A run's own gate: go on, go on differently, end."""
 
-RESOLVER_ROLES = frozenset({OPERATOR, "approver"})
-"""Roles of people who may settle a gate that is not an approval; approvals name their own role."""
-
 
 class RunCommands:
     """Checks a person's request and stores the fact in the inbox: what was answered survives this process."""
 
-    def __init__(self, queries: RunQueries, bus: MessageBus) -> None:
+    def __init__(self, queries: RunQueries, bus: MessageBus, pool: Database) -> None:
         self._queries = queries
         self._bus = bus
+        self._pool = pool
 
     async def cancel(self, request: CancelRun) -> ActionDone:
         """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log.
@@ -158,7 +158,43 @@ class RunCommands:
             await asyncio.sleep(LOOK_EVERY_S)
         raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
 
-    async def _gate(self, request: ResolveGate) -> GateView:
+    async def delegate_gate(self, request: DelegateGate) -> GateView:
+        """Say whose a gate is to decide, for somebody who may decide there; nobody gets a right by it, or loses one.
+
+        Refused for whom it would be of no use: a role or a key without the word there, who has spoken, who asked.
+        """
+        gate = await self._gate(request)
+        wanted, names = roles_that_decide(gate), " or ".join(sorted(roles_that_decide(gate)))
+        if gate.status != "pending":
+            raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.status}"))
+        if gate.gate_type in (PAUSED, RUN_PAUSED):
+            raise ProblemError(problem("verdict_invalid", f"{gate.reason}; nobody decides there"))
+        if wanted.isdisjoint(request.roles):
+            raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {names}"))
+        if request.to.startswith(ROLE_PREFIX):
+            lacking = request.to.removeprefix(ROLE_PREFIX) not in wanted
+            why = f"gate {gate.gate_id} is decided by the role {names}"
+        elif any(vote.actor == request.to for vote in gate.votes):
+            lacking, why = True, f"{request.to} has decided there"
+        elif gate.approval_id is not None and request.to == await self._requester(gate):
+            lacking, why = True, f"{request.to} asked for it, and four eyes are wanted"
+        else:
+            lacking = request.known_roles is not None and wanted.isdisjoint(request.known_roles)
+            why = f"no key of {request.to} has the role {names}"
+        if lacking:
+            raise ProblemError(problem("delegate_may_not_decide", why))
+        said = {"reason": request.reason, "run_id": gate.run_id, "gate_id": str(gate.gate_id), "to": request.to}
+        await record_action(self._bus, request, "gate.delegated", **said)
+        handed = (request.gate_id, request.project, request.to, request.actor, request.reason)
+        if await self._pool.fetchval(QUERIES.delegate_gate, *handed) is None:
+            raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} was closed meanwhile"))
+        return await self._gate(request)
+
+    async def _requester(self, gate: GateView) -> str:
+        run = await self._queries.get_run(GetRun(project=gate.project, run_id=gate.run_id))
+        return run.caller
+
+    async def _gate(self, request: ResolveGate | DelegateGate) -> GateView:
         page = await self._queries.list_gates(
             ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
         )

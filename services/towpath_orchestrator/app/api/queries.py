@@ -281,7 +281,8 @@ class RunQueries:
         else:
             asked = (request.project, status, request.run_id, request.gate_id, request.paused)
             more_asked = (request.after, request.limit + 1, request.root_run_id)
-            rows = await self._pool.fetch(QUERIES.list_gates, *asked, *more_asked, *about)
+            whose = None if request.assigned_to is None else list(request.assigned_to)
+            rows = await self._pool.fetch(QUERIES.list_gates, *asked, *more_asked, *about, whose)
         shown = within_page(rows[: request.limit], "detail")
         more = len(shown) < len(rows)
         return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
