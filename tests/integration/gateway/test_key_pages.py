@@ -1,11 +1,16 @@
-"""Keys are listed in pages, and who has many of them made or listed keeps no others waiting."""
+"""Keys are listed in pages, read where a gate is handed over, and who has many of them made keeps no others waiting."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 
 import pytest
 from tests.support.gateway.keyed_gateway import Place, Servers, keyed_gateway
 from tests.support.platform.platform_peer import PlatformPeer
+
+from towpath_contracts import rpc
+from towpath_contracts.runs.views import GatePage, GateView
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +62,36 @@ async def test_a_key_is_made_while_another_project_makes_many(place: Place) -> N
             if at < max(key["created_at"] for key in made["keys"]):
                 return
         pytest.fail("it waited for all of them, each time")
+
+
+async def test_a_gate_is_handed_over_with_what_the_keys_of_the_other_may_do(place: Place) -> None:
+    peer, approval = (
+        place.peer,
+        GateView(
+            gate_id=uuid.uuid4(),
+            run_id=uuid.uuid4(),
+            project="shop",
+            gate_type="approval",
+            status="pending",
+            reason="look",
+            approval_id=uuid.uuid4(),
+            opened_at=datetime.now(UTC),
+            expires_at=datetime.now(UTC),
+        ),
+    )
+    peer.answers[rpc.LIST_GATES.subject] = GatePage(gates=(approval,))
+    peer.answers[rpc.DELEGATE_GATE.subject] = approval
+    await place.key("shop", "vera", (), roles=("viewer",))
+    async with await place.client("shop", "paul", (), roles=("approver",)) as paul:
+        for to in ("vera", "paul", "nobody-yet", "role:approver"):
+            done = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": to})
+            assert done.status_code == 200, done.text
+        for wrong in ("", "a b", "a\u202eb", "x" * 255):
+            refused = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": wrong})
+            assert refused.status_code == 422
+        await paul.get("/v1/gates?assigned_to=me")
+    asked = peer.requests(rpc.DELEGATE_GATE.subject)
+    assert [one["known_roles"] for one in asked] == [["viewer"], ["approver"], None, None]
+    assert all((one["actor"], one["roles"]) == ("paul", ["approver"]) for one in asked)
+    mine = peer.requests(rpc.LIST_GATES.subject)[-1]["assigned_to"]
+    assert mine[0] == "paul" and mine[-1] == "role:approver"

@@ -373,26 +373,6 @@ def a_gate(gate_type: str, **more: Any) -> GateView:
     return GateView.model_validate({"gate_id": uuid.uuid4(), "gate_type": gate_type, **fields})
 
 
-async def test_a_gate_is_handed_over_with_what_the_keys_of_the_other_may_do(place: Place) -> None:
-    peer, approval = place.peer, a_gate("approval", project="shop", approval_id=uuid.uuid4())
-    peer.answers[rpc.LIST_GATES.subject] = GatePage(gates=(approval,))
-    peer.answers[rpc.DELEGATE_GATE.subject] = approval
-    await place.key("shop", "vera", (), roles=("viewer",))
-    async with await place.client("shop", "paul", (), roles=("approver",)) as paul:
-        for to in ("vera", "paul", "nobody-yet", "role:approver"):
-            done = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": to})
-            assert done.status_code == 200, done.text
-        for wrong in ("", "a b", "a\u202eb", "x" * 255):
-            refused = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": wrong})
-            assert refused.status_code == 422
-        await paul.get("/v1/gates?assigned_to=me")
-    asked = peer.requests(rpc.DELEGATE_GATE.subject)
-    assert [one["known_roles"] for one in asked] == [["viewer"], ["approver"], None, None]
-    assert all((one["actor"], one["roles"]) == ("paul", ["approver"]) for one in asked)
-    mine = peer.requests(rpc.LIST_GATES.subject)[-1]["assigned_to"]
-    assert mine[0] == "paul" and mine[-1] == "role:approver"
-
-
 @pytest.mark.parametrize(
     ("scopes", "roles", "expected"),
     [

@@ -35,7 +35,8 @@ COMMANDS = [
     *("switches list", "switches pause", "switches resume"),
     *("budgets show", "budgets set", "budgets lift"),
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
-    *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
+    *("gates list", "gates show", "gates approve", "gates deny", "gates delegate", "gates resolve", "gates watch"),
+    "gates notices",
     *("networks validate", "networks publish", "networks list", "networks show", "networks prompt", "networks invoke"),
     "networks graph",
     *(
