@@ -2,11 +2,14 @@
 
 Each view is drawn again after its own time, but all together never take more than a share of one processor: the more
 is looked at, the longer each waits. What is sent is the whole part that changes, so that whoever missed something is
-up to date with the next.
+up to date with the next. Where the page can't be drawn for a while, whoever looks on is told, and told when it can.
 """
 
 import asyncio
+import contextlib
 import hashlib
+import logging
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -14,10 +17,41 @@ from time import perf_counter
 from towpath_console.api import ApiRefusalError
 
 SHARE = 0.04
-"""Of one processor, at most, for drawing what is looked at."""
+"""Of one processor, at most, for drawing what is looked at and sending it."""
+
+SENDING_S = 0.0002
+"""What it costs to send one change to one who looks on."""
+
+LONGEST_PAUSE_S = 15.0
+"""What is looked at is drawn again after this time at the latest, however much else is."""
 
 PING_S = 15.0
-"""How long nothing is sent at most, so that proxies keep the stream open."""
+"""How long nothing is sent at most, so that proxies keep the stream open and clients notice one that is dead."""
+
+KEPT_S = 5.0
+"""How long a view is kept that nobody looks at: a page was drawn and its stream is to come, or a stream was cut."""
+
+MOST_KEPT = 64
+"""Views that nobody looks at yet, kept at once; further pages are drawn again for their streams."""
+
+AT_ONCE = 4
+"""Views that are drawn at the same time: many that come at once, after a restart, must not stall others."""
+
+TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.5, 4.0
+"""How long until a view is tried again that can't be drawn now: twice as long each time, up to the most."""
+
+RETRY_MS = (500, 2_500)
+"""After how long clients connect again when a stream was cut: each after another time, so that they spread."""
+
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Refusals that say nothing about the caller: the same may be answered later."""
+
+PING = "event: ping\ndata: {}\n\n"
+LIVE = "event: live\ndata: {}\n\n"
+CUT = "event: cut\ndata: {}\n\n"
+END = "event: end\ndata: {}\n\n"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,106 +60,187 @@ class Drawn:
 
     html: str
     refresh_s: float | None
+    digest: str = field(init=False)
+    """Tells this part from others."""
 
-    @property
-    def digest(self) -> str:
-        """Tells this part from others."""
-        return hashlib.sha256(self.html.encode("utf-8", "replace")).hexdigest()[:16]
+    event: str = field(init=False)
+    """The part as an event of a stream."""
+
+    def __post_init__(self) -> None:
+        """Make what all who look on are sent."""
+        object.__setattr__(self, "digest", digest_of(self.html))
+        lines = "".join(f"data: {line}\n" for line in self.html.splitlines())
+        object.__setattr__(self, "event", f"id: {self.digest}\n{lines}\n")
 
 
-@dataclass(slots=True)
+def digest_of(html: str) -> str:
+    """Return what tells the part *html* of a page from others."""
+    return hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+@dataclass(slots=True, eq=False)
 class _View:
     draw: Callable[[], Awaitable[Drawn]]
-    watchers: int = 0
+    kept_until: float
     last: Drawn | None = None
+    failures: int = 0
+    refused: ApiRefusalError | None = None
     cost_s: float = 0.0
+    due_at: float = 0.0
+    watchers: set[asyncio.Event] = field(default_factory=set)
+    needed: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    failed: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it can't be drawn now."""
+        return self.failures > 0
+
+    def tell(self) -> None:
+        """Wake all who look on."""
+        self.begun.set()
+        for watcher in self.watchers:
+            watcher.set()
 
 
 class LiveViews:
-    """The views that are looked at now, by caller and address."""
+    """The views that are looked at now, by caller and address; their streams end once *stopping* is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopping: asyncio.Event) -> None:
+        self._stopping = stopping
+        self._stop_watch: asyncio.Task[None] | None = None
         self._views: dict[object, _View] = {}
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def watch(
-        self, key: object, draw: Callable[[], Awaitable[Drawn]], stopping: asyncio.Event, seen: str | None
-    ) -> AsyncIterator[str]:
-        """Yield server-sent events with each change of the view *key*; *seen* is the digest of what is shown."""
-        view = self._entered(key, draw)
+    def keep(self, key: object, draw: Callable[[], Awaitable[Drawn]], drawn: Drawn) -> None:
+        """Keep for a moment what was *drawn* of the page *key*, whose stream is about to be asked for."""
+        if drawn.refresh_s is None or key in self._views:
+            return
+        if sum(not view.watchers for view in self._views.values()) < MOST_KEPT:
+            view = self._add(key, draw)
+            view.last = drawn
+            view.due_at = perf_counter() + drawn.refresh_s
+            view.begun.set()
+
+    async def begin(self, key: object, draw: Callable[[], Awaitable[Drawn]]) -> None:
+        """Return once there is something to tell of the view *key*; ApiRefusalError where the caller may not see it."""
+        view = self._views.get(key) or self._add(key, draw)
+        view.kept_until = max(view.kept_until, perf_counter() + KEPT_S)
+        view.needed.set()
+        await view.begun.wait()
+        if view.refused is not None:
+            raise view.refused
+
+    async def watch(self, key: object, draw: Callable[[], Awaitable[Drawn]], seen: str | None) -> AsyncIterator[str]:
+        """Yield server-sent events with each change of the view *key*; *seen* is the digest of what is shown.
+
+        `live` and `cut` say whether what is shown is followed; `end` that it changes no more, `bye` that this process
+        stops.
+        """
+        yield f"retry: {_retry_ms()}\n\n"
+        view = self._views.get(key) or self._add(key, draw)
+        woken = asyncio.Event()
+        view.watchers.add(woken)
+        view.needed.set()
+        told_cut: bool | None = None
         try:
-            while not stopping.is_set():
-                drawn = await _next(view, seen)
-                if view.failed:
+            while not self._stopping.is_set() and view.refused is None:
+                woken.clear()
+                if view.is_cut != told_cut:
+                    told_cut = view.is_cut
+                    yield CUT if told_cut else LIVE
+                elif view.last is not None and view.last.digest != seen:
+                    seen = view.last.digest
+                    yield view.last.event
+                elif view.last is not None and view.last.refresh_s is None:
+                    yield END
                     return
-                if drawn is None:
-                    yield ": ping\n\n"
-                    continue
-                seen = drawn.digest
-                yield _event(seen, drawn.html)
-                if drawn.refresh_s is None:
-                    yield "event: end\ndata: end\n\n"
-                    return
+                elif not await _is_set(woken, PING_S):
+                    yield PING
+            if self._stopping.is_set():
+                yield f"event: bye\nretry: {_retry_ms()}\ndata: {{}}\n\n"
         finally:
-            self._left(key, view)
+            view.watchers.discard(woken)
+            view.kept_until = perf_counter() + KEPT_S
+            view.needed.set()
 
-    def _entered(self, key: object, draw: Callable[[], Awaitable[Drawn]]) -> _View:
-        view = self._views.setdefault(key, _View(draw))
-        view.watchers += 1
-        if view.task is None:
-            view.task = asyncio.create_task(self._redraw(view))
+    def _add(self, key: object, draw: Callable[[], Awaitable[Drawn]]) -> _View:
+        if self._stop_watch is None:
+            self._stop_watch = asyncio.create_task(self._tell_of_the_stop())
+        view = self._views[key] = _View(draw, perf_counter() + KEPT_S)
+        view.task = asyncio.create_task(self._follow(key, view))
         return view
 
-    def _left(self, key: object, view: _View) -> None:
-        view.watchers -= 1
-        if view.watchers == 0:
-            if view.task is not None:
-                view.task.cancel()
+    async def _tell_of_the_stop(self) -> None:
+        await self._stopping.wait()
+        for view in self._views.values():
+            view.tell()
+
+    async def _follow(self, key: object, view: _View) -> None:
+        """Draw *view* again and again while somebody looks at it."""
+        try:
+            while view.watchers or perf_counter() < view.kept_until:
+                now = perf_counter()
+                if now >= view.due_at and (view.watchers or not view.begun.is_set()):
+                    if not await self._redraw(view):
+                        return
+                    continue
+                view.needed.clear()
+                await _is_set(view.needed, (view.due_at if view.watchers else view.kept_until) - now)
+        finally:
             if self._views.get(key) is view:
                 del self._views[key]
+            view.tell()
 
-    async def _redraw(self, view: _View) -> None:
-        """Draw *view* again and again while somebody looks at it."""
-        while True:
+    async def _redraw(self, view: _View) -> bool:
+        """Draw *view* once, and tell whoever looks on; False where it is not to be drawn again."""
+        async with self._turns:
             began = perf_counter()
             try:
                 drawn = await view.draw()
-            except ApiRefusalError:  # whoever looks on connects again, and is told then: a key was revoked, say
-                await _fail(view)
-                return
+            except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
+                return self._failed(view, error)
             except Exception:
-                await _fail(view)
-                raise
-            view.cost_s = perf_counter() - began
-            async with view.changed:
-                if view.last is None or view.last.digest != drawn.digest:
-                    view.last = drawn
-                    view.changed.notify_all()
-            if drawn.refresh_s is None:
-                return
-            together = sum(one.cost_s for one in self._views.values())
-            await asyncio.sleep(max(drawn.refresh_s, together / SHARE))
+                _log.exception("A page could not be drawn again.")
+                problem = {"code": "internal", "title": "The page could not be drawn", "detail": ""}
+                return self._failed(view, ApiRefusalError(500, problem))
+            took = perf_counter() - began
+        changed = view.is_cut or view.last is None or view.last.digest != drawn.digest
+        # What a drawing waited for on a busy machine is no cost of it: one that takes long counts little by little.
+        view.cost_s = min(took, view.cost_s * 1.25) if view.cost_s else min(took, 0.05)
+        view.last, view.failures = drawn, 0
+        if changed or drawn.refresh_s is None:
+            view.tell()
+        view.due_at = perf_counter() + self._pause_s(drawn)
+        return True
+
+    def _failed(self, view: _View, error: ApiRefusalError) -> bool:
+        if error.status not in PASSING:
+            view.refused = error
+            view.tell()
+            return False
+        view.due_at = perf_counter() + min(TRY_AGAIN_S * 2**view.failures, TRY_AGAIN_MAX_S)
+        view.failures = min(view.failures + 1, 8)
+        view.tell()
+        return True
+
+    def _pause_s(self, drawn: Drawn) -> float:
+        """Return how long until a view is drawn again: longer, the more is looked at."""
+        if drawn.refresh_s is None:
+            return float("inf")
+        looked_at = [view for view in self._views.values() if view.watchers]
+        together = sum(view.cost_s + SENDING_S * len(view.watchers) for view in looked_at)
+        return max(drawn.refresh_s, min(together / SHARE, LONGEST_PAUSE_S))
 
 
-async def _fail(view: _View) -> None:
-    async with view.changed:
-        view.failed = True
-        view.changed.notify_all()
+async def _is_set(event: asyncio.Event, within_s: float) -> bool:
+    """Return whether *event* was set in time; without an end where that is infinite."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(None if within_s == float("inf") else max(0.0, within_s)):
+            await event.wait()
+    return event.is_set()
 
 
-async def _next(view: _View, seen: str | None) -> Drawn | None:
-    """Return what *view* shows now, once that is not *seen*; None after PING_S, or where it can't be drawn."""
-    try:
-        async with asyncio.timeout(PING_S), view.changed:
-            while not view.failed and (view.last is None or view.last.digest == seen):
-                await view.changed.wait()
-            return None if view.failed else view.last
-    except TimeoutError:
-        return None
-
-
-def _event(name: str, html: str) -> str:
-    lines = "".join(f"data: {line}\n" for line in html.splitlines())
-    return f"id: {name}\n{lines}\n"
+def _retry_ms() -> int:
+    return random.randint(*RETRY_MS)  # noqa: S311  # spreads clients; nothing is kept secret by it

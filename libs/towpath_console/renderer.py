@@ -14,6 +14,7 @@ from towpath_console import text
 from towpath_console.assets_folder import address
 from towpath_console.caller import ANYBODY, Caller
 from towpath_console.gate_card import gate_card, written
+from towpath_console.live import digest_of
 from towpath_console.page import Page
 from towpath_console.sections import LIVE, SECTIONS
 
@@ -64,9 +65,12 @@ def templates() -> Environment:
 class Renderer:
     """Turns pages into HTML. Templates escape whatever they show (`text.visible`), and have no code of their own."""
 
-    def whole(self, page: Page, **around: Any) -> str:
-        """Return the document of *page*; *around* is what its frame shows."""
-        return self._drawn(page, "frame.html", around)
+    def whole(self, page: Page, part: str | None = None, **around: Any) -> str:
+        """Return the document of *page*; *around* is what its frame shows, *part* what changes where it is drawn."""
+        part = self.live_part(page, **around) if part is None else part
+        # It was escaped as it was drawn. The stream of the page is asked for what differs from it.
+        drawn = {"part": Markup(part), "seen": digest_of(part)}  # noqa: S704
+        return self._drawn(page, "frame.html", {**around, **drawn})
 
     def live_part(self, page: Page, **around: Any) -> str:
         """Return the part of *page* that changes while somebody looks on."""

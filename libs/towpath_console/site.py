@@ -1,7 +1,7 @@
 """The console as one ASGI application: every page, its JSON twin, its actions and what changes on it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -45,9 +45,8 @@ class Console:
 
     def __init__(self, app: ASGIApp, stopping: asyncio.Event) -> None:
         self._api = ApiCaller(app)
-        self._stopping = stopping
         self._renderer = Renderer()
-        self._live = LiveViews()
+        self._live = LiveViews(stopping)
         self._pages = [(compile_path(route.path)[0], route) for route in PAGES]
         routes = [
             Route(f"{ASSETS}{{file:path}}", serve),
@@ -71,10 +70,12 @@ class Console:
         if twin:
             return JSONResponse(dict(page.data), headers=HEADERS)
         url = _url(path, query)
-        around = await self._around(api, route.section, url, query) | {
-            "message": request.query_params.get("message", "")
-        }
-        return Response(self._renderer.whole(page, **around), media_type="text/html", headers=HEADERS)
+        around = await self._around(api, route.section, url, query)
+        part = self._renderer.live_part(page, **around)
+        if page.refresh_s is not None:
+            self._live.keep((api.identity, url), self._drawer(api, path, query), Drawn(part, page.refresh_s))
+        whole = self._renderer.whole(page, part, **around, message=request.query_params.get("message", ""))
+        return Response(whole, media_type="text/html", headers=HEADERS)
 
     async def _made(self, api: Api, path: str, query: Mapping[str, str]) -> tuple[Page, PageRoute]:
         for pattern, route in self._pages:
@@ -203,24 +204,24 @@ class Console:
         path, query = asked.path or "/", dict(parse_qsl(asked.query))
         api = self._api.on_behalf_of(request)
 
+        key, draw = (api.identity, _url(path, query)), self._drawer(api, path, query)
+        try:
+            await self._live.begin(key, draw)  # a refusal is told before the stream begins
+        except ApiRefusalError as error:
+            return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
+        seen = request.headers.get("last-event-id") or request.query_params.get("seen")
+        stream = self._live.watch(key, draw, seen)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
+
+    def _drawer(self, api: Api, path: str, query: Mapping[str, str]) -> Callable[[], Awaitable[Drawn]]:
+        """Return what draws the part of a page that changes."""
+
         async def draw() -> Drawn:
             page, route = await self._made(api, path, query)
             around = await self._around(api, route.section, _url(path, query), query)
             return Drawn(self._renderer.live_part(page, **around), page.refresh_s)
 
-        try:
-            await draw()  # a refusal is told before the stream begins
-        except ApiRefusalError as error:
-            return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
-        seen = request.headers.get("last-event-id")
-        stream = self._live.watch((api.identity, _url(path, query)), draw, self._stopping, seen)
-        return StreamingResponse(_with_retry(stream), media_type="text/event-stream", headers=HEADERS)
-
-
-async def _with_retry(stream: AsyncIterator[str]) -> AsyncIterator[str]:
-    yield "retry: 1000\n\n"
-    async for event in stream:
-        yield event
+        return draw
 
 
 def _url(path: str, query: Mapping[str, str]) -> str:

@@ -68,12 +68,23 @@
     event.preventDefault();
   });
 
-  // What somebody is writing must not be taken away by a change of the page.
-  document.addEventListener("htmx:before:sse:message", (event) => {
+  // What somebody is writing must not be taken away by a change of the page: it waits until nothing is written.
+  const live = document.getElementById("live");
+  let held = false;
+  function isWriting() {
     const fields = document.querySelectorAll("#live input:not([type=hidden]), #live textarea");
-    if (![...fields].some((field) => field.value !== field.defaultValue)) return;
-    event.detail.message.cancelled = true;
-    tellDecided(event.detail.message.data);
+    return [...fields].some((field) => field.value !== field.defaultValue);
+  }
+  document.addEventListener("htmx:before:sse:message", (event) => {
+    const message = event.detail.message;
+    if (message.event || !isWriting()) return;
+    message.cancelled = held = true;
+    tellDecided(message.data);
+  });
+  document.addEventListener("input", () => {
+    if (!held || isWriting()) return;
+    held = false;
+    reconnect();
   });
 
   // A card that was decided while somebody writes on it says so; nothing that is written can be sent there any more.
@@ -93,6 +104,76 @@
       card.prepend(told);
       for (const button of card.querySelectorAll(".decide button")) button.disabled = true;
     }
+  }
+
+  // An open page says when it is not live, and when it is again. Streams are sent something every 15 seconds.
+  const SILENT_MS = 40000;
+  let heard = Date.now();
+  let cut = false;
+  let shut = false;
+  let away = document.hidden;
+  function reconnect() {
+    live._htmx?.sse?.reader?.cancel();
+  }
+  function sayLiveness(tone, sign, words) {
+    const shown = document.getElementById("liveness");
+    if (!shown || shown.textContent === `${sign} ${words}`) return;
+    const status = document.createElement("span");
+    status.className = `status ${tone}`;
+    const mark = document.createElement("span");
+    mark.setAttribute("aria-hidden", "true");
+    mark.textContent = sign;
+    status.append(mark, ` ${words}`);
+    shown.replaceChildren(...(words ? [status] : []));
+  }
+  function tellCut() {
+    if (shut) return;
+    cut = true;
+    sayLiveness("warn", "◌", "Not live, trying again");
+  }
+  function tellBack() {
+    heard = Date.now();
+    away = false;
+    if (!cut) return;
+    cut = false;
+    sayLiveness("good", "●", "Live again");
+    setTimeout(() => cut || shut || sayLiveness("", "", ""), 15000);
+  }
+  function tellRefused(code) {
+    shut = true;
+    const why = code === 401 ? "you are no longer signed in" : code === 403 ? "you may no longer see it" : "it is not there any more";
+    sayLiveness("bad", "✕", `Not live: ${why}. Load the page again.`);
+  }
+  if (live?.hasAttribute("hx-sse:connect")) {
+    const of = (event) => event.target === live;
+    const isFinal = (code) => code >= 400 && code < 500 && ![408, 425, 429].includes(code);
+    live.addEventListener("htmx:before:sse:connection", (event) => {
+      if (shut) event.preventDefault();
+      else if (event.detail.connection.attempt > 0 && !away) tellCut();
+    });
+    live.addEventListener("htmx:after:sse:message", () => (heard = Date.now()));
+    live.addEventListener("htmx:sse:error", (event) => (isFinal(event.detail.status) ? tellRefused(event.detail.status) : tellCut()));
+    live.addEventListener("cut", tellCut);
+    live.addEventListener("live", tellBack);
+    live.addEventListener("end", () => (shut = true) && sayLiveness("", "", ""));
+    document.addEventListener("visibilitychange", () => document.hidden && (away = true));
+    // The first connection is an ordinary request, which nothing tries again.
+    const again = () => setTimeout(() => live._htmx?.sse || shut || htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live }), 1000 + 3000 * Math.random());
+    live.addEventListener("htmx:before:response", (event) => {
+      const answer = event.detail.ctx.response;
+      if (!of(event) || answer.headers.get("Content-Type")?.includes("text/event-stream")) return;
+      event.preventDefault(); // a problem is no part of the page
+      if (isFinal(answer.status)) tellRefused(answer.status);
+      else tellCut(), again();
+    });
+    live.addEventListener("htmx:error", (event) => {
+      if (of(event) && !live._htmx?.sse && !shut) tellCut(), again();
+    });
+    setInterval(() => {
+      if (document.hidden || shut || Date.now() - heard < SILENT_MS) return;
+      tellCut();
+      reconnect();
+    }, 5000);
   }
   function written() {
     writeTimes(document);
