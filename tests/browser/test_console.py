@@ -1,6 +1,7 @@
 """The console in a browser, as people use it: both schemes, a keyboard, no script, hostile texts, a killed gateway."""
 
 import asyncio
+import contextlib
 import json
 import re
 import uuid
@@ -55,13 +56,21 @@ class Place:
         if not request.url.startswith((self.platform.gateway_url, "data:")):
             self.faults.append(f"asked for {request.url}")
 
+    async def answered(self, method: str, path: str, body: Any) -> httpx2.Response:
+        """Ask the API until it does what it is asked for, also while it is being started."""
+        async with asyncio.timeout(30):
+            while True:
+                with contextlib.suppress(httpx2.TransportError):
+                    answer = await self.api.request(method, path, json=body)
+                    if answer.is_success:
+                        return answer
+                await asyncio.sleep(0.1)
+
     async def waiting_run(self, message: str = "") -> tuple[str, str]:
         """Return a run that waits for an approval, and its gate."""
         script = json.loads((SAMPLE / "script.json").read_text())
         task = {"network": "support", "user_message": message or f"Refund {uuid.uuid4().hex[:6]}", "script": script}
-        answer = await self.api.post("/v1/runs", json=task)
-        assert answer.is_success, answer.text
-        run_id = answer.json()["run_id"]
+        run_id = (await self.answered("POST", "/v1/runs", task)).json()["run_id"]
         async with asyncio.timeout(20):
             while True:
                 gates = (await self.api.get(f"/v1/gates?status=pending&run_id={run_id}")).json()["gates"]
@@ -92,10 +101,9 @@ async def place(chromium: str) -> AsyncIterator[Place]:
             headers = platform.access.authorization()
             async with httpx2.AsyncClient(base_url=platform.gateway_url, headers=headers, timeout=60) as api:
                 spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
-                async with asyncio.timeout(20):
-                    while not (await api.post("/v1/networks", json={"spec": spec})).is_success:  # noqa: ASYNC110
-                        await asyncio.sleep(0.2)
-                yield Place(platform, browser, api)
+                place = Place(platform, browser, api)
+                await place.answered("POST", "/v1/networks", {"spec": spec})
+                yield place
             await browser.close()
 
 
@@ -166,25 +174,47 @@ async def test_without_script_pages_are_read_and_calls_are_decided(place: Place)
     await context.close()
 
 
-async def test_an_open_page_catches_up_after_the_gateway_was_killed(place: Place) -> None:
+CUT, BACK = "◌ Not live, trying again", "● Live again"
+LISTENS = """() => {
+  window.said = [];
+  const shown = document.getElementById("liveness");
+  new MutationObserver(() => said.push(shown.textContent)).observe(shown, { childList: true });
+}"""
+
+
+async def rows_of(page: Page) -> list[str]:
+    """Return the runs that an open page lists; no name of an element stands there twice."""
+    ids = await page.evaluate("[...document.querySelectorAll('[id]')].map((element) => element.id)")
+    assert len(ids) == len(set(ids)), sorted(ids)
+    return [name.removeprefix("run-") for name in ids if name.startswith("run-")]
+
+
+@pytest.mark.parametrize("killed", ["orchestrator", "nats", "gateway"])
+async def test_open_pages_say_when_they_are_cut_off_and_catch_up_without_a_reload(place: Place, killed: str) -> None:
     run_id, gate_id = await place.waiting_run()
     context = await place.context()
-    page = await context.new_page()
-    await page.goto(place.url(f"/runs/{run_id}"))
-    await page.evaluate("window.kept = true")
-    place.platform.kill("gateway")
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                answer = await place.api.post(f"/v1/gates/{gate_id}/approve", json={"reason": "ok"})
-            except httpx2.TransportError:
-                await asyncio.sleep(0.1)
-                continue
-            if answer.is_success:
-                break
-            await asyncio.sleep(0.1)
-    await page.get_by_text("are on their way back to your account").first.wait_for()
-    assert await page.evaluate("window.kept"), "it was not loaded anew"
-    steps = await page.locator("table.timeline tbody tr").count()
+    tabs = {path: await context.new_page() for path in ("/", "/runs", "/approvals", f"/runs/{run_id}")}
+    for path, page in tabs.items():
+        await page.goto(place.url(path))
+        await page.evaluate(LISTENS)
+    await place.platform.hold(killed)
+    for page in tabs.values():
+        await page.get_by_text("Not live, trying again").wait_for()
+    place.platform.release(killed)
+    await place.answered("POST", f"/v1/gates/{gate_id}/approve", {"reason": "ok"})
+    await tabs[f"/runs/{run_id}"].get_by_text("are on their way back to your account").first.wait_for()
+    other, other_gate = await place.waiting_run()
+    await tabs["/approvals"].locator(f"#gate-{other_gate}").wait_for()
+    await place.answered("POST", f"/v1/gates/{other_gate}/approve", {"reason": "ok"})
+    for path in ("/", "/runs"):
+        await tabs[path].locator(f"#run-{other}").get_by_text("completed").wait_for()
+    await tabs["/approvals"].locator(f"#gate-{other_gate}").wait_for(state="detached")
+    for path, limit in (("/", 8), ("/runs", 50)):
+        listed = (await place.api.get(f"/v1/runs?depth=0&limit={limit}")).json()["runs"]
+        assert await rows_of(tabs[path]) == [run["run_id"] for run in listed]
+    steps = await tabs[f"/runs/{run_id}"].locator("table.timeline tbody tr").count()
     assert steps == (await place.api.get(f"/v1/runs/{run_id}")).json()["step"], "no row stands there twice"
+    for path, page in tabs.items():
+        said = await page.evaluate("window.said")
+        assert said[:1] == [CUT] and (BACK in said or path == f"/runs/{run_id}"), f"{path}: {said}"
     await context.close()

@@ -207,5 +207,3 @@ async def _first(stream: AsyncIterator[str], number: int) -> AsyncIterator[str]:
                 yield event
             if not number:
                 return
-
-
