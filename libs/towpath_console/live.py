@@ -201,7 +201,7 @@ class LiveViews:
                 drawn = await view.draw()
             except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
                 return self._failed(view, error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - of one page; whoever looks on is told, and it is tried again
                 _log.exception("A page could not be drawn again.")
                 problem = {"code": "internal", "title": "The page could not be drawn", "detail": ""}
                 return self._failed(view, ApiRefusalError(500, problem))

@@ -1,6 +1,7 @@
 """The console on a whole platform of one person: read a run, approve a call, follow a page, and who is not let in."""
 
 import asyncio
+import html
 import json
 import re
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ import pytest_asyncio
 import yaml
 from tests.support.gateway.console_runs import closed_gate, dead_letter, finished_run, form, notice_files, waiting_run
 from tests.support.gateway.mail_server import MailServer, mail_server
+from tests.support.gateway.sse import frames
 from tests.support.gateway.web import Web, web
 from tests.support.places import EXAMPLES
 from tests.support.waiting import eventually
@@ -136,19 +138,25 @@ async def test_a_call_is_denied_with_a_reason(browser: httpx2.AsyncClient) -> No
     assert again.status_code == 409 and "local closed it" in again.text and "too much" in again.text, "it is stale"
 
 
-async def test_an_open_page_is_sent_what_changes(browser: httpx2.AsyncClient) -> None:
+async def test_an_open_page_is_sent_what_changes_and_goes_on_where_its_stream_was_cut(
+    browser: httpx2.AsyncClient,
+) -> None:
     run_id, gate = await waiting_run(browser)
-    events: list[str] = []
-    async with asyncio.timeout(20), browser.stream("GET", f"/console/live?page=/runs/{run_id}") as stream:
+    page = (await browser.get(f"/runs/{run_id}")).text
+    address = html.unescape(page.partition('hx-sse:connect="')[2].partition('"')[0])
+    await form(browser, f"/approvals/{gate['gate_id']}/approve", reason="ok")
+    async with asyncio.timeout(20), browser.stream("GET", address) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
-        async for line in stream.aiter_lines():
-            if line.startswith("id: "):
-                events.append(line)
-                if len(events) == 1:
-                    await form(browser, f"/approvals/{gate['gate_id']}/approve", reason="ok")
-            if "are on their way back" in line:
+        async for frame in frames(stream):
+            assert frame.id is None or f'id="gate-{gate["gate_id"]}"' not in frame.data, "what the page has is not sent"
+            if frame.id and "are on their way back" in frame.data:
                 break
-    assert len(events) >= 2
+        last = frame.id or ""
+    async with asyncio.timeout(20), browser.stream("GET", address, headers={"Last-Event-ID": last}) as stream:
+        rest = [frame async for frame in frames(stream)]
+    assert [frame.event for frame in rest if frame.data and frame.id != last] == ["live", "end"], (
+        "nothing is sent twice"
+    )
 
 
 async def test_a_run_is_read_by_its_tabs_and_taken_along_as_files(browser: httpx2.AsyncClient) -> None:

@@ -257,33 +257,38 @@ async def test_a_stream_outlives_the_orchestrator(client: httpx2.AsyncClient, pe
         assert (await until(stream, "end"))[-1].event == "end"
 
 
-async def test_a_stopping_gateway_says_goodbye_to_fifty_streams_at_once(nats_server: Nats, tmp_path: Path) -> None:
+async def test_a_stopping_gateway_says_goodbye_to_fifty_streams_and_fifty_pages_at_once(
+    nats_server: Nats, tmp_path: Path
+) -> None:
     with gateway_process(tmp_path, nats_server.url(), embedded="true") as gateway:
         await gateway.wait_ready()
         async with PlatformPeer(nats_server.url()) as peer, gateway.client() as client:
             run = await a_run(client, peer)
             opened = asyncio.Semaphore(0)
 
-            async def follow() -> list[Frame]:
+            async def follow(path: str) -> list[Frame]:
                 found = []
-                path = f"/v1/runs/{run.run_id}/events"
                 async with gateway.client() as own, own.stream("GET", path, headers=STREAM) as response:
                     async for frame in frames(response):
                         found.append(frame)
-                        if frame.id == "1":
+                        if frame.id == "1" or frame.event in {"live", "cut"}:
                             opened.release()
                 return found
 
-            followers = [asyncio.create_task(follow()) for _ in range(50)]
+            paths = [f"/v1/runs/{run.run_id}/events", "/console/live?page=/runs"] * 50
+            followers = [asyncio.create_task(follow(path)) for path in paths]
             for _ in followers:
                 await opened.acquire()
             waiting = asyncio.create_task(client.post("/v1/runs", json=TASK, headers={"Prefer": "wait=30"}))
             await asyncio.sleep(0.2)
             begun = time.monotonic()
             gateway.terminate()
-            for found in await asyncio.gather(*followers):
-                assert found[-1].event == "bye"
-                assert found[-1].retry == 500
+            ended = await asyncio.gather(*followers)
+            assert time.monotonic() - begun < 2
+            assert {found[-1].event for found in ended} == {"bye"}
+            assert {found[-1].retry for found in ended[::2]} == {500}
+            again = [found[-1].retry for found in ended[1::2]]
+            assert all(again) and len(set(again)) > 10, "open pages do not all come back at the same time"
             assert (await waiting).status_code == 202  # an accepted run is not kept from its caller
             await eventually(lambda: gateway.process.poll() is not None)
             assert time.monotonic() - begun < 9  # nobody waited for the grace of 10 s
