@@ -78,6 +78,7 @@ NOT_FOR_PEOPLE: frozenset[rpc.RpcMethod] = frozenset(
         *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
         *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
         *(rpc.WAKE_PAUSED, rpc.COUNT_USED_TOOLS, rpc.RECORD_OUTCOME, rpc.BLOB_GET_CALLS, rpc.IDLE_RUNS),
+        rpc.WORKER_BEAT,
     }
 )
 """Methods that services ask each other; the gateway may ask every other one."""

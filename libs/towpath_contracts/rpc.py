@@ -13,7 +13,7 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
 from towpath_contracts.runs import gate_delegations, idle_runs, records, run_control, tree, views
-from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues
+from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues, workers
 
 PROBLEM_HEADER = "Towpath-Problem"
 REPEAT_HEADER = "Towpath-Repeat"
@@ -124,6 +124,9 @@ REPUBLISH = RpcMethod("tas", "republish", dead_letters.RepublishDeadLetter, view
 SET_SWITCH = RpcMethod("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
 LIST_SWITCHES = RpcMethod("tas", "list_switches", switches.ListSwitches, switches.SwitchList, repeatable=True)
 LIST_QUEUES = RpcMethod("tas", "list_queues", queues.ListQueues, queues.QueueList, repeatable=True)
+WORKER_BEAT = RpcMethod("tas", "worker_beat", workers.WorkerBeat, workers.WorkerHeard)
+LIST_WORKERS = RpcMethod("tas", "list_workers", workers.ListWorkers, workers.WorkerList, repeatable=True)
+DRAIN_WORKER = RpcMethod("tas", "drain_worker", workers.DrainWorker, workers.WorkerDrained)
 RECORD_ACTION = RpcMethod("tas", "record_action", access.RecordAction, views.ActionDone)
 AUDIT_EXPORT = RpcMethod("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
 AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
@@ -203,6 +206,9 @@ METHODS: tuple[RpcMethod, ...] = (
     SET_SWITCH,
     LIST_SWITCHES,
     LIST_QUEUES,
+    WORKER_BEAT,
+    LIST_WORKERS,
+    DRAIN_WORKER,
     POLICY_VERSIONS,
     POLICY_CHANGES,
     ROLL_BACK_POLICY,
@@ -219,7 +225,7 @@ METHODS: tuple[RpcMethod, ...] = (
     GET_HISTORY,
 )
 
-TOOLSET_METHODS: tuple[RpcMethod, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS)
+TOOLSET_METHODS: tuple[RpcMethod, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS, WORKER_BEAT)
 """What workers ask on `<subject>.<project>.<toolset>`, so that the broker can hold them to their own toolsets."""
 
 AGENT_METHODS: tuple[RpcMethod, ...] = (SERVE_AGENT, DEAD_LETTER_RUNS)

@@ -31,6 +31,7 @@ with paused():
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
     from towpath_tas.app.queue_queries import QueueQueries, queue_turns
+    from towpath_tas.app.worker_instances import WorkerInstances
     from towpath_tas.app.worker_turns import WorkerTurns
     from towpath_tas.core.tools.registry import WorkerTrust
     from towpath_tas.metrics import TasMetrics
@@ -109,7 +110,11 @@ class ToolAccessService:
         serve(bus, rpc.GET_POLICY, policies.show)
         self._answer_history(calls, policies)
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
-        serve_toolsets(bus, tools, calls.dead_letters)
+        instances = WorkerInstances(pool)
+        serve_toolsets(bus, tools, calls.dead_letters, instances)
+        serve(bus, rpc.WORKER_BEAT, instances.beat)
+        serve(bus, rpc.LIST_WORKERS, instances.list)
+        serve(bus, rpc.DRAIN_WORKER, instances.drain)
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve_in_turns(bus, rpc.AUDIT_QUERY, audit.query, self._audit_turns)
         serve(bus, rpc.RECORD_ACTION, audit.record)

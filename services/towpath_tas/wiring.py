@@ -24,6 +24,7 @@ from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER
 from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
+from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard
 from towpath_fabric.dead_letters import DeadLetters, NotifyRun
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.long_requests import FEW_BRACKETS, LongRequestReader
@@ -55,6 +56,7 @@ from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer, outcome_num
 from towpath_tas.app.calls.tool_requests import ToolRequestConsumer
 from towpath_tas.app.policy.tool_registration import ToolRegistrations
 from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.app.worker_instances import WorkerInstances
 from towpath_tas.app.worker_turns import WorkerTurns
 from towpath_tas.core.calls.internal_calls import platform_tools
 from towpath_tas.core.erasure_rules import ErasureRules
@@ -259,8 +261,10 @@ MAX_BRACKETS = 100_000
 """Lists and objects of one registration: some hundred tools with large schemas have a third of it."""
 
 
-def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadLetters) -> None:
-    """Answer registrations and dead letters of workers on `svc.tas.<method>.<project>.<toolset>`.
+def serve_toolsets(
+    bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadLetters, instances: WorkerInstances
+) -> None:
+    """Answer registrations, dead letters and heartbeats of workers on `svc.tas.<method>.<project>.<toolset>`.
 
     The broker lets a worker's credential publish on the subjects of its own project and toolsets only. So the subject
     is trusted, and a request about another toolset is refused.
@@ -282,9 +286,16 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadL
         async with turns.held(project):
             return await dead_letters.report(request)
 
-    tools_of, letters_of = (for_toolset(one.subject, "{project}", "{toolset}") for one in _OF_TOOLSETS)
+    async def hear(request: WorkerBeat, project: Token, toolset: Token) -> WorkerHeard:
+        subject = for_toolset(rpc.WORKER_BEAT.subject, project, toolset)
+        require_same_toolset(subject, for_toolset(rpc.WORKER_BEAT.subject, request.project, request.toolset))
+        async with turns.held(project):
+            return await instances.beat(request)
+
+    tools_of, letters_of, beats_of = (for_toolset(one.subject, "{project}", "{toolset}") for one in _OF_TOOLSETS)
     bus.subscriber(tools_of, LongRequestReader(MAX_BRACKETS, _project_of))(register)
     bus.subscriber(letters_of, LongRequestReader(FEW_BRACKETS, _project_of))(report)
+    bus.subscriber(beats_of, LongRequestReader(FEW_BRACKETS, _project_of))(hear)
 
 
 def serve_blobs(bus: Bus, blobs: CallBlobRequests) -> None:
@@ -293,7 +304,7 @@ def serve_blobs(bus: Bus, blobs: CallBlobRequests) -> None:
         bus.subscriber(method, LongRequestReader(FEW_BRACKETS, blobs.owner_of))(handler)
 
 
-_OF_TOOLSETS = (rpc.REGISTER_TOOLS, rpc.DEAD_LETTER_CALLS)
+_OF_TOOLSETS = (rpc.REGISTER_TOOLS, rpc.DEAD_LETTER_CALLS, rpc.WORKER_BEAT)
 
 
 def _project_of(subject: str, _: bytes) -> str:

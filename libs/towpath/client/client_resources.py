@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NetworkResource,
         SwitchResource,
         ToolResource,
+        WorkerResource,
         WorkspaceResource,
     )
     from towpath.client.transport import Transport
@@ -82,6 +83,13 @@ class ClientResources:
         from towpath.client.budgets import BudgetResource
 
         return BudgetResource(self._transport)
+
+    @cached_property
+    def workers(self) -> "WorkerResource":
+        """The processes that run tools."""
+        from towpath.client.resources import WorkerResource
+
+        return WorkerResource(self._transport)
 
     @cached_property
     def workspaces(self) -> "WorkspaceResource":

@@ -19,6 +19,7 @@ from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVer
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView, RunView
 from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
+from towpath_contracts.tools.workers import WorkerDrained, WorkerList
 from towpath_contracts.tools.workspace import WorkspaceView
 
 INVOKED_S = 30.0
@@ -275,3 +276,19 @@ class SwitchResource:
     async def _set(self, verb: str, kind: SwitchKind, name: str | None, more: JsonObject) -> SwitchSet:
         body = {"kind": kind, **more} if name is None else {"kind": kind, "name": name, **more}
         return SwitchSet.model_validate(await self._transport.request("POST", f"/v1/switches/{verb}", body=body))
+
+
+class WorkerResource:
+    """The processes that run tools."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> WorkerList:
+        """Return the worker processes of the project, by what they said last."""
+        return WorkerList.model_validate(await self._transport.request("GET", "/v1/workers"))
+
+    async def drain(self, worker_id: str, *, reason: str = "") -> WorkerDrained:
+        """Let a process take no new calls until it is started again; those that it has go on."""
+        path = f"/v1/workers/{worker_id}/drain"
+        return WorkerDrained.model_validate(await self._transport.request("POST", path, body={"reason": reason}))

@@ -1,18 +1,24 @@
-"""Who works: for each toolset whether a worker takes its calls, what it offers, and how much waits and is in flight."""
+"""Who works: each worker process, then each toolset: whether its calls are taken, what it offers, how much waits."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
-from towpath_console.page import Asked, Page, PageRoute
+from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.queues import with_state
 from towpath_console.pages.shared import chosen, if_allowed, together
 
 REFRESH_S = 3.0
+THERE = ("taking", "draining", "drained")
 
 
 async def workers(asked: Asked) -> Page:
-    """Make the page: workers by toolset, then the platform's own services."""
-    found = await together(queues=asked.api.get("/v1/queues"), tools=if_allowed(asked.api.get("/v1/tools")))
+    """Make the page: processes, workers by toolset, then the platform's own services."""
+    found = await together(
+        workers=asked.api.get("/v1/workers"),
+        queues=asked.api.get("/v1/queues"),
+        tools=if_allowed(asked.api.get("/v1/tools")),
+    )
     queues = with_state(found["queues"]["queues"])
     offered = defaultdict(list)
     for tool in found["tools"].get("tools", ()):
@@ -23,7 +29,12 @@ async def workers(asked: Asked) -> Page:
         for queue in queues
         if queue["toolset"] and (not wanted or wanted in queue["toolset"])
     ]
+    instances = [
+        one for one in found["workers"]["workers"] if not wanted or any(wanted in name for name in one["toolsets"])
+    ]
     view: dict[str, Any] = {
+        "instances": instances,
+        "unlisted": found["workers"].get("left_out", 0),
         "toolsets": toolsets,
         "services": [queue for queue in queues if not queue["toolset"]],
         "sees_tools": "tools" in found["tools"],
@@ -32,7 +43,46 @@ async def workers(asked: Asked) -> Page:
         "idle": sum(one["state"] == "nobody listens" for one in toolsets),
         "wanted": wanted,
     }
-    return Page("Workers", "workers.html", {"queues": found["queues"]}, view, REFRESH_S)
+    data = {"workers": found["workers"]["workers"], "queues": found["queues"]}
+    return Page("Workers", "workers.html", data, view, REFRESH_S)
 
 
-PAGES = (PageRoute("/workers", workers, "/workers"),)
+def _alone(instances: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return by process the toolsets that nobody else takes calls of."""
+    taking: dict[str, int] = defaultdict(int)
+    for one in instances:
+        for toolset in one["toolsets"]:
+            taking[toolset] += one["state"] == "taking"
+    return {
+        one["worker_id"]: [toolset for toolset in one["toolsets"] if taking[toolset] == 1]
+        for one in instances
+        if one["state"] == "taking"
+    }
+
+
+async def confirm_drain(asked: Asked) -> Page:
+    """Make the page that says what draining a process means; nothing is changed by it."""
+    found = await asked.api.get("/v1/workers")
+    named = [one for one in found["workers"] if one["worker_id"] == asked.path["worker_id"]]
+    view = {"worker": named[0] if named else None, "alone": _alone(found["workers"]).get(asked.path["worker_id"], [])}
+    return Page("Drain a worker", "worker_drain.html", {"worker": view["worker"]}, view)
+
+
+async def drain(asked: Asked, form: Mapping[str, str]) -> Done:
+    """Let a process take no new calls."""
+    body = {"reason": form["reason"]} if form.get("reason") else None
+    done = await asked.api.post(f"/v1/workers/{asked.path['worker_id']}/drain", body)
+    name = done["worker"]["name"]
+    said = (
+        f"{name} is being drained: it hears of it within five seconds."
+        if done["changed"]
+        else f"{name} was drained already."
+    )
+    return Done("/workers", said)
+
+
+PAGES = (
+    PageRoute("/workers", workers, "/workers"),
+    PageRoute("/workers/{worker_id}/drain", confirm_drain, "/workers"),
+)
+ACTIONS = (ActionRoute("/workers/{worker_id}/drain", drain),)

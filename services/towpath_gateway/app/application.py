@@ -38,6 +38,7 @@ from towpath_gateway.app.routes import (
     settings,
     sign_in,
     switches,
+    workers,
     workspaces,
 )
 from towpath_gateway.app.routes.runs import control, submission, threads, views
@@ -64,6 +65,7 @@ ROUTERS = tuple(
         records,
         dead_letters,
         queues,
+        workers,
         networks,
         gates,
         notices,

@@ -92,6 +92,26 @@ CREATE TABLE tas.switch (
   PRIMARY KEY (project, kind, name)
 );
 
+-- Worker processes, by what they say of themselves every few seconds: a row for each toolset that one serves. Nothing but
+-- `heard_at`, `calls` and `idle` changes then, and no index has these. Rows are deleted when others begin.
+CREATE TABLE tas.worker (
+  project    text NOT NULL,
+  toolset    text NOT NULL,
+  worker_id  text NOT NULL,                     -- of one process, from its start to its end
+  name       text NOT NULL,
+  host       text NOT NULL,
+  version    text NOT NULL,
+  slots      integer NOT NULL,
+  calls      integer NOT NULL,
+  idle       boolean NOT NULL,
+  started_at timestamptz NOT NULL,
+  heard_at   timestamptz NOT NULL,
+  drained_at timestamptz,                       -- since then it is to take no new calls
+  drained_by text NOT NULL DEFAULT '',
+  reason     text NOT NULL DEFAULT '',
+  PRIMARY KEY (project, toolset, worker_id)
+) WITH (fillfactor = 50);
+
 -- What tool access reads of the runs: the networks in force, to warn of a policy that names agents nobody has; and what a
 -- run was asked to do, in the caller's own words, to tell where a value of a call comes from. The first event and no
 -- other, as text, since json may hold what Postgres can't take apart (\u0000).
@@ -464,7 +484,7 @@ GRANT SELECT, INSERT, UPDATE ON tas.project_state, tas.shadow_policy, tas.tool, 
   tas.rule_count, tas.rate_count TO towpath_tas;
 GRANT SELECT, INSERT ON tas.policy_version, tas.permission_rule, tas.approval_vote TO towpath_tas;
 GRANT SELECT, INSERT, DELETE ON tas.switch TO towpath_tas;
-GRANT SELECT, INSERT, UPDATE, DELETE ON tas.blob_piece TO towpath_tas;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tas.blob_piece, tas.worker TO towpath_tas;
 GRANT SELECT ON tas.network_spec, tas.run_task TO towpath_tas;
 GRANT SELECT ON tas.approval_vote TO towpath_orchestrator;
 REVOKE EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_projects, tas.await_decisions, tas.rate_window,
@@ -477,6 +497,6 @@ DROP FUNCTION tas.open_calls, tas.change_calls, tas.write_notes, tas.write_appro
   tas.rate_window, tas.stale_projects;
 DROP TYPE tas.project_seen, tas.count_new, tas.approval_new, tas.call_change, tas.call_new;
 DROP VIEW tas.run_task, tas.network_spec;
-DROP TABLE tas.blob_piece, tas.rate_count, tas.rule_count, tas.approval_vote, tas.approval, tas.fence, tas.tool_call,
+DROP TABLE tas.worker, tas.blob_piece, tas.rate_count, tas.rule_count, tas.approval_vote, tas.approval, tas.fence, tas.tool_call,
   tas.switch, tas.tool, tas.shadow_policy, tas.permission_rule, tas.policy_version, tas.project_state;
 DROP FUNCTION tas.await_decisions, tas.project_key, tas.answers_of_run;

@@ -33,6 +33,7 @@ from towpath_worker.adapters.call_folders import CallFolders
 from towpath_worker.app.call import CallSlots, CallStage, WorkerCall, attempt_key
 from towpath_worker.app.call_execution import CallExecutor
 from towpath_worker.app.call_runner import MALFORMED, CallRunner
+from towpath_worker.app.heartbeats import Heartbeats, WorkerLoad
 from towpath_worker.app.maintenance import WorkerMaintenance
 from towpath_worker.app.outcome_outbox import OutcomeSender
 from towpath_worker.app.registration import ToolsetRegistrar
@@ -115,6 +116,16 @@ class Worker:
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
         self._runner = self._make_runner()
+        self._drained = False
+        self._heartbeats = Heartbeats(
+            bus,
+            project=options.project,
+            worker_id=place,
+            name=options.name,
+            toolsets=self._toolsets,
+            load=self._load,
+            drain=self.take_no_more,
+        )
 
     def _make_runner(self) -> CallRunner:
         executor = CallExecutor(
@@ -162,6 +173,7 @@ class Worker:
                 for toolset in self._toolbox.toolsets():
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
                 group.create_task(maintenance.run(), name="maintenance")
+                group.create_task(self._heartbeats.run(), name="heartbeats")
                 group.create_task(asyncio.to_thread(self._folders.remove_left), name="remove left folders")
         finally:
             self._runner.close()
@@ -206,6 +218,21 @@ class Worker:
         """Whether abandoned functions still run; only the end of the process stops them."""
         return any(call.overrun or call.hung for call in self._slots)
 
+    async def take_no_more(self) -> None:
+        """Take no new calls for as long as this process runs; those that it has go on."""
+        if self._drained:
+            return
+        self._drained = True
+        self._log.info(
+            "takes no new calls", running=len(self._slots), remedy="start this worker again to have it take calls"
+        )
+        for consumer in self._slots.consumers:
+            await consumer.stop()
+
+    def _load(self) -> WorkerLoad:
+        idle = self._drained and not len(self._slots) and not len(self._outbox)
+        return WorkerLoad(calls=len(self._slots), slots=self._options.concurrency, idle=idle)
+
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, let what runs end for *grace_s* seconds, and give the rest to other workers."""
         for consumer in self._slots.consumers:
@@ -238,6 +265,8 @@ class Worker:
         )
         self._slots.consumers.append(consumer)
         await consumer.start()
+        if self._drained:  # it was drained while this began
+            await consumer.stop()
         while True:
             await self._slots.wait_room()
             await consumer.take(0)  # waits until something is here and takes nothing: the room may be gone by then

@@ -307,3 +307,21 @@ async def test_hooks_get_every_call_and_a_failing_one_is_contained(nats_server: 
         "after fail failed",
         "finished",
     ]
+
+
+async def test_a_drained_worker_ends_what_it_has_and_takes_nothing_new_also_after_the_broker_was_away(
+    nats_server: Nats,
+) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as place:
+        running = await tas.dispatch(tas.invocation("crowd", {"seconds": 1.0}))
+        await eventually(lambda: RUNNING["now"] == 1)
+        await place.worker.take_no_more()
+        later = await tas.dispatch(tas.invocation("add", {"a": 1, "b": 2}))
+        assert (await tas.outcome(running)).status == "succeeded"
+        await nats_server.stop()
+        await nats_server.start()
+        await eventually(lambda: place.bus.nc.is_connected and tas.nc.is_connected)
+        await asyncio.sleep(1.5)  # a consumer looks whether its request was lost once a second
+        assert tas.outcomes_of(later) == []
+        async with serving(nats_server.url(), name="worker-2"):
+            assert (await tas.outcome(later)).worker == "worker-2"

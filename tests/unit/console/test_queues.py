@@ -7,7 +7,7 @@ from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of,
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.pages.queues import dead_letter, queues, settle, state_of
-from towpath_console.pages.workers import workers
+from towpath_console.pages.workers import confirm_drain, drain, workers
 
 HOSTILE = '<script>alert(1)</script>\u202e"'
 
@@ -73,10 +73,47 @@ async def test_a_letter_is_settled_with_the_reason_that_was_given() -> None:
 async def test_the_workers_page_says_what_each_toolset_offers_and_where_nobody_works() -> None:
     tool = {"name": "shop.pay", "toolset": "shop", "operation": "write", "effect_class": "irreversible"}
     shared = queue(toolset="", stream="INBOX", consumer="orchestrator", listeners=1)
-    api = RecordedApi(**{"/v1/queues": {"queues": [queue(), shared]}, "/v1/tools": {"tools": [tool], "held": {}}})
+    nobody = {"/v1/workers": {"workers": []}}
+    api = RecordedApi(
+        **{"/v1/queues": {"queues": [queue(), shared]}, "/v1/tools": {"tools": [tool], "held": {}}, **nobody}
+    )
     html = drawn(await workers(asked_of(api)))
     assert "1 without a worker" in html and "shop.pay" in html and "towpath worker MODULE" in html
     assert "orchestrator" in html and "what happened outside of runs" in html
-    blind = RecordedApi(**{"/v1/queues": {"queues": [queue()]}, "/v1/tools": FORBIDDEN})
+    blind = RecordedApi(**{"/v1/queues": {"queues": [queue()]}, "/v1/tools": FORBIDDEN, **nobody})
     html = drawn(await workers(asked_of(blind)))
     assert "policy:read" in html and "platform:operate" in html
+
+
+def worker(**more: Any) -> dict[str, Any]:
+    return {
+        "worker_id": "a" * 32, "name": HOSTILE, "toolsets": ["shop"], "host": "box-1", "version": "0.1.0",
+        "state": "taking", "started_at": "2026-11-26T14:00:00Z", "heard_at": "2026-11-26T15:00:00Z", "calls": 2,
+        "slots": 16, "drained_by": "", "drained_at": None, "reason": "", **more,
+    }  # fmt: skip
+
+
+async def test_each_worker_process_has_its_row_and_only_one_that_takes_calls_can_be_drained() -> None:
+    drained = worker(worker_id="b" * 32, state="drained", drained_by="ann", reason=HOSTILE)
+    api = RecordedApi(
+        **{
+            "/v1/workers": {"workers": [worker(), drained, worker(worker_id="c" * 32, state="gone")]},
+            "/v1/queues": {"queues": [queue()]},
+            "/v1/tools": FORBIDDEN,
+        }
+    )
+    html = drawn(await workers(asked_of(api)))
+    assert html.count("/drain") == 1 and f"/workers/{'a' * 32}/drain" in html
+    assert "by ann" in html and "start it again" in html and "gone" in html and "box-1" in html
+    assert "<script>alert" not in html
+    said = drawn(await confirm_drain(asked_of(api, worker_id="a" * 32)))
+    assert "Nobody else takes calls of shop" in said and "2 of 16" in said
+    assert "Nothing to drain" in drawn(await confirm_drain(asked_of(api, worker_id="b" * 32)))
+
+
+async def test_draining_asks_the_api_once_and_says_when_it_is_heard() -> None:
+    path = f"/v1/workers/{'a' * 32}/drain"
+    api = RecordedApi(**{path: {"worker": worker(name="w-1"), "changed": True}})
+    done = await drain(asked_of(api, worker_id="a" * 32), {"reason": "a new version"})
+    assert api.sent == [("POST", path, {"reason": "a new version"})]
+    assert done.location == "/workers" and "within five seconds" in done.message

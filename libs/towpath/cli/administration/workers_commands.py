@@ -1,21 +1,79 @@
-"""`towpath workers credential`: whom a deployed broker lets work, and on which toolsets.
+"""`towpath workers`: which are there, draining one; and whom a deployed broker lets work, and on which toolsets.
 
 A credential is for named toolsets of one project; one password, made here, is written where the broker and the
 worker read it and is never printed.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from towpath.cli.administration.broker_user_list import Deploy
 from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
-from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions, examples
 from towpath.cli.shared.output import Column
+from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="workers", help="Manage the credentials that workers connect with.")
+app = App(name="workers", help="See which workers there are, drain one, and manage what they connect with.")
 credential = App(name="credential", help="Add, list and remove workers' credentials.")
 app.command(credential)
+
+RESTART = "It takes calls again once it is started anew; another worker of the toolset takes its calls meanwhile."
+
+_PROCESSES = (
+    Column("worker", lambda row: row["worker_id"][:12]),
+    Column("state", "state"),
+    Column("name", "name"),
+    Column("toolsets", lambda row: " ".join(row["toolsets"])),
+    Column("calls", lambda row: f"{row['calls']} of {row['slots']}"),
+    Column("version", "version"),
+    Column("started", lambda row: str(row["started_at"])[:19].replace("T", " ")),
+    Column("heard of", lambda row: str(row["heard_at"])[:19].replace("T", " ")),
+)
+_DRAINED = (
+    *_PROCESSES,
+    Column("changed", lambda row: "yes" if row["changed"] else "no, it was so already"),
+    Column("next", "next"),
+)
+
+
+@app.command(
+    name="list", help_epilogue=examples("towpath workers list", "towpath workers list --toolset billing -o json")
+)
+async def list_workers(*, toolset: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """List the worker processes of the project, by what they said last.
+
+    Args:
+        toolset: Only those that serve this one.
+    """
+    async with common.connect() as client:
+        found = await client.workers.list()
+    rows = [one.model_dump(mode="json") for one in found.workers if toolset is None or toolset in one.toolsets]
+    common.out().rows(
+        "workers", rows, _PROCESSES, empty="No worker says that it is there; start one: towpath worker MODULE"
+    )
+
+
+@app.command(
+    help_epilogue=examples("towpath workers drain 4f1c09aa", "towpath workers drain 4f1c09aa --reason 'a new version'")
+)
+async def drain(worker: str, /, *, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Let a worker take no new calls; those that it has go on. It stays so until it is started again.
+
+    Args:
+        worker: Its id, or the beginning of that, or its whole name.
+        reason: Why; it stands in the audit.
+    """
+    async with common.connect() as client:
+        found = [one for one in (await client.workers.list()).workers if one.state != "gone"]
+        fits = [one for one in found if one.name == worker or one.worker_id.startswith(worker.strip().lower())]
+        if len(fits) != 1:
+            detail = f"{len(fits) or 'no'} workers that are there are meant by {worker!r}"
+            raise ProblemError(problem("not_found", detail, remedy="List them: towpath workers list"))
+        done = await client.workers.drain(fits[0].worker_id, reason=reason)
+    row: dict[str, Any] = {**done.worker.model_dump(mode="json"), "changed": done.changed, "next": RESTART}
+    common.out().record(row, _DRAINED)
+
 
 _COLUMNS = (
     Column("credential", "name"),

@@ -1,0 +1,108 @@
+"""Worker processes as they say themselves that they are, and draining one: it takes no new calls.
+
+A worker says every BEAT_S seconds that it is there, for each toolset that it serves; the answer tells it whether it is
+to take calls. So a drain is never lost with a message or a connection, and no worker is asked for anything.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from towpath_contracts.base import Message, MessagePart, Token
+
+BEAT_S = 5.0
+"""Between two words of a worker."""
+
+GONE_S = 20.0
+"""Who has not been heard of for so long is shown as gone."""
+
+FORGOTTEN_S = 600.0
+"""And after this time as nothing."""
+
+MAX_INSTANCES = 256
+"""Of one toolset: what one credential can fill."""
+
+MAX_LISTED = 1_000
+
+WorkerId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+"""Of one process from its start to its end; the next one on the same machine has another."""
+
+WorkerState = Literal["taking", "draining", "drained", "gone"]
+
+
+class WorkerBeat(Message):
+    """Worker to TAS: this process serves the toolset; how many calls it runs, and of how many at once.
+
+    `up_s` is how long it has run, since its clock may be wrong; `idle` is said of a drained one that has ended all.
+    """
+
+    project: Token
+    toolset: Token
+    worker_id: WorkerId
+    name: Annotated[str, Field(max_length=256)]
+    host: Annotated[str, Field(max_length=256)] = ""
+    version: Annotated[str, Field(max_length=64)] = ""
+    up_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    slots: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    in_flight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    idle: bool = False
+
+
+class WorkerHeard(Message):
+    """The answer: with `drain` the process takes no new calls any more."""
+
+    drain: bool = False
+
+
+class WorkerInstance(MessagePart):
+    """One process of a worker. `calls` run in it, for all of its toolsets together; `slots` is how many may at once.
+
+    `draining`: it takes no new calls. `drained`: and has ended those that it had. `gone`: it says nothing any more.
+    """
+
+    worker_id: str
+    name: str
+    toolsets: tuple[str, ...]
+    host: str
+    version: str
+    state: WorkerState
+    started_at: datetime
+    heard_at: datetime
+    calls: int
+    slots: int
+    drained_by: str = ""
+    drained_at: datetime | None = None
+    reason: str = ""
+
+
+class ListWorkers(Message):
+    """Gateway to TAS: the worker processes of a project."""
+
+    project: Token
+
+
+class WorkerList(Message):
+    """Worker processes, those that started first before others; `left_out` did not fit the answer."""
+
+    workers: tuple[WorkerInstance, ...]
+    left_out: int = 0
+
+
+class DrainWorker(Message):
+    """Gateway to TAS: let this process take no new calls."""
+
+    project: Token
+    worker_id: WorkerId
+    actor: str
+    key_prefix: str = ""
+    key_commitment: str = ""
+    roles: tuple[str, ...] = ()
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+
+
+class WorkerDrained(Message):
+    """What was drained; `changed` is False where it was so already."""
+
+    worker: WorkerInstance
+    changed: bool

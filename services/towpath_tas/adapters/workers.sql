@@ -1,0 +1,32 @@
+-- Worker processes: a row each for every toolset that they serve, kept for a while after their last word.
+
+-- name: beat
+UPDATE tas.worker SET name = $4, host = $5, version = $6, slots = $7, calls = $8, idle = $9, heard_at = now()
+WHERE project = $1 AND toolset = $2 AND worker_id = $3
+RETURNING drained_at IS NOT NULL AS drain
+
+-- A process that was not heard of yet, or is forgotten already. Those of the same toolset that nobody has heard of for
+-- $11 seconds make room; where $12 are there all the same it is not noted.
+-- name: begin
+WITH forgotten AS (
+  DELETE FROM tas.worker WHERE project = $1 AND toolset = $2 AND heard_at < now() - make_interval(secs => $11)
+  RETURNING worker_id)
+INSERT INTO tas.worker (project, toolset, worker_id, name, host, version, slots, calls, idle, started_at, heard_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, now() - make_interval(secs => $10), now()
+WHERE (SELECT count(*) FROM tas.worker WHERE project = $1 AND toolset = $2) - (SELECT count(*) FROM forgotten) < $12
+ON CONFLICT (project, toolset, worker_id) DO NOTHING
+
+-- name: list_workers
+SELECT worker_id, toolset, name, host, version, slots, calls, idle, started_at, heard_at, drained_at, drained_by, reason,
+  heard_at < now() - make_interval(secs => $2) AS gone
+FROM tas.worker WHERE project = $1 AND heard_at >= now() - make_interval(secs => $3)
+ORDER BY started_at, worker_id, toolset LIMIT $4
+
+-- name: find_worker
+SELECT worker_id, toolset, name, host, version, slots, calls, idle, started_at, heard_at, drained_at, drained_by, reason,
+  heard_at < now() - make_interval(secs => $3) AS gone
+FROM tas.worker WHERE project = $1 AND worker_id = $2 ORDER BY toolset FOR UPDATE
+
+-- name: drain
+UPDATE tas.worker SET drained_at = now(), drained_by = $3, reason = $4
+WHERE project = $1 AND worker_id = $2 AND drained_at IS NULL

@@ -1,0 +1,84 @@
+"""Says that this worker is there, for each of its toolsets, and hears whether it is to take calls.
+
+What is said is for people to look at; only the drain in the answer has an effect. A word that gets no answer is not
+repeated: the next one says what is true then.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from importlib.metadata import version
+from typing import NamedTuple
+
+from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.subjects import for_toolset
+from towpath_contracts.tools.workers import BEAT_S, WorkerBeat, WorkerHeard
+from towpath_fabric.clock import monotonic
+from towpath_fabric.nats.bus import Bus
+
+LONGEST_PAUSE_S = 60.0
+"""Between two words while nobody answers, as before this service's rights or tool access know of them."""
+
+
+class WorkerLoad(NamedTuple):
+    """What runs here: calls, of how many at once, and whether all has ended, each outcome confirmed."""
+
+    calls: int
+    slots: int
+    idle: bool
+
+
+class Heartbeats:
+    """The words of one worker process, told apart from others by *worker_id*."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        project: str,
+        worker_id: str,
+        name: str,
+        toolsets: Iterable[str],
+        load: Callable[[], WorkerLoad],
+        drain: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._bus = bus
+        self._project = project
+        self._toolsets = tuple(toolsets)
+        self._load = load
+        self._drain = drain
+        self._began_s = monotonic()
+        self._known = {
+            "worker_id": worker_id,
+            "name": name[:256],
+            "host": socket.gethostname()[:256],
+            "version": version("towpath"),
+        }
+
+    async def run(self) -> None:
+        """Say it every BEAT_S, less often while nobody answers, until cancelled."""
+        pause_s = BEAT_S
+        while True:
+            heard = [await self._say(toolset) for toolset in self._toolsets]
+            if any(answer is not None and answer.drain for answer in heard):
+                await self._drain()
+            pause_s = BEAT_S if any(answer is not None for answer in heard) else min(pause_s * 2, LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
+
+    async def _say(self, toolset: str) -> WorkerHeard | None:
+        load = self._load()
+        beat = WorkerBeat(
+            project=self._project,
+            toolset=toolset,
+            up_s=monotonic() - self._began_s,
+            slots=load.slots,
+            in_flight=load.calls,
+            idle=load.idle,
+            **self._known,
+        )
+        subject = for_toolset(rpc.WORKER_BEAT.subject, self._project, toolset)
+        try:
+            return await self._bus.request_subject(subject, beat, WorkerHeard)
+        except (ProblemError, TimeoutError):
+            return None

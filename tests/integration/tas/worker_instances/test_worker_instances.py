@@ -1,0 +1,91 @@
+"""Worker processes as tool access keeps them: one row for each word, a drain that is told each time, and an end."""
+
+import uuid
+
+import asyncpg
+import pytest
+from tests.support.tas.tas_caller import TasCaller
+from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
+
+from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.subjects import for_toolset
+from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard, WorkerInstance
+
+__all__ = ["audit_holds", "shared_tas", "tas"]
+
+
+async def beat(caller: TasCaller, worker: str, toolset: str = "orders", *, of: str = "", **more: object) -> WorkerHeard:
+    said = WorkerBeat.model_validate(
+        {"project": caller.project, "toolset": of or toolset, "worker_id": worker, "name": "w-1", "slots": 4, **more}
+    )
+    subject = for_toolset(rpc.WORKER_BEAT.subject, caller.project, toolset)
+    reply = await caller.nc.request(subject, said.model_dump_json().encode(), timeout=10)
+    if reply.headers and rpc.PROBLEM_HEADER in reply.headers:
+        raise AssertionError(reply.data)
+    return WorkerHeard.model_validate_json(reply.data)
+
+
+async def listed(caller: TasCaller) -> dict[str, WorkerInstance]:
+    found = await caller.ask(rpc.LIST_WORKERS, project=caller.project)
+    return {one.worker_id: one for one in found.workers}
+
+
+async def test_a_drain_is_told_with_every_answer_and_stands_in_the_audit_once(tas: Running) -> None:
+    caller, one, other = tas.caller, uuid.uuid4().hex, uuid.uuid4().hex
+    assert not (await beat(caller, one, up_s=60.0, in_flight=2)).drain
+    await beat(caller, one, "mail", in_flight=2)
+    await beat(caller, other)
+    found = (await listed(caller))[one]
+    assert (found.state, found.toolsets, found.calls, found.slots) == ("taking", ("orders", "mail"), 2, 4)
+    order = {
+        "project": caller.project,
+        "worker_id": one,
+        "actor": "ann",
+        "roles": ("operator",),
+        "reason": "new version",
+    }
+    with pytest.raises(ProblemError, match="operator"):
+        await caller.ask(rpc.DRAIN_WORKER, **{**order, "roles": ()})
+    assert (await caller.ask(rpc.DRAIN_WORKER, **order)).changed
+    assert not (await caller.ask(rpc.DRAIN_WORKER, **order)).changed
+    assert (await beat(caller, one, in_flight=1)).drain and (await beat(caller, one, "mail", in_flight=1)).drain
+    assert not (await beat(caller, other)).drain
+    found = (await listed(caller))[one]
+    assert (found.state, found.drained_by, found.reason) == ("draining", "ann", "new version")
+    await beat(caller, one, idle=True)
+    assert (await listed(caller))[one].state == "drained"
+    drained = [entry for entry in await caller.audit() if entry.phase == "worker.drained"]
+    assert [(entry.actor, entry.verdict) for entry in drained] == [("ann", "drained")]
+    with pytest.raises(ProblemError, match="says that it is there"):
+        await caller.ask(rpc.DRAIN_WORKER, **{**order, "project": "another"})
+
+
+async def test_who_is_silent_is_gone_then_forgotten_and_one_toolset_has_a_bounded_number(tas: Running) -> None:
+    caller, one, new = tas.caller, uuid.uuid4().hex, uuid.uuid4().hex
+    await beat(caller, one)
+    age = "UPDATE tas.worker SET heard_at = now() - make_interval(secs => $2) WHERE project = $1 AND worker_id <> $3"
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.execute(age, caller.project, 30.0, new)
+        assert (await listed(caller))[one].state == "gone"
+        with pytest.raises(ProblemError):
+            await caller.ask(rpc.DRAIN_WORKER, project=caller.project, worker_id=one, actor="ann", roles=("operator",))
+        await connection.execute(age, caller.project, 900.0, new)
+        assert await listed(caller) == {}
+        await connection.execute(
+            "INSERT INTO tas.worker (project, toolset, worker_id, name, host, version, slots, calls, idle, started_at,"
+            " heard_at) SELECT $1, 'orders', lpad(n::text, 32, '0'), 'w', '', '', 1, 0, false, now(), now()"
+            " FROM generate_series(1, 256) n",
+            caller.project,
+        )
+        assert not (await beat(caller, new)).drain
+        kept = await connection.fetchval("SELECT count(*) FROM tas.worker WHERE project = $1", caller.project)
+        assert kept == 256, "the forgotten one is deleted, and there is no room for a new one"
+    finally:
+        await connection.close()
+
+
+async def test_a_word_about_another_toolset_than_the_subject_names_is_refused(tas: Running) -> None:
+    with pytest.raises(AssertionError, match="forbidden"):
+        await beat(tas.caller, uuid.uuid4().hex, "orders", of="mail")
