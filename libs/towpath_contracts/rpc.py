@@ -12,7 +12,7 @@ from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
-from towpath_contracts.runs import gate_delegations, idle_runs, records, run_control, tree, views
+from towpath_contracts.runs import costs, gate_delegations, idle_runs, records, run_control, tree, views
 from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues, workers
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -147,6 +147,7 @@ GET_STATISTICS = RpcMethod("tas", "get_statistics", policy.GetToolCallStatistics
 COUNT_USED_TOOLS = RpcMethod("tas", "count_used_tools", proposals.CountUsedTools, proposals.UsedTools)
 
 GET_LLM_CALLS = RpcMethod("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls, repeatable=True)
+GET_COSTS = RpcMethod("log_writer", "get_costs", costs.GetCosts, costs.CostReport, repeatable=True)
 GET_HISTORY = RpcMethod("log_writer", "get_history", views.GetHistory, views.ExecutionHistory, repeatable=True)
 
 METHODS: tuple[RpcMethod, ...] = (
@@ -223,6 +224,7 @@ METHODS: tuple[RpcMethod, ...] = (
     REPUBLISH,
     GET_LLM_CALLS,
     GET_HISTORY,
+    GET_COSTS,
 )
 
 TOOLSET_METHODS: tuple[RpcMethod, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS, WORKER_BEAT)

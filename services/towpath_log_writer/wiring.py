@@ -1,6 +1,6 @@
 """Makes the objects of one log-writer and connects them."""
 
-from towpath_contracts.rpc import GET_HISTORY, GET_LLM_CALLS
+from towpath_contracts.rpc import GET_COSTS, GET_HISTORY, GET_LLM_CALLS
 from towpath_contracts.streams import EVENTS_CONSUMER, LOGS_CONSUMER, ConsumerSpec
 from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.reconnects import on_reconnect
@@ -10,6 +10,7 @@ from towpath_fabric.postgres.run_erasures import ErasureStatements, RunErasureLo
 from towpath_fabric.redelivery.poison_messages import MarkStatements, poison_guards
 from towpath_fabric.service import Service
 from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, SweepProgressStore
+from towpath_log_writer.app.cost_queries import CostQueries
 from towpath_log_writer.app.history_queries import HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
@@ -45,6 +46,7 @@ def build_service(settings: LogWriterSettings) -> Service:
         queries = HistoryQueries(pool)
         bus.subscriber(GET_HISTORY)(queries.get_history)
         bus.subscriber(GET_LLM_CALLS)(queries.get_llm_calls)
+        bus.subscriber(GET_COSTS)(CostQueries(pool).get_costs)
         for consumer in (events, logs):
             await consumer.start()
             service.on_stop(consumer.stop)

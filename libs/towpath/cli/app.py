@@ -34,6 +34,7 @@ _COMMANDS = (
     ("workspace", "runs.workspace_commands:app", "Show, compare and export the files of a run."),
     ("switches", "access.switches_commands:app", "Pause a project, a network, a tool or a caller; resume it."),
     ("budgets", "access.budgets_commands:app", "Limit what callers and the project spend; see what is spent."),
+    ("costs", "access.costs_command:costs", "Show what models cost, by network, agent, model, label, caller or day."),
     ("tools", "definitions.tools_commands:app", "Look at the tools that workers offer; decide those that wait."),
     ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer, and what changed since it was accepted."),
     ("audit", "access.audit_commands:app", "Search what was decided and done."),
@@ -48,7 +49,11 @@ _COMMANDS = (
 _PLATFORM = (
     ("db", "administration.database_commands:app", "Bring the database up to date."),
     ("streams", "administration.streams_commands:app", "Declare the broker's streams and consumers."),
-    ("workers", "administration.workers_commands:app", "Manage the credentials that workers connect with."),
+    (
+        "workers",
+        "administration.workers_commands:app",
+        "See which workers there are, drain one; manage what they connect with.",
+    ),
     (
         "agents",
         "administration.agents_commands:app",
@@ -72,6 +77,7 @@ _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writ
 _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
     "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
+    "costs": "Examples:\n  towpath costs --by model\n  towpath costs --by label --since 30d -o json",
     "chaos": "Examples:\n  towpath chaos --quick\n  towpath chaos --network my.yaml --decisions my.json --kills 50",
     "doctor": "Examples:\n  towpath doctor\n  towpath doctor --server http://towpath.internal:8787 -o json",
     "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",

@@ -1,4 +1,4 @@
-"""Budgets over HTTP: `client.budgets.show()`, `set()` and `lift()`."""
+"""Budgets over HTTP: `client.budgets.show()`, `set()` and `lift()`; and what was spent, `costs()`."""
 
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import ProblemDetail, problem
+from towpath_contracts.runs.costs import CostPart, CostReport
 
 
 class BudgetResource:
@@ -23,6 +24,11 @@ class BudgetResource:
         given = {"caller": caller, "run_id": None if run_id is None else str(run_id)}
         query = {name: value for name, value in given.items() if value is not None}
         return BudgetAccountList.model_validate(await self._transport.request("GET", "/v1/budgets", query=query))
+
+    async def costs(self, *, by: CostPart = "network", since: str = "7d") -> CostReport:
+        """Return what was spent on models, whole days (UTC): `since` is a number of them, as `7d`, or the first one."""
+        query = {"by": by, "since": since}
+        return CostReport.model_validate(await self._transport.request("GET", "/v1/costs", query=query))
 
     async def set(
         self,

@@ -1,71 +1,70 @@
-"""What is spent: accounts with their limits, what the newest runs cost by network and caller, and setting limits."""
+"""What is spent: accounts with their limits, what models cost by parts of the project and by day, setting limits."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
+from towpath_console.drawings.bars import bar_chart
 from towpath_console.drawings.burn import burn_bar
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.shared import chosen, together
 
 REFRESH_S = 3.0
 ACCOUNTS = 100
-RUNS = 200
-"""Of the newest runs: their costs are added up on the page, since nothing keeps sums for longer."""
-
-UNPRICED_SHOWN = 8
 UNITS = {"usd_micros": "dollars", "tokens": "tokens", "model_calls": "model calls", "tool_calls": "tool calls"}
 WHOLE = ("tokens", "model_calls", "tool_calls")
-PARTS = ("network", "caller")
+PARTS = ("network", "agent", "model", "label", "caller")
+TIMES = (("1d", "today"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"))
 
 
 async def costs(asked: Asked) -> Page:
     """Make the page: budgets first, then where the money went."""
-    wanted = chosen(asked.query, "caller", "before")
+    wanted = chosen(asked.query, "caller", "since")
+    by = asked.query.get("by") if asked.query.get("by") in PARTS else PARTS[0]
+    since = wanted.get("since") or "7d"
     found = await together(
         budgets=asked.api.get("/v1/budgets", limit=ACCOUNTS + 1, caller=wanted.get("caller")),
-        runs=asked.api.get("/v1/runs", limit=RUNS, before=wanted.get("before")),
+        costs=asked.api.get("/v1/costs", by=by, since=since),
     )
-    runs = found["runs"]["runs"]
-    if wanted.get("caller"):
-        runs = [run for run in runs if run["caller"] == wanted["caller"]]
-    ended = [run for run in runs if run.get("cost")]
+    report = found["costs"]
+    days = _each_day(report["days"], report["since"])
     view = {
         "accounts": [_account(account) for account in found["budgets"]["accounts"][:ACCOUNTS]],
         "more_accounts": len(found["budgets"]["accounts"]) > ACCOUNTS,
-        "by": {part: spent_by(part, ended) for part in PARTS},
-        "unpriced": [run for run in ended if not run["cost"]["price_known"]][:UNPRICED_SHOWN],
-        "unpriced_count": sum(not run["cost"]["price_known"] for run in ended),
-        "total": sum(run["cost"]["usd"] or 0.0 for run in ended),
-        "tokens": sum((run.get("usage") or {}).get("total_tokens", 0) for run in ended),
-        "ended": len(ended),
-        "running": len(runs) - len(ended),
-        "oldest": runs[-1]["created_at"] if runs else None,
-        "next_before": found["runs"].get("next_before") if len(found["runs"]["runs"]) == RUNS else None,
+        "by": by,
+        "all_parts": PARTS,
+        "since": since,
+        "times": TIMES,
+        "rows": with_shares(report["names"]),
+        "left_out": report["left_out"],
+        "unpriced_models": report["unpriced_models"],
+        "total": {
+            name: sum(day[name] for day in report["days"])
+            for name in ("usd", "tokens", "model_calls", "runs", "unpriced")
+        },
+        "first_day": report["since"],
+        "last_day": days[-1]["day"] if days else report["since"],
+        "bars": bar_chart([day["usd"] for day in days]),
+        "dearest_day": max(report["days"], key=lambda day: day["usd"], default=None),
     }
-    data = {"budgets": found["budgets"], "spent": view["by"], "runs_counted": len(ended)}
-    return Page("Costs", "costs.html", data, view, None if wanted.get("before") else REFRESH_S)
+    return Page("Costs", "costs.html", {"budgets": found["budgets"], "costs": report}, view, REFRESH_S)
 
 
-def spent_by(part: str, runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what *runs* cost by *part* of them, the dearest first; what has no known price is counted apart."""
-    sums: dict[str, dict[str, Any]] = defaultdict(
-        lambda: {"usd": 0.0, "runs": 0, "unpriced": 0, "tokens": 0, "model_calls": 0}
-    )
-    for run in runs:
-        one, usage = sums[run[part]], run.get("usage") or {}
-        one["runs"] += 1
-        one["usd"] += run["cost"]["usd"] or 0.0
-        one["unpriced"] += not run["cost"]["price_known"]
-        one["tokens"] += usage.get("total_tokens", 0)
-        one["model_calls"] += usage.get("model_calls", 0)
-    dearest = max((one["usd"] for one in sums.values()), default=0.0)
-    rows = [
-        {"name": name, "share": round(100 * one["usd"] / dearest, 2) if dearest else 0.0, **one}
-        for name, one in sums.items()
-    ]
-    return sorted(rows, key=lambda row: (-row["usd"], -row["tokens"], row["name"]))
+def with_shares(names: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return *names*, each with its part of the dearest one in per cent."""
+    dearest = max((one["usd"] for one in names), default=0.0)
+    return [{**one, "share": round(100 * one["usd"] / dearest, 2) if dearest else 0.0} for one in names]
+
+
+def _each_day(days: Sequence[Mapping[str, Any]], since: str) -> list[dict[str, Any]]:
+    """Return every day from *since* to the last one on which something was spent."""
+    known = {day["day"]: day["usd"] for day in days}
+    last = max(known, default=since)
+    first = date.fromisoformat(since)
+    number = (date.fromisoformat(last) - first).days + 1
+    every = [(first + timedelta(days=one)).isoformat() for one in range(number)]
+    return [{"day": day, "usd": known.get(day, 0.0)} for day in every]
 
 
 def _account(account: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,13 +20,16 @@ from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.postgres.refused_values import VALUE_REFUSED
 from towpath_log_writer.core.changes import HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.final_state import MAX_STEPS, final_state
-from towpath_log_writer.core.rows import NewRunRow, RunRowChange, StepRow, ToolCallRow, json_text, plain
+from towpath_log_writer.core.rows import CostRow, NewRunRow, RunRowChange, StepRow, ToolCallRow, json_text, plain
 from towpath_log_writer.core.sequence import ContiguousEvents
 
 QUERIES = Queries.load("towpath_log_writer.adapters")
 
 INVALID_DATA = (*VALUE_REFUSED, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
 """What is raised for a value that no later attempt could store; everything else passes with time."""
+
+NAMES_OF_DAY = 1_000
+"""Labels, agents, models or networks of one project and day whose costs are kept apart; the others are one row."""
 
 Connection = Any
 Columns = list[list[Any]]
@@ -126,6 +129,8 @@ async def _write_changes(connection: Connection, changes: HistoryChanges) -> Non
         await connection.execute(QUERIES.skip_events, *_columns(changes.unreadable, _unreadable))
     if changes.finished:
         await _add_final_states(connection, changes.finished)
+    if changes.costs:  # rows that batches of many runs share: last of all, and so held for the shortest time
+        await connection.execute(QUERIES.add_costs, *_columns(changes.costs.values(), _cost), NAMES_OF_DAY)
 
 
 async def _add_final_states(connection: Connection, finished: Collection[UUID]) -> None:
@@ -214,6 +219,20 @@ def _tool(row: ToolCallRow) -> tuple[Any, ...]:
         row.policy_version,
         row.requested_at,
         row.finished_at,
+    )
+
+
+def _cost(row: CostRow) -> tuple[Any, ...]:
+    return (
+        row.run_id,
+        row.day,
+        row.agent_id,
+        row.model,
+        row.runs,
+        row.calls,
+        row.tokens,
+        row.usd,
+        row.unpriced,
     )
 
 

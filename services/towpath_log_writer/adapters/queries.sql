@@ -119,6 +119,53 @@ ON CONFLICT (run_id, execution_id) DO UPDATE SET
   requested_at = COALESCE(excluded.requested_at, t.requested_at),
   finished_at = COALESCE(excluded.finished_at, t.finished_at)
 
+-- What a day costs, by network, caller, agent, model and label of the task. A name for which there is no room that day, since
+-- $10 others have come before, is counted under ''. Rows in one order, so that two writers can't block each other.
+-- name: add_costs
+WITH said AS MATERIALIZED (
+  SELECT h.project_id AS project, h.network, h.caller, h.state_snapshot -> 'labels' AS labels, c.*
+  FROM unnest($1::uuid[], $2::date[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::float8[],
+    $9::bigint[]) AS c (run_id, day, agent, model, runs, calls, tokens, usd, unpriced)
+  JOIN history.agent_execution_history h ON h.id = c.run_id),
+named AS (
+  SELECT s.project, p.part, s.day, left(p.name, 256) AS name, s.runs, s.calls, s.tokens, s.usd::numeric AS usd, s.unpriced
+  FROM said s CROSS JOIN LATERAL (
+    VALUES ('network', s.network), ('caller', s.caller), ('agent', s.network || '/' || nullif(s.agent, '')), ('model', nullif(s.model, ''))
+    UNION ALL
+    SELECT 'label', l.key || '=' || l.value
+    FROM jsonb_each_text(CASE jsonb_typeof(s.labels) WHEN 'object' THEN s.labels ELSE '{}' END) l) AS p (part, name)
+  WHERE p.name IS NOT NULL),
+summed AS (
+  SELECT project, part, day, name, sum(runs) AS runs, sum(calls) AS calls, sum(tokens) AS tokens, sum(usd) AS usd,
+    sum(unpriced) AS unpriced
+  FROM named GROUP BY project, part, day, name),
+placed AS (
+  SELECT n.project, n.part, n.day, n.runs, n.calls, n.tokens, n.usd, n.unpriced,
+    CASE WHEN EXISTS (SELECT FROM history.cost k WHERE (k.project, k.part, k.day, k.name) = (n.project, n.part, n.day, n.name))
+      OR (SELECT count(*) FROM history.cost k WHERE (k.project, k.part, k.day) = (n.project, n.part, n.day)) < $10
+      THEN n.name ELSE '' END AS name
+  FROM summed n)
+INSERT INTO history.cost AS c (project, part, day, name, runs, calls, tokens, usd, unpriced)
+SELECT project, part, day, name, sum(runs), sum(calls), sum(tokens), sum(usd), sum(unpriced) FROM placed
+GROUP BY project, part, day, name ORDER BY project, part, day, name
+ON CONFLICT (project, part, day, name) DO UPDATE SET runs = c.runs + excluded.runs, calls = c.calls + excluded.calls,
+  tokens = c.tokens + excluded.tokens, usd = c.usd + excluded.usd, unpriced = c.unpriced + excluded.unpriced
+
+-- name: costs
+SELECT name, sum(runs)::bigint AS runs, sum(calls)::bigint AS model_calls, sum(tokens)::bigint AS tokens,
+  sum(usd)::float8 AS usd, sum(unpriced)::bigint AS unpriced, count(*) OVER () AS names
+FROM history.cost WHERE project = $1 AND part = $2 AND day >= $3
+GROUP BY name ORDER BY sum(usd) DESC, sum(tokens) DESC, name LIMIT $4
+
+-- name: cost_days
+SELECT day, sum(runs)::bigint AS runs, sum(calls)::bigint AS model_calls, sum(tokens)::bigint AS tokens,
+  sum(usd)::float8 AS usd, sum(unpriced)::bigint AS unpriced
+FROM history.cost WHERE project = $1 AND part = 'network' AND day >= $2 GROUP BY day ORDER BY day
+
+-- name: unpriced_models
+SELECT name, sum(unpriced)::bigint AS unpriced FROM history.cost
+WHERE project = $1 AND part = 'model' AND day >= $2 AND unpriced > 0 GROUP BY name ORDER BY 2 DESC, name LIMIT $3
+
 -- name: skip_events
 INSERT INTO history.skipped_event (run_id, seq, type, error)
 SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])

@@ -4,11 +4,11 @@ Each row occurs once. A position in the log names its run, so that no event can 
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_log_writer.core.rows import NewRunRow, RunRowChange, StepRow, ToolCallRow
+from towpath_log_writer.core.rows import CostRow, NewRunRow, RunRowChange, StepRow, ToolCallRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class HistoryChanges:
     runs: dict[UUID, RunRowChange] = field(default_factory=dict)
     steps: dict[tuple[UUID, int], StepRow] = field(default_factory=dict)
     tools: dict[tuple[UUID, UUID], ToolCallRow] = field(default_factory=dict)
+    costs: dict[tuple[UUID, date, str, str], CostRow] = field(default_factory=dict)
     unreadable: list[UnreadableEvent] = field(default_factory=list)
     finished: set[UUID] = field(default_factory=set)
 
@@ -68,6 +69,12 @@ class EventRowBuilder:
 
     def _change(self) -> RunRowChange:
         return self.changes.runs.setdefault(self.run_id, RunRowChange(run_id=self.run_id))
+
+    def cost(self, agent_id: str = "", model: str = "") -> CostRow:
+        """Return what this day costs of the run, or of one of its agents with one model. A day is one of UTC."""
+        day = self.at.astimezone(UTC).date()
+        row = CostRow(run_id=self.run_id, day=day, agent_id=agent_id, model=model)
+        return self.changes.costs.setdefault((self.run_id, day, agent_id, model), row)
 
     def tool(self, execution_id: UUID, step: int, index: int, agent: str, name: str, status: str) -> ToolCallRow:
         """Return the call's row with its new status."""

@@ -7,20 +7,18 @@ calls; unknown events change nothing, so a newer orchestrator does not stop an o
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from pydantic import ValidationError
 
 from towpath_contracts.base import MessagePart
 from towpath_contracts.decisions.decision import CallToolsInstruction
-from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.runs.raw_events import RawEntry
 from towpath_contracts.text import truncate
 from towpath_log_writer.core.changes import EventRowBuilder, HistoryChanges, UnreadableEvent
 from towpath_log_writer.core.goal_projection import GOAL_EVENTS
 from towpath_log_writer.core.plan_projection import PLAN_EVENTS
-from towpath_log_writer.core.rows import RESULT_CHARS, NewRunRow, StepRow, json_text, plain
+from towpath_log_writer.core.rows import RESULT_CHARS, NewRunRow, json_text, plain
 from towpath_log_writer.core.sequence import ContiguousEvents
 
 FINAL = {"completed": "success", "escalated": "escalated"}
@@ -66,6 +64,7 @@ def _apply(changes: HistoryChanges, segment: ContiguousEvents, entry: RawEntry) 
 
 
 def _run_created(position: EventRowBuilder, event: ev.RunCreated) -> None:
+    position.cost().runs += 1
     position.changes.new_runs[position.run_id] = NewRunRow(
         run_id=position.run_id,
         project=position.project,
@@ -131,10 +130,22 @@ def _decision_requested(position: EventRowBuilder, event: ev.DecisionRequested) 
     row.attempts += 1
 
 
-def _add_usage(row: StepRow, request_id: UUID | str, usage: Usage, cost: Cost, summary: dict[str, Any]) -> None:
+Answered = ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed
+"""Events that say what a request used."""
+
+
+def _add_usage(position: EventRowBuilder, event: Answered, summary: dict[str, Any], name: str = "") -> None:
+    """Add what a request used to its step, under its id or *name*, and to the costs of the day."""
+    usage, cost = event.usage, event.cost
+    spent = position.cost(plain(event.agent_key), plain(event.model))
+    spent.calls += usage.model_calls
+    spent.tokens += usage.total_tokens
+    spent.usd += cost.usd or 0.0
+    spent.unpriced += cost.usd is None and usage.model_calls > 0
+    row = position.step(event.step)
     row.tokens += usage.total_tokens
     row.cost = None if row.cost is None or cost.usd is None else row.cost + cost.usd
-    row.decisions[str(request_id)] = {
+    row.decisions[name or str(event.request_id)] = {
         **summary,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -164,12 +175,12 @@ def _decision_received(position: EventRowBuilder, event: ev.DecisionReceived) ->
     decision = event.decision
     summary = _decision_summary(event, position.at)
     if event.kind not in ACTIONS:
-        _add_usage(row, event.request_id, event.usage, event.cost, {**summary, "answer": _short(decision)})
+        _add_usage(position, event, {**summary, "answer": _short(decision)})
         return
     row.agent_id, row.epoch = event.agent_key, event.epoch
     row.reasoning = plain(str(decision.get("action_reasoning", "")))
     row.action = json_text({key: value for key, value in decision.items() if key != "action_reasoning"})
-    _add_usage(row, event.request_id, event.usage, event.cost, summary)
+    _add_usage(position, event, summary)
 
 
 def _short(answer: dict[str, Any]) -> Any:
@@ -184,7 +195,7 @@ def _decision_missed(position: EventRowBuilder, event: ev.DecisionRequestFailed)
         row.error = plain(f"{event.code}: {event.message}")
         row.add_result(False)
     summary = {**_decision_summary(event, position.at), "error": f"{event.code}: {event.message}"}
-    _add_usage(row, event.request_id, event.usage, event.cost, summary)
+    _add_usage(position, event, summary)
 
 
 def _decision_postponed(position: EventRowBuilder, event: ev.DecisionPostponed) -> None:
@@ -196,8 +207,7 @@ def _decision_postponed(position: EventRowBuilder, event: ev.DecisionPostponed) 
         "at": position.at.isoformat(),
         "error": f"{event.code}: {event.message}",
     }
-    name = f"{event.request_id}:{event.attempt}"
-    _add_usage(position.step(event.step), name, event.usage, event.cost, summary)
+    _add_usage(position, event, summary, f"{event.request_id}:{event.attempt}")
 
 
 def _decision_refused(position: EventRowBuilder, event: ev.DecisionRefused) -> None:

@@ -6,7 +6,7 @@ with what is stored.
 
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -100,6 +100,24 @@ class StepRow:
         self.success = value
         if value:
             self.error = None
+
+
+@dataclass(slots=True, kw_only=True)
+class CostRow:
+    """What one batch adds to the costs of a day: those of one agent of a run with one model; without both, the run.
+
+    `unpriced` counts answers whose price nobody knows; they add no money.
+    """
+
+    run_id: UUID
+    day: date
+    agent_id: str = ""
+    model: str = ""
+    runs: int = 0
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

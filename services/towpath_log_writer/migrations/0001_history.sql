@@ -121,6 +121,22 @@ CREATE TABLE history.tool_log (
   PRIMARY KEY (run_id, execution_id, id)
 );
 
+-- What a day costs (UTC), summed in the transaction that moves the cursors of the runs, so that each answer counts once.
+-- `part` is network, caller, agent, model or label; a label is `key=value` as the task had it. The name '' stands for what found
+-- no room, and for labels of runs that were erased.
+CREATE TABLE history.cost (
+  project  text NOT NULL,
+  part     text NOT NULL CHECK (part IN ('network', 'caller', 'agent', 'model', 'label')),
+  day      date NOT NULL,
+  name     text NOT NULL,
+  runs     bigint NOT NULL,                      -- that began; of agents and models 0
+  calls    bigint NOT NULL,                      -- of models
+  tokens   bigint NOT NULL,
+  usd      numeric(24, 8) NOT NULL,
+  unpriced bigint NOT NULL,                      -- answers whose price nobody knew
+  PRIMARY KEY (project, part, day, name)
+) WITH (fillfactor = 50);
+
 -- How far each run's log is in these tables. `prior_seq` makes a write conditional on what its writer believed. Of a run
 -- that was erased the cursor alone stays, behind every event that may still come: nothing is written any more.
 CREATE TABLE history.run_cursor (
@@ -190,6 +206,18 @@ BEGIN
     SELECT k.run_id, wanted.project, 9223372036854775807, 0, true FROM unnest(chosen) k (run_id) ORDER BY k.run_id
     ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq, erased = true;
   LOCK TABLE history.llm_call, history.tool_log IN SHARE ROW EXCLUSIVE MODE;
+  WITH erased AS (
+    DELETE FROM history.cost c WHERE c.project = wanted.project AND c.part = 'label' AND c.name IN (
+      SELECT left(l.key || '=' || l.value, 256) FROM history.agent_execution_history h
+      CROSS JOIN jsonb_each_text(CASE jsonb_typeof(h.state_snapshot -> 'labels') WHEN 'object'
+        THEN h.state_snapshot -> 'labels' ELSE '{}' END) l
+      WHERE h.id = ANY (chosen))
+    RETURNING c.*)
+  INSERT INTO history.cost AS c (project, part, day, name, runs, calls, tokens, usd, unpriced)
+    SELECT e.project, e.part, e.day, '', sum(e.runs), sum(e.calls), sum(e.tokens), sum(e.usd), sum(e.unpriced)
+    FROM erased e GROUP BY e.project, e.part, e.day ORDER BY e.day
+    ON CONFLICT (project, part, day, name) DO UPDATE SET runs = c.runs + excluded.runs, calls = c.calls + excluded.calls,
+      tokens = c.tokens + excluded.tokens, usd = c.usd + excluded.usd, unpriced = c.unpriced + excluded.unpriced;
   DELETE FROM history.llm_call l WHERE l.run_id = ANY (chosen);
   DELETE FROM history.tool_log l WHERE l.run_id = ANY (chosen);
   DELETE FROM history.tool_execution t WHERE t.run_id = ANY (chosen);
@@ -204,7 +232,7 @@ REVOKE EXECUTE ON FUNCTION history.due_erasures, history.erase_runs FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION history.due_erasures, history.erase_runs TO towpath_log_writer;
 
 GRANT SELECT, INSERT, UPDATE ON history.agent_execution_history, history.agent_execution_steps, history.tool_execution,
-  history.run_cursor TO towpath_log_writer;
+  history.run_cursor, history.cost TO towpath_log_writer;
 -- What is only ever added can't be changed; the one row of `sweep` is there already.
 GRANT SELECT, INSERT ON history.llm_call, history.tool_log, history.skipped_event TO towpath_log_writer;
 GRANT SELECT, INSERT, UPDATE, DELETE ON history.handling_mark TO towpath_log_writer;
@@ -212,5 +240,5 @@ GRANT SELECT, UPDATE ON history.sweep TO towpath_log_writer;
 
 -- migrate:down
 DROP FUNCTION history.erase_runs, history.due_erasures;
-DROP TABLE history.handling_mark, history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,
+DROP TABLE history.cost, history.handling_mark, history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,
   history.tool_execution, history.agent_execution_steps, history.agent_execution_history;

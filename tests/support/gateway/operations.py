@@ -80,6 +80,7 @@ OPERATIONS = [
     ("runs:operate", "POST", "/v1/switches/resume", {"kind": "project", "reason": "r"}),
     ("runs:read", "GET", "/v1/workers", None),
     ("runs:operate", "POST", f"/v1/workers/{'0' * 32}/drain", None),
+    ("runs:read", "GET", "/v1/costs", None),
     ("runs:read", "GET", "/v1/budgets", None),
     ("runs:operate", "POST", "/v1/budgets", {"kind": "project", "budget": {"tokens": 5}}),
     ("runs:operate", "GET", "/v1/replays", None),

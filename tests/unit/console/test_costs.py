@@ -6,8 +6,9 @@ import pytest
 from tests.support.console.recorded_api import RecordedApi, asked_of, drawn
 
 from towpath_console.api import ApiRefusalError
+from towpath_console.drawings.bars import bar_chart
 from towpath_console.drawings.burn import burn_bar
-from towpath_console.pages.costs import costs, set_budget, spent_by
+from towpath_console.pages.costs import costs, set_budget, with_shares
 
 
 def balance(spent: int, limit: int | None, reserved: int = 0) -> dict[str, Any]:
@@ -17,12 +18,15 @@ def balance(spent: int, limit: int | None, reserved: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(network: str, usd: float | None, **more: Any) -> dict[str, Any]:
-    cost = {"usd": usd, "price_known": usd is not None}
+def sums(usd: float, **more: Any) -> dict[str, Any]:
+    return {"usd": usd, "tokens": 10, "model_calls": 1, "runs": 1, "unpriced": 0, **more}
+
+
+def report(by: str, *names: dict[str, Any]) -> dict[str, Any]:
+    days = [sums(1.0, day="2026-11-24"), sums(0.25, day="2026-11-26", unpriced=3)]
     return {
-        "run_id": f"01a21826-750f-7b51-adac-{network:>012}", "network": network, "caller": "ann", "cost": cost,
-        "usage": {"total_tokens": 10, "model_calls": 1}, "status": "completed", "version": 1, "step": 1, "max_steps": 9,
-        "created_at": "2026-11-26T14:00:00Z", **more,
+        "by": by, "since": "2026-11-20", "names": list(names), "days": days, "left_out": 2,
+        "unpriced_models": [{"name": "openai:<b>mine</b>", "unpriced": 3}],
     }  # fmt: skip
 
 
@@ -37,12 +41,15 @@ def test_a_bar_never_leaves_its_track_and_says_when_it_is_used_up() -> None:
     assert burn_bar(balance(5, None), 0.8) is None
 
 
-def test_sums_name_what_has_no_known_price() -> None:
-    rows = spent_by("network", [run("a", 1.0), run("b", None), run("b", 0.25), run("c", None)])
-    assert [(row["name"], row["usd"], row["runs"], row["unpriced"]) for row in rows] == [
-        ("a", 1.0, 1, 0), ("b", 0.25, 2, 1), ("c", 0.0, 1, 1),
-    ]  # fmt: skip
-    assert [row["share"] for row in rows] == [100.0, 25.0, 0.0]
+def test_a_chart_has_a_bar_for_each_day_that_cost_something_and_never_leaves_its_frame() -> None:
+    bars = bar_chart([0.0, 2.0, None, 1.0, 0.001])
+    assert [bar.height for bar in bars] == [24.0, 12.0, 0.5]
+    assert all(bar.x >= 0 and bar.x + bar.width <= 100 and bar.y + bar.height <= 24.001 for bar in bars)
+    assert bar_chart([]) == [] and bar_chart([0.0]) == []
+
+
+def test_shares_are_of_the_dearest() -> None:
+    assert [row["share"] for row in with_shares([sums(1.0), sums(0.25), sums(0.0)])] == [100.0, 25.0, 0.0]
 
 
 async def test_the_page_shows_accounts_and_costs_and_never_an_unknown_price_as_nothing() -> None:
@@ -50,11 +57,14 @@ async def test_the_page_shows_accounts_and_costs_and_never_an_unknown_price_as_n
         "scope": "day", "key": "2026-11-26/caller/<b>ann</b>", "units": [balance(400_000, 500_000)], "soft": 0.8,
         "on_soft": "gate", "set_by": "ben", "set_at": "2026-11-26T14:00:00Z",
     }  # fmt: skip
-    runs = [run("a", 1.0), run("c", None), run("d", None, cost=None, usage=None)]
-    api = RecordedApi(**{"/v1/budgets": {"accounts": [account]}, "/v1/runs": {"runs": runs, "next_before": None}})
-    html = drawn(await costs(asked_of(api)))
+    found = report("label", sums(1.25, name="team=<i>"), sums(0.0, name="", unpriced=3))
+    api, query = RecordedApi(**{"/v1/budgets": {"accounts": [account]}, "/v1/costs": found}), {"by": "label"}
+    html = drawn(await costs(asked_of(api, query)), query)
+    assert ("/v1/costs", {"by": "label", "since": "7d"}) in api.asked
     assert "$0.40" in html and "$0.50" in html and "80.0 %" in html and "a person is asked" in html
-    assert "price unknown" in html and "Runs whose price nobody knows" in html and "1 have not ended" in html
+    assert "price unknown" in html and "Models whose price nobody knows" in html and "3 answers" in html
+    assert "the most on 2026-11-24" in html and "/runs?label=team%3D%3Ci%3E" in html and "2 more are not shown" in html
+    assert "<b>mine" not in html and "<i>" not in html.replace("<i class", "")
     assert "<b>ann" not in html and "each UTC day" in html
 
 
@@ -75,21 +85,3 @@ async def test_what_is_no_number_is_refused_with_every_field_named() -> None:
         await set_budget(asked_of(api), {"kind": "project", "usd": "much", "tokens": "1.5"})
     assert [error["pointer"] for error in refused.value.problem["errors"]] == ["/usd", "/tokens"]
     assert api.sent == []
-
-
-async def test_the_sums_name_of_how_many_runs_they_are_and_lead_to_older_ones() -> None:
-    runs = [run("a", None, run_id=f"01a21826-750f-7b51-adac-{number:012}") for number in range(201)]
-
-    class Listed(RecordedApi):
-        async def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
-            if path != "/v1/runs":
-                return {"accounts": []}
-            return {"runs": runs[: int(params["limit"] or 0)], "next_before": "b"}
-
-    page = await costs(asked_of(Listed()))
-    html = drawn(page)
-    assert page.data["runs_counted"] == 200 and "Of the newest 200 runs" in html and "before=b" in html
-    assert html.count('id="run-') == 8 and "These are the newest 8 of 200." in html
-    del runs[8:]
-    few = drawn(await costs(asked_of(Listed())))
-    assert few.count('id="run-') == 8 and "These are the newest" not in few and "before=b" not in few

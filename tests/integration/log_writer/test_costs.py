@@ -1,0 +1,89 @@
+"""Costs by day: each answer counted once however its event arrives, names bounded, nothing left of erased labels."""
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.conftest import DatabaseUrl
+from tests.integration.log_writer.test_erased_history import erase
+from tests.integration.log_writer.test_history_writer import RUN, batches, pool, writer
+from tests.support.orchestrator import run_history as h
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.costs import CostPart, CostReport, GetCosts
+from towpath_log_writer.adapters import history_tables
+from towpath_log_writer.app import cost_queries
+from towpath_log_writer.app.cost_queries import CostQueries
+
+__all__ = ["pool"]
+
+SINCE = h.BEGIN.date() - timedelta(days=2)
+
+
+@pytest.fixture(autouse=True)
+def _at_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_queries, "wall", lambda: h.BEGIN)
+
+
+def labelled(run: uuid.UUID, steps: int, **labels: str) -> list[Any]:
+    transitions = h.whole_run(run, steps)
+    created = transitions[0][0]
+    return [[created.model_copy(update={"labels": labels}), *transitions[0][1:]], *transitions[1:]]
+
+
+async def report(pool: Any, by: CostPart = "network") -> CostReport:
+    return await CostQueries(pool).get_costs(GetCosts(project="default", by=by, since=SINCE))
+
+
+async def test_each_answer_is_counted_once_by_network_agent_model_label_caller_and_day(pool: Any) -> None:
+    messages = batches(h.messages(RUN, labelled(RUN, 3, team="shop", tier="gold")))
+    first, second = writer(pool), writer(pool)
+    await first.add(messages[:3])
+    await second.add(messages)
+    await first.add(messages)
+    found = {part: await report(pool, part) for part in ("network", "agent", "model", "label", "caller")}
+    usd = found["network"].names[0].usd
+    assert usd > 0
+    for part, names in {
+        "network": ["support"],
+        "agent": ["support/triage"],
+        "model": ["scripted:task"],
+        "label": ["team=shop", "tier=gold"],
+        "caller": ["ada"],
+    }.items():
+        assert [(one.name, one.tokens, one.model_calls, one.usd) for one in found[part].names] == [
+            (name, 330, 3, usd) for name in names
+        ]
+    assert (found["network"].names[0].runs, found["agent"].names[0].runs) == (1, 0)
+    assert [(day.tokens, day.usd, day.runs) for day in found["label"].days] == [(330, usd, 1)]
+    assert (await CostQueries(pool).get_costs(GetCosts(project="bank", by="label", since=SINCE))).names == ()
+    with pytest.raises(ProblemError, match="at most 92 days"):
+        await CostQueries(pool).get_costs(GetCosts(project="default", by="label", since=SINCE - timedelta(days=99)))
+
+
+async def test_names_of_a_day_are_bounded_and_the_sums_keep_everything(
+    pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_tables, "NAMES_OF_DAY", 2)
+    for number in range(5):
+        run = uuid.uuid5(RUN, str(number))
+        await writer(pool).add(batches(h.messages(run, labelled(run, 1, order=f"{number}" * 300))))
+    found = await report(pool, "label")
+    assert {one.name[:8]: one.tokens for one in found.names} == {"order=00": 110, "order=11": 110, "": 330}
+    assert max(len(one.name) for one in found.names) == 256
+    assert (await report(pool)).days[0].tokens == 550
+
+
+async def test_the_labels_of_an_erased_run_are_counted_and_not_told(pool: Any, database: DatabaseUrl) -> None:
+    other = uuid.uuid5(RUN, "other")
+    await writer(pool).add(batches(h.messages(RUN, labelled(RUN, 1, customer="ann"))))
+    await writer(pool).add(batches(h.messages(other, labelled(other, 1, team="shop"))))
+    owner = await asyncpg.connect(database())
+    try:
+        await erase(owner, RUN)
+    finally:
+        await owner.close()
+    assert {one.name: one.tokens for one in (await report(pool, "label")).names} == {"": 110, "team=shop": 110}
+    assert (await report(pool)).days[0].tokens == 220
