@@ -96,7 +96,8 @@ LISTINGS = {
     ),
     "budgets": Listing(
         costs, 100, "/v1/budgets", "accounts", account_numbered, 'class="card account"', "GET /v1/budgets?limit=",
-        others={"/v1/runs": {"runs": [], "next_before": None}},
+        others={"/v1/costs": {"by": "network", "since": AT[:10], "names": [], "days": [], "left_out": 0,
+                              "unpriced_models": []}},
     ),
     "runs of the first page": Listing(
         overview, 8, "/v1/runs", "runs", run_numbered, 'id="run-', 'href="/runs">All runs', "next_before",
