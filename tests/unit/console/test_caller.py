@@ -97,8 +97,6 @@ def test_the_menu_has_what_may_be_read_and_the_frame_says_who_reads() -> None:
     assert "mia" in found.text and "/sign-out" in {attributes.get("action") for _, attributes in found.tags}
     here = drawn(page_with("calm"), caller_of({**ME, "signed_in_by": "machine"}))
     assert "/sign-out" not in {attributes.get("action") for _, attributes in here.tags}
-    unknown = drawn(page_with("calm"), ANYBODY)
-    assert "/sign-out" not in {attributes.get("action") for _, attributes in unknown.tags}, "there may be no session"
     page = Page("Sign in", "sign_in.html", {"page": "/runs", "why": "", "can_begin": True})
     stranger = drawn(page, NOBODY)
     assert "nav" not in [tag for tag, _ in stranger.tags] and "Sign out" not in stranger.text

@@ -47,7 +47,7 @@ async def test_a_key_is_shown_once_and_is_in_no_address() -> None:
     made = await settings.make_key(asked_of(api), form)
     body = {"caller": "ann", "roles": ["viewer"], "scopes": ["runs:read"], "note": "", "expires_in_s": 259_200}
     assert api.sent == [("POST", "/v1/keys", body)]
-    assert isinstance(made, Page) and made.refresh_s is None
+    assert isinstance(made, Page) and made.refresh_s is None and made.status == 200
     html = drawn(made)
     assert html.count("twp_aaaaaaaaaaaa.secret") == 1 and "it makes keys" in html
     assert "secret" not in str(made.data), "not in the twin either"

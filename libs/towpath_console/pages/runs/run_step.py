@@ -22,7 +22,7 @@ TABS = {
     "trace": "Trace",
 }
 MOST_CALLS = 20
-"""Calls of one step whose record and rule are looked up: a decision has few."""
+"""Calls of one step whose record and rule are looked up: a decision has few, several attempts at a goal have more."""
 
 
 async def run_step(asked: Asked) -> Page:

@@ -251,6 +251,16 @@ async def test_the_policy_tab_names_the_scope_that_is_missing() -> None:
     assert "audit:read" in page and "forbidden" in page
 
 
+@pytest.mark.parametrize("number", [20, 21])
+async def test_the_policy_tab_looks_up_many_calls_and_names_those_that_it_leaves_out(number: int) -> None:
+    calls = [{**call_of(1), "execution_id": f"{EXECUTION[:-2]}{place:02}"} for place in range(number)]
+    history = {"seq": 1, "steps": [step_of(1)], "tool_executions": calls, "next_after_step": None}
+    api = api_of(1, **{f"/v1/runs/{RUN}/history": history})
+    page = drawn(await run_step(asked(api, {"tab": "policy"}, step="1")))
+    assert page.count("As the rules stand now") == len(api.sent) == 20
+    assert ("Looked up are the first 20 of 21 calls." in page) == (number > 20) and "audit:read" not in page
+
+
 async def test_what_a_person_changed_of_arguments_is_seen() -> None:
     step = step_of(1, "pay")
     step["action"]["action_details"]["tool_params"] = {"pay": "1,000", "to": "x"}
