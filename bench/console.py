@@ -1,10 +1,10 @@
 """How fast the console opens on a platform with many runs: every page, in a real browser, with all its files cold.
 
 The embedded platform executes a few runs of the sample, which are then cloned in the database until there are 100,000
-runs, 1,000 open gates and all that belongs to them; a run of 2,000 events is executed as it is. Then Chromium opens every
-page, five times each. Usage: `uv run --group dev --group browser python bench/console.py [--runs N] [--rounds N]
-[--json FILE] [--page docs/benchmarks.md]`; it takes about ten minutes, and ends with 1 if a page is refused, has its first
-paint (first contentful paint, median) after 300 ms, or takes more than 250 kB.
+runs, 1,000 open gates and all that belongs to them; a run of 2,000 events is executed as it is. Then Chromium opens
+every page, five times each. Usage: `uv run --group dev --group browser python bench/console.py [--runs N] [--rounds N]
+[--json FILE] [--page docs/benchmarks.md]`. It takes about ten minutes, and ends with 1 if a page is refused, has its
+first paint (first contentful paint, median) after 300 ms, or takes more than 250 kB.
 """
 
 import argparse

@@ -35,7 +35,7 @@ NEEDED = {
 
 
 def addresses(known: Mapping[str, str]) -> list[str]:
-    """Return every page, with the parts of its path from *known*; those of runs are of a long one and of a waiting one."""
+    """Return every page, with the parts of its path from *known*: of a long run, and once more of a waiting one."""
     found = []
     for route in PAGES:
         path = route.path.replace(":path}", "}")

@@ -22,7 +22,7 @@ PAINTED = """() => new Promise((tell) => {
 
 
 class Visit(NamedTuple):
-    """A page as somebody met it; bytes are those on the wire of the page and its files, without the stream behind it."""
+    """A page as somebody met it; bytes are those on the wire of the page and its files, not of the stream behind it."""
 
     path: str
     status: int

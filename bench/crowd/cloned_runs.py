@@ -1,7 +1,7 @@
 """Many runs in the database of a platform: clones of runs that it has executed, row by row, in every table of theirs.
 
-Every column is copied, so that a new one is there too: nothing here lists them. Each clone has ids and times of its own,
-in the rows and in the JSON of its events, so that pages find of a clone what they find of the run it was made from.
+Every column is copied, so that a new one is there too: nothing here lists them. Each clone has ids and times of its
+own, in the rows and in the JSON of its events, so that pages find of a clone what they find of the run it is made from.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The runs that are cloned, as the platform executes them: one that ended after an approval, one that waits, a long one."""
+"""Executes what is cloned: a short run, one that was approved, one that waits, and one with a long log."""
 
 import asyncio
 import json
@@ -69,6 +69,6 @@ async def submit(api: httpx2.AsyncClient, network: str, words: str, script: list
 async def until(api: httpx2.AsyncClient, path: str, is_so: Any) -> dict[str, Any]:
     """Return what is at *path* once it is so."""
     async with asyncio.timeout(WITHIN_S):
-        while not is_so(found := (await api.get(path)).raise_for_status().json()):
+        while not is_so(found := (await api.get(path)).raise_for_status().json()):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     return dict(found)

@@ -28,9 +28,13 @@ async def fill(owner: Any, executed: Executed, runs: int, gates: int) -> dict[st
     await owner.execute("SET synchronous_commit = off")
     await clone_runs(owner, {UUID(run_id): count for run_id, count in counts.items()})
     await add_other_rows(owner, max(100, runs // 20))
-    await owner.execute("VACUUM ANALYZE")
+    await settle(owner)
+    return {what: await owner.fetchval(f"SELECT count(*) FROM {rows}") for what, rows in COUNTED.items()}
+
+
+async def settle(owner: Any) -> None:
+    """Wait until every entry of the audit is sealed, and have the planner know all tables."""
     async with asyncio.timeout(SEALED_WITHIN_S):
         while await owner.fetchval("SELECT EXISTS (SELECT FROM tas.audit_unsealed)"):  # noqa: ASYNC110
-            await asyncio.sleep(0.5)
-    await owner.execute("VACUUM ANALYZE tas.audit_leaf")
-    return {what: await owner.fetchval(f"SELECT count(*) FROM {rows}") for what, rows in COUNTED.items()}
+            await asyncio.sleep(0.2)
+    await owner.execute("VACUUM ANALYZE")

@@ -1,5 +1,6 @@
 """The style sheet, scripts and icon of the console, under addresses that change with what is in them."""
 
+import gzip
 import hashlib
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,13 @@ def content(name: str) -> tuple[bytes, str] | None:
     return body, hashlib.sha256(body).hexdigest()[:16]
 
 
+@cache
+def packed(name: str) -> bytes:
+    """Return the file *name* compressed. Pages are not: they hold secrets beside what somebody else may have sent."""
+    found = content(name)
+    return gzip.compress(found[0], mtime=0) if found else b""
+
+
 def address(name: str) -> str:
     """Return where the file *name* is, with its digest in it."""
     found = content(name)
@@ -36,4 +44,8 @@ def serve(request: Request) -> Response:
     if found is None:
         return Response("There is no such file.", status_code=404, media_type="text/plain")
     kind = KINDS[Path(request.url.path).suffix]
-    return Response(found[0], media_type=kind, headers={"Cache-Control": FOREVER, "X-Content-Type-Options": "nosniff"})
+    headers = {"Cache-Control": FOREVER, "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(found[0], media_type=kind, headers=headers)
+    name = request.url.path.removeprefix(ASSETS).partition("/")[2]
+    return Response(packed(name), media_type=kind, headers={**headers, "Content-Encoding": "gzip"})

@@ -8,8 +8,9 @@ SELECT k.prefix, k.secret_digest, k.caller, p.project, k.scopes, k.roles, k.expi
 SELECT k.prefix, k.caller, p.project, k.scopes, k.roles, k.note, k.created_by, k.created_with, k.created_at,
        k.expires_at, k.revoked_at
   FROM gateway.api_key k JOIN gateway.principal p USING (caller)
- WHERE p.project = $1 AND ($2::text IS NULL
-       OR (k.created_at, k.prefix) > (SELECT a.created_at, a.prefix FROM gateway.api_key a WHERE a.prefix = $2))
+ WHERE p.project = $1 AND (k.created_at, k.prefix) > (
+       CASE WHEN $2::text IS NULL THEN '-infinity' ELSE (SELECT a.created_at FROM gateway.api_key a WHERE a.prefix = $2) END,
+       coalesce($2, ''))
  ORDER BY k.created_at, k.prefix LIMIT $3;
 
 -- name: claim_caller

@@ -35,6 +35,7 @@ COMMENT ON COLUMN gateway.api_key.created_with IS 'Prefix of the key it was made
 COMMENT ON COLUMN gateway.api_key.signed_out_at IS 'Sessions of browsers that were signed in with it up to then have ended.';
 CREATE INDEX api_key_caller ON gateway.api_key (caller);
 CREATE INDEX api_key_sign_ins ON gateway.api_key (expires_at) WHERE created_by = 'oidc';
+CREATE INDEX api_key_made ON gateway.api_key (created_at, prefix);
 
 -- Making and revoking a key are entries of the audit in the same transaction, whoever writes the row and whether or not
 -- the tool-access service runs. The gateway has no other way to write there.

@@ -474,22 +474,63 @@ VALUES ($1, $2, $3, $4, $5, now(), $6) RETURNING published_at
 -- name: lock_name
 SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
 
+-- name: runs_of_project
+-- Which runs a page has, newest first. Each way in is a statement of its own, so that it has its index: one plan is made
+-- for all values. What is asked for may be rare, so $9 is the last run that is looked at.
+SELECT run_id FROM runs.run WHERE project = $1 AND $2::text IS NULL
+  AND ($3::text IS NULL OR network = $3) AND ($4::jsonb IS NULL OR labels @> $4::jsonb)
+  AND ($7::int IS NULL OR depth = $7) AND ($8::text IS NULL OR kind = $8)
+  AND run_id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND run_id >= coalesce($9::uuid, '00000000-0000-0000-0000-000000000000')
+ORDER BY run_id DESC LIMIT $6
+
+-- name: runs_of_status
+-- The order is written as the index run_status has it: by run_id alone the planner would read all runs in their order.
+SELECT run_id FROM runs.run WHERE project = $1 AND status = $2
+  AND ($3::text IS NULL OR network = $3) AND ($4::jsonb IS NULL OR labels @> $4::jsonb)
+  AND ($7::int IS NULL OR depth = $7) AND ($8::text IS NULL OR kind = $8)
+  AND uuid_send(run_id) < uuid_send(coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+  AND uuid_send(run_id) >= uuid_send(coalesce($9::uuid, '00000000-0000-0000-0000-000000000000'))
+ORDER BY uuid_send(run_id) DESC LIMIT $6
+
+-- name: runs_of_family
+-- Children of a run, the runs of a tree or of a thread.
+SELECT run_id FROM (
+  SELECT c.* FROM runs.run c WHERE $10::uuid IS NOT NULL AND c.parent_run_id = $10
+  UNION ALL
+  SELECT c.* FROM runs.run c WHERE $10::uuid IS NULL AND $11::uuid IS NOT NULL AND c.root_run_id = $11
+  UNION ALL
+  SELECT c.* FROM runs.run c WHERE $10::uuid IS NULL AND $11::uuid IS NULL AND c.thread_id = $12
+  UNION ALL
+  SELECT c.* FROM runs.run c WHERE $10::uuid IS NULL AND $11::uuid IS NULL AND c.run_id = $12
+) AS member
+WHERE project = $1 AND ($2::text IS NULL OR status = $2)
+  AND ($3::text IS NULL OR network = $3) AND ($4::jsonb IS NULL OR labels @> $4::jsonb)
+  AND ($7::int IS NULL OR depth = $7) AND ($8::text IS NULL OR kind = $8)
+  AND run_id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND run_id >= coalesce($9::uuid, '00000000-0000-0000-0000-000000000000')
+  AND ($11::uuid IS NULL OR root_run_id = $11) AND ($12::uuid IS NULL OR thread_id = $12 OR run_id = $12)
+ORDER BY run_id DESC LIMIT $6
+
 -- name: list_runs
--- At most $6 runs whose tasks have at most $11 bytes together, but at least one; `found` counts the others too. The
+-- Of these runs the first whose tasks have at most $3 bytes together, but at least one; `found` counts the others too. The
 -- length of a text is known without reading it. Outcomes are read apart, a few at a time.
 SELECT run_id, project, kind, network, version, snapshot_digest, status, reason, caller, agent_key, user_message, step, max_steps,
   seq, labels, created_at, started_at, ended_at, trace_id, debug, parent_run_id, root_run_id, depth, thread_id, continues,
   calls, erased_at, octet_length(outcome::text) AS outcome_bytes, found FROM (
-SELECT found.*, count(*) OVER () AS found, sum(coalesce(octet_length(user_message), 0)) OVER (ORDER BY run_id DESC) AS bytes FROM (
-SELECT r.* FROM runs.run r
-WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
-  AND ($4::jsonb IS NULL OR labels @> $4::jsonb) AND ($5::uuid IS NULL OR run_id < $5)
-  AND ($7::uuid IS NULL OR parent_run_id = $7) AND ($8::uuid IS NULL OR root_run_id = $8)
-  AND ($9::int IS NULL OR depth = $9) AND ($10::text IS NULL OR kind = $10)
-  AND ($12::uuid IS NULL OR thread_id = $12 OR run_id = $12)
-ORDER BY run_id DESC LIMIT $6
-) AS found) AS page
-WHERE bytes <= $11 OR bytes = octet_length(user_message) ORDER BY run_id DESC
+SELECT r.*, count(*) OVER () AS found, sum(coalesce(octet_length(user_message), 0)) OVER (ORDER BY run_id DESC) AS bytes
+FROM runs.run r WHERE project = $1 AND run_id = ANY ($2::uuid[])) AS page
+WHERE bytes <= $3 OR bytes = octet_length(user_message) ORDER BY run_id DESC
+
+-- name: runs_looked_at
+-- How far $4 runs of a project go behind $3.
+SELECT run_id FROM runs.run
+WHERE project = $1 AND $2::text IS NULL AND run_id < coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ORDER BY run_id DESC OFFSET $4 - 1 LIMIT 1
+
+-- name: runs_of_status_looked_at
+-- How far $4 runs with a status go behind $3.
+SELECT run_id FROM runs.run
+WHERE project = $1 AND status = $2 AND uuid_send(run_id) < uuid_send(coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY uuid_send(run_id) DESC OFFSET $4 - 1 LIMIT 1
 
 -- name: tree
 -- A run and everything below it, parents before children; roots of trees are found by index. `depth` doesn't order them:
@@ -579,17 +620,59 @@ UNION ALL
  ORDER BY created_at LIMIT $4)
 
 -- name: list_gates
--- The votes of people are the tool-access service's; they are read from its table.
+-- Of one status. The votes of people are the tool-access service's; they are read from its table. Each way in is a statement
+-- of its own with the same values, so that it has its index: one plan is made for all values.
 SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
                                                'key_prefix', v.key_prefix)
                              ORDER BY v.at, v.actor)
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
 FROM runs.gate g
+WHERE g.project = $1 AND g.status = $2 AND $3::uuid IS NULL AND $4::uuid IS NULL AND $8::uuid IS NULL
+  AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
+  AND (g.opened_at, g.gate_id) > (
+    CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
+    coalesce($6, '00000000-0000-0000-0000-000000000000'))
+  AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
+  AND ($11::text IS NULL OR g.network = $11) AND ($12::text[] IS NULL OR g.assigned_to = ANY ($12))
+ORDER BY g.opened_at, g.gate_id LIMIT $7
+
+-- name: gates_of_any_status
+SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
+                                               'key_prefix', v.key_prefix)
+                             ORDER BY v.at, v.actor)
+             FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
+FROM runs.gate g
+WHERE g.project = $1 AND $2::text IS NULL AND $3::uuid IS NULL AND $4::uuid IS NULL AND $8::uuid IS NULL
+  AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
+  AND (g.opened_at, g.gate_id) > (
+    CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
+    coalesce($6, '00000000-0000-0000-0000-000000000000'))
+  AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
+  AND ($11::text IS NULL OR g.network = $11) AND ($12::text[] IS NULL OR g.assigned_to = ANY ($12))
+ORDER BY g.opened_at, g.gate_id LIMIT $7
+
+-- name: gates_of_runs
+-- One gate, those of a run, or those of all runs of a tree.
+SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
+                                               'key_prefix', v.key_prefix)
+                             ORDER BY v.at, v.actor)
+             FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
+FROM (
+  SELECT c.* FROM runs.gate c WHERE $4::uuid IS NOT NULL AND c.gate_id = $4
+  UNION ALL
+  SELECT c.* FROM runs.gate c WHERE $4::uuid IS NULL AND $3::uuid IS NOT NULL AND c.run_id = $3
+  UNION ALL
+  SELECT c.* FROM runs.gate c WHERE $4::uuid IS NULL AND $3::uuid IS NULL AND c.run_id = $8
+  UNION ALL
+  SELECT c.* FROM runs.run r JOIN runs.gate c ON c.run_id = r.run_id
+  WHERE $4::uuid IS NULL AND $3::uuid IS NULL AND r.root_run_id = $8
+) AS g
 WHERE g.project = $1 AND ($2::text IS NULL OR g.status = $2) AND ($3::uuid IS NULL OR g.run_id = $3)
-  AND ($4::uuid IS NULL OR g.gate_id = $4) AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
   AND ($8::uuid IS NULL OR g.run_id = $8 OR g.run_id IN (SELECT r.run_id FROM runs.run r WHERE r.root_run_id = $8))
-  AND ($6::uuid IS NULL
-       OR (g.opened_at, g.gate_id) > (SELECT a.opened_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $6))
+  AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
+  AND (g.opened_at, g.gate_id) > (
+    CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
+    coalesce($6, '00000000-0000-0000-0000-000000000000'))
   AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
   AND ($11::text IS NULL OR g.network = $11) AND ($12::text[] IS NULL OR g.assigned_to = ANY ($12))
 ORDER BY g.opened_at, g.gate_id LIMIT $7
@@ -604,8 +687,9 @@ WITH looked_at AS MATERIALIZED (
   SELECT g.gate_id, g.closed_at, g.status, g.run_id, g.tool, g.rule, g.network
   FROM runs.gate g
   WHERE g.project = $1 AND g.status <> 'pending'
-    AND ($2::uuid IS NULL OR (g.closed_at, g.gate_id)
-                             < (SELECT a.closed_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $2))
+    AND (g.closed_at, g.gate_id) < (
+      CASE WHEN $2::uuid IS NULL THEN 'infinity' ELSE (SELECT a.closed_at FROM runs.gate a WHERE a.gate_id = $2) END,
+      coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
   ORDER BY g.closed_at DESC, g.gate_id DESC LIMIT $9
 ), found AS (
   SELECT l.gate_id, l.closed_at FROM looked_at l
@@ -629,8 +713,9 @@ SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.ve
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
 FROM runs.gate g
 WHERE g.project = $1 AND g.tool = $2 AND g.rule = $3 AND g.status <> 'pending'
-  AND ($4::uuid IS NULL OR (g.closed_at, g.gate_id)
-                           < (SELECT a.closed_at, a.gate_id FROM runs.gate a WHERE a.gate_id = $4))
+  AND (g.closed_at, g.gate_id) < (
+    CASE WHEN $4::uuid IS NULL THEN 'infinity' ELSE (SELECT a.closed_at FROM runs.gate a WHERE a.gate_id = $4) END,
+    coalesce($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY g.closed_at DESC, g.gate_id DESC LIMIT $5
 
 -- name: forget_failures

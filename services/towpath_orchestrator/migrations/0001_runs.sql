@@ -53,6 +53,8 @@ CREATE INDEX run_live ON runs.run (status, project) WHERE status IN ('running', 
 CREATE INDEX run_wake ON runs.run (inactive_wake_at) WHERE inactive_wake_at IS NOT NULL;
 CREATE INDEX run_updated ON runs.run (inactive_updated_at) WHERE inactive_updated_at IS NOT NULL;
 CREATE INDEX run_project ON runs.run (project, run_id DESC);
+-- In the order of run_id, which is written otherwise so that lists of a status are read here and nowhere else.
+CREATE INDEX run_status ON runs.run (project, status, uuid_send(run_id) DESC);
 
 -- The place in a caller's queue for a network: when the run came, less so many seconds for each step of its priority.
 -- That order doesn't change while a run waits, so it is an index. Children have no place: they come first, in the order
@@ -221,7 +223,8 @@ CREATE TABLE runs.gate (
   assigned_reason text NOT NULL DEFAULT '',
   assigned_at   timestamptz
 );
-CREATE INDEX gate_open ON runs.gate (project, opened_at) WHERE status = 'pending';
+CREATE INDEX gate_status ON runs.gate (project, status, opened_at, gate_id);
+CREATE INDEX gate_opened ON runs.gate (project, opened_at, gate_id);
 CREATE INDEX gate_run ON runs.gate (run_id);
 CREATE INDEX gate_closed ON runs.gate (project, closed_at, gate_id) WHERE status <> 'pending';
 CREATE INDEX gate_alike ON runs.gate (project, tool, rule, closed_at, gate_id) WHERE status <> 'pending';

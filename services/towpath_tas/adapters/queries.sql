@@ -76,8 +76,12 @@ UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE proje
 -- name: rules
 SELECT place, name, effect, tool, operation, rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place;
 
+-- name: network_versions
+-- Without their specs, which are long: those that are known are not read again.
+SELECT network, version FROM tas.network_spec WHERE project = $1 ORDER BY network LIMIT $2;
+
 -- name: network_specs
-SELECT network, spec FROM tas.network_spec WHERE project = $1 ORDER BY network LIMIT $2;
+SELECT network, version, spec FROM tas.network_spec WHERE project = $1 AND network = ANY ($2::text[]);
 
 -- name: network_spec
 SELECT spec FROM tas.network_spec WHERE project = $1 AND network = $2;

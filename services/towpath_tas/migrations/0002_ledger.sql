@@ -116,7 +116,7 @@ CREATE TABLE tas.worker (
 -- run was asked to do, in the caller's own words, to tell where a value of a call comes from. The first event and no
 -- other, as text, since json may hold what Postgres can't take apart (\u0000).
 CREATE VIEW tas.network_spec AS
-  SELECT DISTINCT ON (n.project, n.name) n.project, n.name AS network, n.spec::text AS spec
+  SELECT DISTINCT ON (n.project, n.name) n.project, n.name AS network, n.version, n.spec::text AS spec
   FROM runs.network_version n ORDER BY n.project, n.name, n.version DESC;
 CREATE VIEW tas.run_task AS
   SELECT e.run_id, e.event::text AS created FROM runs.run_event e WHERE e.seq = 1 AND e.type = 'run_created';

@@ -1,7 +1,9 @@
 """Dry runs share the loop with decisions: they are computed beside it, one of a project at a time."""
 
 import asyncio
+import json
 import threading
+import uuid
 from typing import Any
 
 import asyncpg
@@ -43,6 +45,32 @@ SHOWN = (
     (policy_versions, "_rule_changes"),
 )
 """What takes longer the more rules a policy has."""
+
+
+async def test_a_network_is_read_once_for_each_version_however_often_a_policy_is_asked(
+    tas: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    agents_of = policy_warnings.agents_of
+
+    def noted(spec: str) -> Any:
+        read.append(spec)
+        return agents_of(spec)
+
+    monkeypatch.setattr(policy_warnings, "agents_of", noted)
+    project, threads = f"many-{uuid.uuid4().hex[:8]}", PolicyThreads().questions
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        published = policy_warnings.PublishedAgents(pool)
+        for version in (1, 2):
+            await pool.execute("INSERT INTO runs.snapshot VALUES ($1, '{}') ON CONFLICT DO NOTHING", project)
+            for name in ("a", "b") if version == 1 else ("b",):
+                spec = json.dumps({"name": name, "agents": [{"key": f"{name}{version}"}]})
+                stored = "INSERT INTO runs.network_version VALUES ($1, $2, $3, $1, $4, now(), 'me')"
+                await pool.execute(stored, project, name, version, spec)
+            async with threads.turn(project):
+                found = [await published.of(project, threads) for _ in range(2)][-1]
+    assert {name: agents[0].key for name, agents in found.items()} == {"a": "a1", "b": "b2"}
+    assert [json.loads(spec)["agents"][0]["key"] for spec in read] == ["a1", "b1", "b2"]
 
 
 async def test_dry_runs_are_computed_beside_the_loop_and_one_of_a_project_at_a_time(

@@ -58,6 +58,12 @@ class GateRows:
         gate |= {"assigned_to": to, "assigned_by": by, "assigned_reason": reason}
         return gate_id
 
+    def gates_of_any_status(self, session: Session, *values: Any) -> list[Row]:
+        return self.list_gates(session, *values)
+
+    def gates_of_runs(self, session: Session, *values: Any) -> list[Row]:
+        return self.list_gates(session, *values)
+
     def closed_gates(
         self,
         session: Session,

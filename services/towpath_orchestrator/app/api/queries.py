@@ -52,6 +52,9 @@ LOOK_S = 0.25
 PAGE_BYTES = 600_000
 """A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
 
+RUNS_LOOKED_AT = 10_000
+"""Runs that one page is chosen from, the newest of its project or status; the next page goes on behind them."""
+
 CLOSED_LOOKED_AT = 2_000
 """Gates that one page of closed ones is chosen from, the newest: what older ones say is in the audit."""
 
@@ -125,6 +128,30 @@ def _gate(row: Any) -> GateView:
     fields["detail"] = json.loads(fields["detail"])
     fields["votes"] = json.loads(fields["votes"] or "[]")
     return GateView(**fields, quorum=fields["detail"].get("quorum", 1))
+
+
+def _family(request: ListRuns) -> tuple[UUID | None, UUID | None, UUID | None]:
+    return request.parent_run_id, request.root_run_id, request.thread_id
+
+
+def _members(request: ListRuns, asked: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the statement that finds the runs of a page, and its values."""
+    if any(_family(request)):
+        return QUERIES.runs_of_family, *asked, *_family(request)
+    return QUERIES.runs_of_project if request.status is None else QUERIES.runs_of_status, *asked
+
+
+def _first_gates(rows: list[Any]) -> tuple[GateView, ...]:
+    """Return the first gates that fit one page together, as they are sent; at least one."""
+    shown: list[GateView] = []
+    size = 0
+    for row in rows:
+        gate = _gate(row)
+        size += len(gate.model_dump_json().encode())
+        if shown and size > PAGE_BYTES:
+            break
+        shown.append(gate)
+    return tuple(shown)
 
 
 class RunQueries:
@@ -218,12 +245,24 @@ class RunQueries:
         if request.label is not None:
             key, _, value = request.label.partition("=")
             label = json.dumps({key: value})
+        last = await self._last_looked_at(request)
         asked = (request.project, request.status, request.network, label, request.before, request.limit)
-        family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
-        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family, PAGE_BYTES, request.thread_id)
+        found = await self._pool.fetch(*_members(request, (*asked, request.depth, request.kind, last)))
+        ids = [row["run_id"] for row in found]
+        rows = await self._pool.fetch(QUERIES.list_runs, request.project, ids, PAGE_BYTES) if ids else []
         runs = tuple(await self._listed.views(request.project, rows))
         more = len(runs) == request.limit or (bool(rows) and len(rows) < rows[0]["found"])
-        return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
+        return RunPage(runs=runs, next_before=runs[-1].run_id if more else last)
+
+    async def _last_looked_at(self, request: ListRuns) -> UUID | None:
+        """Return the last run that a page is chosen from where what it asks for may be rare; None where all are."""
+        if not any((request.network, request.label, request.kind)) or any(_family(request)):
+            return None
+        query = QUERIES.runs_looked_at if request.status is None else QUERIES.runs_of_status_looked_at
+        last: UUID | None = await self._pool.fetchval(
+            query, request.project, request.status, request.before, RUNS_LOOKED_AT
+        )
+        return last
 
     async def events(self, request: GetEvents) -> EventPage:
         """Return a page of a run's log as it is; who wants to wait awaits the news first."""
@@ -282,10 +321,12 @@ class RunQueries:
             asked = (request.project, status, request.run_id, request.gate_id, request.paused)
             more_asked = (request.after, request.limit + 1, request.root_run_id)
             whose = None if request.assigned_to is None else list(request.assigned_to)
-            rows = await self._pool.fetch(QUERIES.list_gates, *asked, *more_asked, *about, whose)
-        shown = within_page(rows[: request.limit], "detail")
-        more = len(shown) < len(rows)
-        return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
+            query = QUERIES.gates_of_any_status if status is None else QUERIES.list_gates
+            if any((request.run_id, request.gate_id, request.root_run_id)):
+                query = QUERIES.gates_of_runs
+            rows = await self._pool.fetch(query, *asked, *more_asked, *about, whose)
+        shown = _first_gates(rows[: request.limit])
+        return GatePage(gates=shown, next_after=shown[-1].gate_id if len(shown) < len(rows) else None)
 
     async def _closed_gates(self, request: ListGates, status: str | None) -> list[Any]:
         tool, rule, network = request.tool, request.rule, request.network

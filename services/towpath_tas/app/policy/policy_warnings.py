@@ -3,7 +3,8 @@
 They change nothing, unless the policy is applied with `strict`: then a warning refuses it.
 """
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from towpath_contracts.problems.registry import ProblemDetail
@@ -12,7 +13,7 @@ from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal
-from towpath_tas.core.policy.policy_checks import HINTS, ProjectToolsAndAgents, check, unknown_agents
+from towpath_tas.core.policy.policy_checks import HINTS, NetworkAgent, ProjectToolsAndAgents, check, unknown_agents
 from towpath_tas.core.policy.policy_file import ParsedPolicy
 from towpath_tas.core.teams import agents_of
 
@@ -24,6 +25,11 @@ MIN_DECISIONS = 100
 
 MAX_NETWORKS = 500
 
+PROJECTS_KEPT = 100
+"""Projects whose agents are kept, those that were asked about last."""
+
+AgentsByNetwork = Mapping[str, Sequence[NetworkAgent]]
+
 
 class PolicyFindings(NamedTuple):
     """Warnings, which `strict` turns into problems, and hints, which never are."""
@@ -32,20 +38,45 @@ class PolicyFindings(NamedTuple):
     hints: tuple[str, ...]
 
 
+class PublishedAgents:
+    """The agents of a project's networks. A spec is read once for each version, however often a policy is checked."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._kept: OrderedDict[str, dict[str, tuple[int, Sequence[NetworkAgent]]]] = OrderedDict()
+
+    async def of(self, project: str, threads: FairThreads) -> AgentsByNetwork:
+        """Return the agents of the networks in force, by network; specs are taken apart in a turn of *threads*."""
+        rows = await self._pool.fetch(QUERIES.network_versions, project, MAX_NETWORKS)
+        versions = {row["network"]: row["version"] for row in rows}
+        kept = {name: known for name, known in self._kept.get(project, {}).items() if versions.get(name) == known[0]}
+        if unread := [name for name in versions if name not in kept]:
+            specs = await self._pool.fetch(QUERIES.network_specs, project, unread)
+            kept |= await threads.compute(
+                lambda: {row["network"]: (row["version"], agents_of(row["spec"])) for row in specs}
+            )
+        self._kept[project] = kept
+        self._kept.move_to_end(project)
+        while len(self._kept) > PROJECTS_KEPT:
+            self._kept.popitem(last=False)
+        return {name: agents for name, (_, agents) in kept.items()}
+
+
 class PolicyLinter:
     """Compares a policy with the tools, networks and decisions of its project."""
 
     def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
         self._policy_cache = policy_cache
+        self._agents = PublishedAgents(pool)
 
     async def about(self, project: str, found: ParsedPolicy, threads: FairThreads) -> PolicyFindings:
         """Return what is probably wrong with a valid policy, in a turn of *threads*."""
         bundle = await self._policy_cache.current(self._pool, project)
-        specs = await self._network_specs(project)
+        networks = await self._agents.of(project, threads)
 
         def find() -> tuple[ProblemDetail, ...]:
-            return check(found.rules, found.lines, _around(project, bundle, specs))
+            return check(found.rules, found.lines, _around(project, bundle, networks))
 
         findings = await threads.compute(find)
         hints = tuple(finding.detail for finding in findings if finding.code in HINTS)
@@ -56,18 +87,14 @@ class PolicyLinter:
         self, principal: CallPrincipal, tool: str, bundle: ProjectAuthorizer, threads: FairThreads
     ) -> tuple[str, ...]:
         """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
-        specs = await self._network_specs(principal.project)
-        if len(specs) >= MAX_NETWORKS:
+        networks = await self._agents.of(principal.project, threads)
+        if len(networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
 
         def find() -> tuple[str, ...]:
-            return unknown_agents(principal, tool, bundle.matrix.rules, _around(principal.project, bundle, specs))
+            return unknown_agents(principal, tool, bundle.matrix.rules, _around(principal.project, bundle, networks))
 
         return await threads.compute(find)
-
-    async def _network_specs(self, project: str) -> Sequence[Any]:
-        specs: Sequence[Any] = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
-        return specs
 
     async def _unused(self, project: str, bundle: ProjectAuthorizer, found: ParsedPolicy) -> tuple[str, ...]:
         """Return the rules of the policy in force that allowed nothing lately."""
@@ -84,10 +111,5 @@ class PolicyLinter:
         )
 
 
-def _around(project: str, bundle: ProjectAuthorizer, specs: Sequence[Any]) -> ProjectToolsAndAgents:
-    """Read the project's networks: hundreds of specs, so never on the loop."""
-    return ProjectToolsAndAgents(
-        project=project,
-        tools=bundle.registry.specs(),
-        networks={row["network"]: agents_of(row["spec"]) for row in specs},
-    )
+def _around(project: str, bundle: ProjectAuthorizer, networks: AgentsByNetwork) -> ProjectToolsAndAgents:
+    return ProjectToolsAndAgents(project=project, tools=bundle.registry.specs(), networks=networks)

@@ -11,10 +11,11 @@ import pytest
 from tests.conftest import DatabaseUrl
 
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.runs.views import GetEvents, ListRuns
+from towpath_contracts.runs.views import GetEvents, ListGates, ListRuns
 from towpath_contracts.tools.calls import GetBlobChunk
 from towpath_fabric.postgres.pool import SESSION_SETTINGS, open_pool
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.api import queries as run_queries
 from towpath_orchestrator.app.api.queries import CHUNK_BYTES, PAGE_BYTES, RunQueries
 from towpath_orchestrator.app.state_cache import RunWaiters
 
@@ -160,3 +161,43 @@ async def test_a_list_of_runs_with_long_tasks_reads_no_more_than_a_page(owner: A
             break
     assert len(seen) == 40
     assert pool.most <= PAGE_BYTES + 10_000
+
+
+GATES = """
+INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)
+SELECT gen_random_uuid(), $1, 'default', 'n', 'approval', 'pending', 'why', json_build_object('text', repeat('漢', 1200)),
+  now() + number * interval '1 ms', now()
+FROM generate_series(1, $2::int) AS number
+"""
+
+
+async def test_a_page_of_gates_is_cut_where_a_message_holds_no_more(owner: Any, pool: MeasuringPool) -> None:
+    await owner.execute(GATES, uuid4(), 500)
+    queries, seen, after = queries_of(pool), [], None
+    while True:
+        page = await queries.list_gates(ListGates(project="default", status="pending", after=after, limit=500))
+        assert len(page.model_dump_json().encode()) <= PAGE_BYTES + 1_000, "which is below the 1 MiB of the broker"
+        seen += [gate.gate_id for gate in page.gates]
+        after = page.next_after
+        if after is None:
+            break
+    assert len(seen) == len(set(seen)) == 500
+
+
+async def test_what_hardly_any_run_is_is_looked_for_a_part_of_the_runs_at_a_time(
+    owner: Any, pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queries, "RUNS_LOOKED_AT", 10)
+    ids = [UUID(int=number) for number in range(1, 31)]
+    await owner.execute(RUN, ids, 1, 1)
+    await owner.execute("UPDATE runs.run SET network = 'rare' WHERE run_id = ANY ($1)", [ids[0], ids[4], ids[29]])
+    for status in (None, "completed"):
+        pages, before = [], None
+        while True:
+            asked = ListRuns(project="default", network="rare", status=status, before=before, limit=50)
+            page = await queries_of(pool).list_runs(asked)
+            pages.append([run.run_id.int for run in page.runs])
+            before = page.next_before
+            if before is None:
+                break
+        assert pages == [[30], [], [5, 1], []]

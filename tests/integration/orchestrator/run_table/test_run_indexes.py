@@ -131,8 +131,12 @@ async def test_no_statement_looks_through_the_runs_that_have_ended(owner: Any, d
             ("sweep_runs", (datetime.now(UTC) - timedelta(seconds=60), 2_000)),
             ("sweep_runs", (datetime(1970, 1, 1, tzinfo=UTC), 200)),
             ("idle_runs", (30.0, 60.0, 3_600.0, 100)),
-            ("list_runs", ("default", None, None, None, None, 50, None, None, None, None, 600_000, None)),
-            ("list_runs", ("default", None, None, None, None, 50, None, None, None, None, 600_000, some[0])),
+            ("runs_of_project", ("default", None, None, None, None, 50, None, None, None)),
+            ("runs_of_status", ("default", "failed", None, None, None, 50, 0, None, None)),
+            ("runs_of_status", ("default", "waiting", None, None, some[0], 50, 0, None, None)),
+            ("runs_of_family", ("default", None, None, None, None, 50, None, None, None, None, None, some[0])),
+            ("runs_of_family", ("default", None, None, None, None, 50, None, None, None, some[0], some[0], None)),
+            ("list_runs", ("default", some, 600_000)),
             ("commit_plain_batch", transition_of([*some])),
         ):
             text = await orchestrator.fetchval(EXPLAIN + getattr(QUERIES, name), *values)
