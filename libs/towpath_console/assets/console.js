@@ -68,6 +68,21 @@
     event.preventDefault();
   });
 
+  // Whoever decides card by card goes on at the one that takes the place of what was decided.
+  const PLACE = "decided-card";
+  document.addEventListener("submit", (event) => {
+    const card = event.target.closest(".gate");
+    if (card && cards().length > 1) sessionStorage.setItem(PLACE, cards().indexOf(card));
+  });
+  function goOn() {
+    const place = sessionStorage.getItem(PLACE);
+    sessionStorage.removeItem(PLACE);
+    if (place === null || !document.querySelector("[data-waiting]") || !new URLSearchParams(location.search).has("message")) return;
+    const next = cards()[Math.min(place, cards().length - 1)];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  }
+
   // What somebody is writing must not be taken away by a change of the page: it waits until nothing is written.
   const live = document.getElementById("live");
   let held = false;
@@ -183,4 +198,5 @@
   document.addEventListener("htmx:after:sse:message", written);
   setInterval(writeTimesLeft, 20000);
   written();
+  goOn();
 })();

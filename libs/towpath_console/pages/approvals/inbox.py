@@ -160,11 +160,12 @@ async def refused_at_gate(asked: Asked, error: ApiRefusalError, reason: str) -> 
 
 
 async def _successor(asked: Asked, gate: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the gate at which the same call waits now, as it is now."""
+    """Return the last gate at which the same call waits, or was decided, as it is now."""
     if not gate.get("execution_id"):
         return None
-    waiting = await asked.api.get("/v1/gates", status="pending", run_id=gate["run_id"], limit=LIMIT)
-    return next((one for one in waiting["gates"] if _is_same_call(one, gate)), None)
+    sent = {"status": "all", "run_id": gate["run_id"], "after": gate["gate_id"], "limit": LIMIT}
+    later = [one for one in (await asked.api.get("/v1/gates", **sent))["gates"] if _is_same_call(one, gate)]
+    return later[-1] if later else None
 
 
 def batches(gates: list[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
