@@ -263,6 +263,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Let another person decide; alone on your machine: towpath up --single-person.",
     ),
     ProblemKind(
+        "act_refused",
+        422,
+        "The run could not take it",
+        "Nothing came of it: say it in other words. The dead letters have what was sent: towpath queues dead list.",
+    ),
+    ProblemKind(
         "delegate_may_not_decide",
         409,
         "The one it would be handed to may not decide there",

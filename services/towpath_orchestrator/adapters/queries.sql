@@ -718,6 +718,12 @@ WHERE g.project = $1 AND g.tool = $2 AND g.rule = $3 AND g.status <> 'pending'
     coalesce($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY g.closed_at DESC, g.gate_id DESC LIMIT $5
 
+-- name: refused_act
+-- Why what a person did to a run became a dead letter: the message names the act.
+SELECT reason FROM runs.dead_letter
+WHERE run_id = $1 AND status = 'dead' AND position(convert_to($2::text, 'UTF8') IN body) > 0
+ORDER BY dead_letter_id DESC LIMIT 1
+
 -- name: forget_failures
 DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'
 

@@ -343,6 +343,10 @@ class RunRows(RunRecordRows, GateRows):
             self.database.seen.note("dead_letter")
         return [{"has_room": True} for _ in columns[0]]
 
+    def refused_act(self, _session: Session, run_id: UUID, act_id: str) -> list[Row]:
+        found = [one for one in self.dead_letters if one["run_id"] == run_id and act_id.encode() in one["body"]]
+        return [{"reason": one["reason"]} for one in found[-1:]]
+
     def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
         self.failures[stream, sequence] += 1
         return [{"failures": self.failures[stream, sequence]}]

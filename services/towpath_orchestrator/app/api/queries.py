@@ -328,6 +328,11 @@ class RunQueries:
         shown = _first_gates(rows[: request.limit])
         return GatePage(gates=shown, next_after=shown[-1].gate_id if len(shown) < len(rows) else None)
 
+    async def refusal_of(self, run_id: UUID, act_id: UUID) -> str | None:
+        """Return why a run could not take what a person did to it; None where that is not known."""
+        reason: str | None = await self._pool.fetchval(QUERIES.refused_act, run_id, str(act_id))
+        return reason
+
     async def _closed_gates(self, request: ListGates, status: str | None) -> list[Any]:
         tool, rule, network = request.tool, request.rule, request.network
         if tool is not None and rule is not None and (status, request.run_id, network) == (None, None, None):

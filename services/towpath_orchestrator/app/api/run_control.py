@@ -242,7 +242,8 @@ class RunControl:
             seq = page.entries[-1].seq if page.entries else seq
             if page.status not in LIVE and seq >= page.seq:
                 return None
-        raise _not_yet()
+        reason = await self._queries.refusal_of(run_id, act_id)
+        raise _not_yet() if reason is None else ProblemError(problem("act_refused", reason, run_id=str(run_id)))
 
 
 async def store_fact(bus: MessageBus, fact: AnyFact) -> None:

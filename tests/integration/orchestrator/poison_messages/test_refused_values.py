@@ -9,11 +9,12 @@ import pytest
 from tests.integration.orchestrator.replay.test_replay import change
 from tests.integration.orchestrator.test_run_effects import view_of
 from tests.integration.orchestrator.test_task_runs import ended, publish, submit
-from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator, respond
+from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator, respond, use
 from tests.support.poison_marks import letters
 
 from towpath_contracts import rpc
 from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.runs.run_control import SteerRun
 from towpath_contracts.runs.views import CancelRun
 
 BAD = "what no table takes"
@@ -104,3 +105,20 @@ async def test_a_run_of_which_nothing_can_be_stored_is_parked_in_its_row(
         assert await process.metrics(), "the process lives"
     (letter,) = await letters(database())
     assert letter["reason"].startswith("value_refused: ") and b"cancel.requested" in letter["body"]
+
+
+async def test_who_gives_a_note_that_can_not_be_stored_is_told_so(database: Any, nats_server: Any) -> None:
+    async with connected(nats_server.url()) as nc, orchestrator(database("orchestrator"), nats_server.url()):
+        peers = Peers(nc, lambda _request: use("x"))
+        peers.answer_tools = False
+        await peers.start()
+        try:
+            await publish(peers)
+            await change(database(), refuse("runs.run_event", "NEW.type = 'note_given'"))
+            run_id = (await submit(peers))["run_id"]
+            note = SteerRun(project="default", run_id=run_id, act="note", text="the order is 8813", actor="ann")
+            reply = await peers.raw(rpc.STEER_RUN.subject, note.model_dump_json().encode())
+            assert (reply.headers or {}).get(rpc.PROBLEM_HEADER) == "act_refused"
+            assert "there is no room for this value" in reply.data.decode()
+        finally:
+            await peers.stop()

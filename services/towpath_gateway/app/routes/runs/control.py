@@ -67,7 +67,7 @@ async def resume_run(
 @router.post(
     "/note",
     response_model=RunSteered,
-    responses=documented(*_REFUSALS, "note_not_read"),
+    responses=documented(*_REFUSALS, "note_not_read", "act_refused"),
     summary="Tell a run something",
 )
 async def give_note(run_id: UUID, note: GiveNoteBody, dependencies: Dependencies, principal: RunsWriter) -> Response:
