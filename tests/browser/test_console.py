@@ -34,6 +34,19 @@ VALUES = {"network": "support", "tool": "orders.find", "step": "1", "version": "
 BATCH = "?tool=orders.refund&rule=refunds-over-100"
 
 
+def path_of(route: str, run_id: str, gate_id: str) -> str | None:
+    """Return a path of the page at *route*; None where there is nothing to show, as no dead letter is here."""
+    if "{letter_id}" in route:
+        return None
+    path = route.replace(":path}", "}").format_map({**VALUES, "run_id": run_id, "gate_id": gate_id})
+    return path + {"/runs/compare": f"?a={run_id}&b={run_id}", "/approvals/batch": BATCH}.get(route, "")
+
+
+def shot_of(route: str) -> str:
+    """Return what the picture of the page at *route* is called."""
+    return re.sub(r"[^a-z_]+", "-", route.replace(":path", "")).strip("-") or "overview"
+
+
 class Place:
     """A running platform and a browser; whatever a page asks of another host, or complains of, is kept."""
 
@@ -129,15 +142,12 @@ async def test_every_page_is_accessible_in_both_schemes_and_fits_a_telephone(pla
     context = await place.context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1440, "height": 900})
     page, wrong = await context.new_page(), []
     for route in PAGES:
-        if "{letter_id}" in route.path:
-            continue  # there is no dead letter here
-        path = route.path.replace(":path}", "}").format_map({**VALUES, "run_id": run_id, "gate_id": gate_id})
-        path += {"/runs/compare": f"?a={run_id}&b={run_id}", "/approvals/batch": BATCH}.get(route.path, "")
+        if (path := path_of(route.path, run_id, gate_id)) is None:
+            continue
         answer = await page.goto(place.url(path), wait_until="domcontentloaded")
         if answer is None or answer.status != 200:
             wrong.append(f"{path}: {answer and answer.status}")
-        shot = re.sub(r"[^a-z_]+", "-", route.path.replace(":path", "")).strip("-") or "overview"
-        wrong += await looked_at(page, f"{shot}-{scheme}")
+        wrong += await looked_at(page, f"{shot_of(route.path)}-{scheme}")
         if "owned" in await page.title():
             wrong.append(f"{path}: a text of a task was executed")
     await context.close()
@@ -218,3 +228,28 @@ async def test_open_pages_say_when_they_are_cut_off_and_catch_up_without_a_reloa
         said = await page.evaluate("window.said")
         assert said[:1] == [CUT] and (BACK in said or path == f"/runs/{run_id}"), f"{path}: {said}"
     await context.close()
+
+
+async def test_a_run_from_the_box_keeps_its_rows_over_a_reload_and_the_way_back_keeps_filters(place: Place) -> None:
+    context = await place.context()
+    page = await context.new_page()
+    await page.goto(place.url("/"))
+    await page.get_by_role("button", name="Run", exact=True).click()  # as it is filled in at first
+    await page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+    run_id = page.url.partition("/runs/")[2][:36]
+    await page.get_by_role("button", name="Approve").first.wait_for()
+    steps = page.locator("table.timeline tbody th, table.timeline tbody td:first-child")
+    before = await steps.all_inner_texts()
+    await page.reload()
+    assert before and await steps.all_inner_texts() == before, "in the middle of the run"
+    await page.goto(place.url("/runs"))
+    await page.get_by_label("Status").first.select_option("waiting")
+    await page.get_by_role("button", name="Filter").first.click()
+    await page.wait_for_url(re.compile("status=waiting"))
+    await page.locator(f"#run-{run_id} a").first.click()
+    await page.wait_for_url(re.compile(run_id))
+    await page.go_back()
+    assert "status=waiting" in page.url and await page.get_by_label("Status").first.input_value() == "waiting"
+    assert await page.locator(f"#run-{run_id}").count() == 1
+    await context.close()
+    assert place.faults == []

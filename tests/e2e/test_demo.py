@@ -1,5 +1,9 @@
-"""`towpath demo` as a newcomer runs it: everything starts, one run happens and is recorded, nothing stays behind."""
+"""`towpath demo` as a newcomer runs it: everything starts, one run happens and is recorded, nothing stays behind.
 
+It is run from a wheel, as a release has it, so that what is missing there is missed here.
+"""
+
+import asyncio
 import json
 import os
 import re
@@ -14,12 +18,18 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from tests.support.console.page_files import absent_files
 from tests.support.decider.gemini_server import gemini, says
 from tests.support.places import ROOT
+from tests.support.platform.unpacked_wheel import packaged_files, unpacked_wheel
+
+from towpath_console.pages import PAGES
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 COLD_LIMIT_S = 60
 START_LIMIT_S = 90
+NEEDS_MORE = re.compile(r"\{(letter_id|gate_id|entry_id)|/compare$|/batch$")
+"""Pages about something that is not looked for here."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -62,6 +72,8 @@ class Shown(NamedTuple):
     said: str
     took: float
     page: str
+    wrong: list[str]
+    files: set[str]
 
 
 @contextmanager
@@ -73,36 +85,56 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
         process.kill()
 
 
-def first_page(said: Path) -> str:
-    """Return the first page as a browser sees it that follows the link which the demo says."""
+def console_link(said: Path) -> tuple[str, str]:
+    """Return the console's address that the demo says, and the path that lets one browser in."""
     end = time.monotonic() + START_LIMIT_S
-    while not (link := re.search(r"the console +(http://\S+/sign-in\?token=\S+)", said.read_text())):
+    while not (link := re.search(r"the console +(http://[^/]+)(/sign-in\?token=\S+)", said.read_text())):
         assert time.monotonic() < end, said.read_text()
         time.sleep(0.05)
-    with httpx2.Client(headers={"Accept": "text/html"}, follow_redirects=True) as browser:
-        return browser.get(link[1]).raise_for_status().text
+    return link[1], link[2]
+
+
+async def looked_at(address: str, way_in: str) -> tuple[str, list[str], set[str]]:
+    """Return the first page, what is wrong with any page and its files, and these files."""
+    async with httpx2.AsyncClient(base_url=address, headers={"Accept": "text/html"}, timeout=30) as browser:
+        assert (await browser.get(way_in)).status_code == 303
+        first = (await browser.get("/")).raise_for_status().text
+        run_id = re.findall(r'href="/runs/([0-9a-f-]{36})"', first)[0]
+        known = {"run_id": run_id, "network": "support", "tool": "orders.find", "version": 1, "step": 1}
+        paths = [route.path.replace(":path}", "}") for route in PAGES if not NEEDS_MORE.search(route.path)]
+        assert {"/docs", "/asyncapi"} <= {*paths}
+        for document in ("/openapi.json", "/asyncapi.json"):
+            assert (await browser.get(document)).raise_for_status().json()["info"]
+        return first, *(await absent_files(browser, [path.format_map(known) for path in paths]))
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked."""
+    return unpacked_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def shown(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     """One run of the demo that goes on until Ctrl-C."""
     began = time.monotonic()
     folder = tmp_path_factory.mktemp("demo")
     with (folder / "said").open("w") as said:
         process = subprocess.Popen(
-            [TOWPATH, "demo", "--yes", "--json", "--keep"],
-            env=environment(), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True,
+            [sys.executable, "-P", "-m", "towpath.cli", "demo", "--yes", "--json", "--keep"],
+            env=environment(PYTHONPATH=str(wheel)), cwd=folder,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True,
         )  # fmt: skip
         assert process.stdout is not None
         with process, ended(process):
             line = process.stdout.readline()
             took = time.monotonic() - began
-            page = first_page(folder / "said")
+            page, wrong, files = asyncio.run(looked_at(*console_link(folder / "said")))
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=90) == 0, (folder / "said").read_text()
             assert process.stdout.read() == "", "one line of JSON and no more"
     assert not (folder / ".towpath").exists()
-    return Shown(json.loads(line), (folder / "said").read_text(), took, page)
+    return Shown(json.loads(line), (folder / "said").read_text(), took, page, wrong, files)
 
 
 def test_the_numbers_of_the_demo_agree(shown: Shown) -> None:
@@ -121,6 +153,19 @@ def test_the_demo_says_that_no_model_was_asked(shown: Shown) -> None:
     summary, said = shown.summary, shown.said
     assert summary["model"] == "scripted:support"
     assert "no model is asked" in said
+
+
+def test_the_wheel_has_every_file_of_its_packages_and_is_what_the_demo_runs(wheel: Path) -> None:
+    packed = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
+    assert packaged_files() - packed == set()
+    asked = [sys.executable, "-P", "-c", "import towpath_gateway; print(towpath_gateway.__file__)"]
+    found = subprocess.run(asked, env=environment(PYTHONPATH=str(wheel)), capture_output=True, text=True, check=True)
+    assert Path(found.stdout.strip()).is_relative_to(wheel)
+
+
+def test_every_page_and_every_file_that_pages_load_comes_with_the_wheel(shown: Shown) -> None:
+    assert shown.wrong == []
+    assert {"console.css", "console.js", "htmx.js", "icon.svg"} <= {path.rpartition("/")[2] for path in shown.files}
 
 
 def test_the_first_page_has_a_finished_run_and_one_that_waits_for_a_person(shown: Shown) -> None:

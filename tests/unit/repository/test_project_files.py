@@ -41,7 +41,10 @@ def test_the_workflow_follows_its_schema() -> None:
 
 def test_the_workflow_decides_by_the_script_that_contributors_run() -> None:
     steps = loaded(WORKFLOW)["jobs"]["check"]["steps"]
-    assert steps[-1]["run"] == ".ci/run"
+    *_, decides = [step["run"] for step in steps if "run" in step]
+    assert decides == ".ci/run"
+    after = steps[[step.get("run") for step in steps].index(".ci/run") + 1 :]
+    assert [step["with"]["path"] for step in after] == ["build/screenshots"], "what the tests leave is kept"
     assert loaded(WORKFLOW)["permissions"] == {"contents": "read"}
 
 
