@@ -44,6 +44,13 @@ async def try_call(asked: Asked, form: Mapping[str, str]) -> Done:
     except ValueError as error:
         problem = {"code": "request_invalid", "title": "The arguments are no JSON", "detail": str(error)}
         raise ApiRefusalError(422, problem) from error
+    described = await asked.api.get("/v1/tools", name=name)
+    effects = {tool["name"]: tool["effect_class"] for tool in described["tools"]}
+    if effects.get(name) != "pure" and form.get("confirmed") != "yes":
+        detail = f"{name} changes something: tick the box that says so"
+        remedy = "Go back and say that the call is meant for real. Nothing was called."
+        problem = {"code": "request_invalid", "title": "The call was not confirmed", "detail": detail}
+        raise ApiRefusalError(422, problem | {"remedy": remedy})
     details = {"tool_name": name, "tool_params": arguments}
     decision = {"action": "USE_TOOL", "action_reasoning": "a person tries the tool", "action_details": details}
     task: Json = {

@@ -236,3 +236,60 @@ async def test_erasures_are_listed_with_who_asked_and_who_decided() -> None:
     html = Renderer().whole(await audit_erasures.erasures(asked_of(api, {"status": "done"})), **AROUND)
     assert "mia" in html and "noa" in html and "<script>alert" not in html
     assert api.seen[0][2] == {"limit": "50", "status": "done"}
+
+
+ERASURE = {
+    "erasure_id": RUN, "kind": "run", "status": "requested", "run_id": RUN, "execution_id": None, "caller": None,
+    "before": None, "reason": HOSTILE, "requested_by": "mia", "requested_at": "2026-11-26T14:00:00Z",
+    "alone_from": "2999-11-29T14:00:00Z", "decided_by": "", "decided_at": None, "erased": 0, "done_at": None,
+    "runs": 2, "run_ids": [RUN], "parts": [], "single_person": False,
+}  # fmt: skip
+
+
+async def erasure_seen_by(name: str, **more: Any) -> str:
+    api = AnsweredApi({f"/v1/erasures/{RUN}": ERASURE | more, "/v1/me": {"caller": name}})
+    return Renderer().whole(await audit_erasures.erasure(asked_of(api, erasure_id=RUN)), **AROUND)
+
+
+async def test_an_erasure_says_what_goes_what_stays_and_who_may_confirm_it() -> None:
+    html = await erasure_seen_by("noa")
+    assert "2 runs, fixed" in html and "What stays" in html and "proofs still hold" in html
+    assert "Nothing brings it back" in html and "<script>alert" not in html and "another person" not in html
+    assert "You asked for it: another person confirms it" in await erasure_seen_by("mia")
+    assert "You asked for it" not in await erasure_seen_by("mia", single_person=True)
+    done = await erasure_seen_by("mia", status="done", parts=["runs", "tas"], decided_by="noa", kind="run")
+    assert "Confirm the erasure" not in done and "erased</span> the run&#39;s log" in done
+
+
+async def test_an_erasure_is_asked_for_and_confirmed_with_nothing_beside_what_is_meant() -> None:
+    api = AnsweredApi({f"/v1/runs/{RUN}/erase": ERASURE, "/v1/erasures": ERASURE})
+    empty = {"caller": "", "before": ""}
+    await audit_erasures.request_erasure(asked_of(api), {"kind": "run", "run_id": RUN, "reason": "r", **empty})
+    before = {"kind": "payloads", "run_id": "", "caller": "ann", "before": "2026-11-26T14:00", "reason": "r"}
+    await audit_erasures.request_erasure(asked_of(api), before)
+    assert [sent for _, _, sent in api.seen] == [
+        {"reason": "r"},
+        {"caller": "ann", "before": "2026-11-26T14:00Z", "reason": "r"},
+    ]
+    for wrong in (
+        {"kind": "run", "run_id": "x"},
+        {"kind": "run", "run_id": RUN, "caller": "ann"},
+        {"kind": "payloads", "reason": "r"},
+    ):
+        with pytest.raises(ApiRefusalError):
+            await audit_erasures.request_erasure(asked_of(api), wrong)
+    assert len(api.seen) == 2
+
+
+async def test_an_erasure_is_confirmed_by_who_said_so_twice() -> None:
+    confirm = f"/v1/erasures/{RUN}/confirm"
+    api = AnsweredApi({confirm: ERASURE, f"/v1/erasures/{RUN}/withdraw": ERASURE})
+    with pytest.raises(ApiRefusalError):
+        await audit_erasures.decide(asked_of(api, erasure_id=RUN, verb="confirm"), {})
+    assert api.seen == []
+    await audit_erasures.decide(asked_of(api, erasure_id=RUN, verb="confirm"), {"confirmed": "yes"})
+    done = await audit_erasures.decide(asked_of(api, erasure_id=RUN, verb="withdraw"), {})
+    assert done.location == f"/audit/erasures/{RUN}" and api.seen[0][1] == confirm
+    for path in ({"erasure_id": "../keys", "verb": "confirm"}, {"erasure_id": RUN, "verb": "drop"}):
+        with pytest.raises(ApiRefusalError):
+            await audit_erasures.decide(asked_of(api, **path), {"confirmed": "yes"})

@@ -165,7 +165,10 @@ async def test_a_call_is_tried_as_a_run_of_one_instruction_by_an_agent_that_has_
     api = RecordedApi({"tools": [spec()]})
     html = drawn(await tool(asked(api, {"network": "team/shop"}, tool="orders.refund")))
     assert "<option>a</option>" in html and "<option>b</option>" not in html and "This is a real call" in html
-    form = {"network": "team/shop", "agent": "a", "arguments": '{"amount": 3}'}
+    form = {"network": "team/shop", "agent": "a", "arguments": '{"amount": 3}', "confirmed": "yes"}
+    with pytest.raises(ApiRefusalError, match="changes something"):
+        await try_call(asked(api, tool="orders.refund"), form | {"confirmed": ""})
+    assert api.sent == []
     assert (await try_call(asked(api, tool="orders.refund"), form)).location == "/runs/r1"
     ((path, task),) = api.sent
     assert path == "/v1/runs" and task["single_instruction"] and task["agent_key"] == "a"

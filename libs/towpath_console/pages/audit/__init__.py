@@ -11,9 +11,14 @@ PAGES = (
     PageRoute("/audit/verify", audit_verify.verify_form, SECTION),
     PageRoute("/audit/export", audit_files.export_form, SECTION),
     PageRoute("/audit/erasures", audit_erasures.erasures, SECTION),
+    PageRoute("/audit/erasures/{erasure_id}", audit_erasures.erasure, SECTION),
     PageRoute("/audit/entries/{entry_id}", audit_entry.entry, SECTION),
 )
-ACTIONS = (ActionRoute("/audit/verify", audit_verify.verify_now, SECTION),)
+ACTIONS = (
+    ActionRoute("/audit/verify", audit_verify.verify_now, SECTION),
+    ActionRoute("/audit/erasures", audit_erasures.request_erasure, SECTION),
+    ActionRoute("/audit/erasures/{erasure_id}/{verb}", audit_erasures.decide, SECTION),
+)
 DOWNLOADS = (
     DownloadRoute("/audit/checkpoint/{file}", audit_files.checkpoint_file),
     DownloadRoute("/audit/export/towpath-audit.jsonl", audit_files.export),
