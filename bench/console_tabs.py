@@ -1,8 +1,9 @@
 """What open pages of the console cost: workload W1 with and without 200 of them, alternating, on one platform.
 
-120 runs are executed at once all the time: 60 long ones, whose pages are open, and others of 10 steps in a row. A process of its own holds the tabs as browsers do: it gets each page, follows its stream, and connects again
-where that ends. 50 show the first page, 50 the list of runs, 60 a run that is under way, 40 the approvals, for a number
-of people who share nothing. Prints one JSON line. Usage:
+120 runs are executed at once all the time: 60 long ones, whose pages are open, and others of 10 steps in a row. A
+process of its own holds the tabs as browsers do: it gets each page, follows its stream, and connects again where that
+ends. 50 show the first page, 50 the list of runs, 60 a run that is under way, 40 the approvals, for a number of people
+who share nothing. Prints one JSON line. Usage:
 `uv run python bench/console_tabs.py [--pairs 3] [--seconds 10] [--people 10] [--storm]`.
 With `--storm` the gateway is killed: how long answers take once it is back, without tabs and while all come back.
 """

@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from towpath_console.api import ApiRefusalError
 
@@ -20,9 +20,12 @@ SHARE = 0.04
 """Of one processor, at most, for drawing what is looked at and sending it."""
 
 SENDING_S = 0.0002
-"""What it costs to send one change to one who looks on."""
+"""Processor time that it takes to send one change to one who looks on."""
 
-LONGEST_PAUSE_S = 15.0
+OTHERS = 1.7
+"""A drawing's processor time of all processes together, as a multiple of this one's (measured: 1.3 to 1.9)."""
+
+LONGEST_PAUSE_S = 20.0
 """What is looked at is drawn again after this time at the latest, however much else is."""
 
 PING_S = 15.0
@@ -112,6 +115,7 @@ class LiveViews:
         self._stop_watch: asyncio.Task[None] | None = None
         self._views: dict[object, _View] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._drawing = 0
 
     def keep(self, key: object, draw: Callable[[], Awaitable[Drawn]], drawn: Drawn) -> None:
         """Keep for a moment what was *drawn* of the page *key*, whose stream is about to be asked for."""
@@ -196,7 +200,8 @@ class LiveViews:
     async def _redraw(self, view: _View) -> bool:
         """Draw *view* once, and tell whoever looks on; False where it is not to be drawn again."""
         async with self._turns:
-            began = perf_counter()
+            self._drawing += 1
+            began, beside = thread_time(), self._drawing
             try:
                 drawn = await view.draw()
             except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
@@ -205,10 +210,11 @@ class LiveViews:
                 _log.exception("A page could not be drawn again.")
                 problem = {"code": "internal", "title": "The page could not be drawn", "detail": ""}
                 return self._failed(view, ApiRefusalError(500, problem))
-            took = perf_counter() - began
+            finally:
+                self._drawing -= 1
+            # Not the time that passed, of which most is waiting where the machine is busy.
+            view.cost_s = OTHERS * (thread_time() - began) / beside
         changed = view.is_cut or view.last is None or view.last.digest != drawn.digest
-        # What a drawing waited for on a busy machine is no cost of it: one that takes long counts little by little.
-        view.cost_s = min(took, view.cost_s * 1.25) if view.cost_s else min(took, 0.05)
         view.last, view.failures = drawn, 0
         if changed or drawn.refresh_s is None:
             view.tell()

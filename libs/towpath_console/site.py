@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -23,6 +24,9 @@ from towpath_console.sections import ASSETS, LIVE
 
 MAX_FORM_BYTES = 1024 * 1024
 """The largest form: as much as the API takes."""
+
+CALLER_KNOWN_S = 30.0
+"""How long an open page takes its viewer to have the scopes and roles they had: the API alone decides what they may."""
 
 KEPT_S = 365 * 86_400
 """For how long browsers keep somebody's choices."""
@@ -214,12 +218,16 @@ class Console:
         return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
     def _drawer(self, api: Api, path: str, query: Mapping[str, str]) -> Callable[[], Awaitable[Drawn]]:
-        """Return what draws the part of a page that changes."""
+        """Return what draws the part of a page that changes; who looks on is asked anew now and then."""
+        known: dict[str, Any] = {}
+        asked_at = 0.0
 
         async def draw() -> Drawn:
+            nonlocal known, asked_at
             page, route = await self._made(api, path, query)
-            around = await self._around(api, route.section, _url(path, query), query)
-            return Drawn(self._renderer.live_part(page, **around), page.refresh_s)
+            if not known or monotonic() - asked_at > CALLER_KNOWN_S:
+                known, asked_at = await self._around(api, route.section, _url(path, query), query), monotonic()
+            return Drawn(self._renderer.live_part(page, **known), page.refresh_s)
 
         return draw
 

@@ -15,16 +15,15 @@ import yaml
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from tests.support.browser import ARGUMENTS
-from tests.support.places import EXAMPLES, ROOT
+from tests.support.places import ROOT
+from tests.support.platform.sample_platform import SAMPLE, sample_platform
 
 from towpath_console.pages import PAGES
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAMPLE = EXAMPLES / "support"
 SHOTS = ROOT / "build" / "screenshots"
 SERIOUS = {"serious", "critical"}
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e{{7*7}}"
@@ -98,17 +97,7 @@ class Place:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place(chromium: str) -> AsyncIterator[Place]:
     with temporary_folder() as folder:
-        platform = Platform(
-            folder / "data",
-            environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
-            role_environment={
-                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"},
-                "decider": {"TOWPATH_SCRIPT_DIR": str(SAMPLE)},
-            },
-            workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
-            durable=False,
-            starts="fork",
-        )
+        platform = sample_platform(folder)
         async with platform, async_playwright() as driver:
             browser = await driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
             headers = platform.access.authorization()

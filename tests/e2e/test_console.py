@@ -14,19 +14,17 @@ from tests.support.gateway.console_runs import closed_gate, dead_letter, finishe
 from tests.support.gateway.mail_server import MailServer, mail_server
 from tests.support.gateway.sse import frames
 from tests.support.gateway.web import Web, web
-from tests.support.places import EXAMPLES
+from tests.support.platform.sample_platform import SAMPLE, sample_platform
 from tests.support.waiting import eventually
 
 from towpath_audit.proof import verify_proof
 from towpath_audit.verifier import verify
 from towpath_console.pages import PAGES
 from towpath_embedded.platform import Platform
-from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAMPLE = EXAMPLES / "support"
 BATCH = "?tool=orders.refund&rule=refunds-over-100"
 HTML = {"Accept": "text/html"}
 
@@ -47,19 +45,7 @@ async def mails() -> AsyncIterator[MailServer]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform(receiver: Web, mails: MailServer) -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
-        told = notice_files(folder, receiver, mails)
-        running = Platform(
-            folder / "data",
-            environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
-            role_environment={
-                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"},
-                "orchestrator": told,
-                "decider": {"TOWPATH_SCRIPT_DIR": str(SAMPLE)},
-            },
-            workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
-            durable=False,
-            starts="fork",
-        )
+        running = sample_platform(folder, orchestrator=notice_files(folder, receiver, mails))
         async with running:
             yield running
 

@@ -7,6 +7,7 @@ stops on SIGTERM. Its services are forked: how they are started is the matter of
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.places import EXAMPLES
@@ -18,18 +19,27 @@ from towpath_embedded.processes.role_process import WorkerLaunch
 SAMPLE = EXAMPLES / "support"
 
 
-async def serve(folder: Path) -> None:
-    """Serve until told to stop."""
-    stopped = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    platform = Platform(
+def sample_platform(folder: Path, **role_environment: Mapping[str, str]) -> Platform:
+    """Return a platform of one person with the sample's policy and tools; *role_environment* is added to roles'."""
+    own = {
+        "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"},
+        "decider": {"TOWPATH_SCRIPT_DIR": str(SAMPLE)},
+    }
+    return Platform(
         folder / "data",
         environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
-        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"}},
+        role_environment={**own, **role_environment},
         workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
         durable=False,
         starts="fork",
     )
+
+
+async def serve(folder: Path) -> None:
+    """Serve until told to stop."""
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    platform = sample_platform(folder)
     async with platform:
         told: list[str] = []
         await NetworkFolderPublisher(SAMPLE, platform.client_url, told.append).publish_changed()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.recorded_api import RecordedApi
+from tests.support.console.recorded_api import RecordedApi
 from tests.unit.console.runs.test_run_pages import AT, RUN, call_of, history_of, run_of, step_of
 from tests.unit.console.test_renderer import AROUND
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.support.recorded_api import Answer, RecordedApi, refused
+from tests.support.console.recorded_api import Answer, RecordedApi, refused
 from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, gate_named
 
 from towpath_console import text
@@ -323,10 +323,10 @@ async def test_actions_are_one_request_of_the_api_each() -> None:
         await reply(asked(api), {"content": "and then?"}),
     ]
     assert api.sent == [
-        (f"{path}/pause", {"reason": "look"}),
-        (f"{path}/note", {"text": "mind the gap"}),
-        (f"{path}/fork", {"from_step": 3}),
-        (f"{path}/messages", {"content": "and then?"}),
+        ("POST", f"{path}/pause", {"reason": "look"}),
+        ("POST", f"{path}/note", {"text": "mind the gap"}),
+        ("POST", f"{path}/fork", {"from_step": 3}),
+        ("POST", f"{path}/messages", {"content": "and then?"}),
     ]
     assert [one.location for one in done] == [f"/runs/{RUN}", f"/runs/{RUN}", "/runs/other", "/runs/other"]
     with pytest.raises(ApiRefusalError):

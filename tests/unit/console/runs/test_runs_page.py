@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.support.recorded_api import Answer, RecordedApi, refused
+from tests.support.console.recorded_api import Answer, RecordedApi, refused
 from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, run_named
 
 from towpath_console.api import ApiRefusalError
@@ -71,8 +71,8 @@ async def test_exactly_what_was_confirmed_is_cancelled() -> None:
     api = RecordedApi(answers)
     ids = ",".join(run_id(n) for n in range(30))
     done = await cancel_many(asked(api), {"ids": ids, "reason": "flood", "back": "/runs?network=support"})
-    assert sorted(path for path, _ in api.sent) == sorted(answers)
-    assert all(body == {"reason": "flood"} for _, body in api.sent)
+    assert sorted(path for _, path, _ in api.sent) == sorted(answers)
+    assert all(body == {"reason": "flood"} for _, _, body in api.sent)
     assert done.message == "28 of 30 runs are being cancelled. 1 had ended already. 1 refused: overloaded."
     assert done.location == "/runs?network=support"
 
