@@ -140,8 +140,8 @@ class RunView(Message):
 class RunPage(Message):
     """Runs, newest first; `next_before` continues.
 
-    A page that is asked for by network, kind or label looks through the newest 10,000 runs, or those of its status: it may
-    be short, or empty, and `next_before` goes on behind them.
+    A page that is asked for by network, kind or label looks through the newest 10,000 runs, or those of its status:
+    it may be short, or empty, and `next_before` goes on behind them.
     """
 
     runs: tuple[RunView, ...]
