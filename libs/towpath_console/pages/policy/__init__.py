@@ -2,6 +2,7 @@
 
 from towpath_console.page import ActionRoute, PageRoute
 from towpath_console.pages.policy import (
+    policy_decision,
     policy_edit,
     policy_impact,
     policy_matrix,
@@ -18,6 +19,7 @@ PAGES = (
     PageRoute("/policy/simulate", policy_question.simulate, SECTION),
     PageRoute("/policy/versions", policy_versions.versions, SECTION),
     PageRoute("/policy/versions/{version}", policy_versions.version, SECTION),
+    PageRoute("/policy/decision", policy_decision.decision, SECTION),
     PageRoute("/policy/edit", policy_edit.editor, SECTION),
     PageRoute("/policy/compare", policy_impact.editor, SECTION),
     PageRoute("/policy/shadow", policy_impact.shadow, SECTION),

@@ -63,14 +63,14 @@ async def _looked_up(api: Api, tab: str, run: Mapping[str, Any], part: HistoryPa
     for call in part.calls[:MOST_CALLS]:
         found = await together(
             audit=if_allowed(api.get("/v1/audit", run_id=run_id, execution_id=call["execution_id"])),
-            now=_as_the_rules_stand(api, run, call),
+            now=as_the_rules_stand(api, run, call),
         )
         entries = found["audit"].get("entries")
         rules[str(call["execution_id"])] = {"audit": entries and list(reversed(entries)), "now": found["now"]}
     return {"rules": rules}
 
 
-async def _as_the_rules_stand(api: Api, run: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+async def as_the_rules_stand(api: Api, run: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the policy in force says of *call*, with the rules that it tried; a refusal says why it can't."""
     question = {
         "network": run["network"],

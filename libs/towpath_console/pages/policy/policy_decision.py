@@ -1,0 +1,92 @@
+"""Why a call was decided as it was: the decision as recorded, the rule as it stood then, and what it was asked about.
+
+The record is what counts. How each rule is weighed is asked of the policy in force, and the page says whether that is
+the version that decided.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.page import Asked, Page
+from towpath_console.pages.runs.history import read_steps
+from towpath_console.pages.runs.run_step import as_the_rules_stand
+from towpath_console.pages.shared import together
+
+MOST_STEPS = 500
+"""Of a run, in which the call is looked for."""
+
+GONE = frozenset({403, 404, 410})
+"""Refusals of a part of the page: the rest is shown, with the reason."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+async def decision(asked: Asked) -> Page:
+    """Make the form and, where the query names a call or an entry, the explanation of its first decision."""
+    written = asked.query.get("id", "").strip().lower()
+    if not written:
+        return _page({"decided": None})
+    decided = await _decided(asked, written)
+    if decided is None:
+        return _page({"decided": None, "missing": written})
+    found = await together(
+        then=_or_reason(asked.api.get("/v1/policy", version=decided["policy_version"] or None)),
+        call=_or_reason(_call(asked, decided)),
+    )
+    rules = {rule["name"]: rule for rule in found["then"].get("rules", ())}
+    call = found["call"].get("call")
+    now = await as_the_rules_stand(asked.api, found["call"]["run"], call) if call else {}
+    view = {
+        "decided": decided,
+        "rule": rules.get(decided["rule"] or ""),
+        "rule_refusal": found["then"].get("refusal"),
+        "call": call,
+        "call_refusal": found["call"].get("refusal"),
+        "now": now,
+        "same_version": now.get("policy_version") == decided["policy_version"],
+    }
+    return _page(view)
+
+
+async def _decided(asked: Asked, written: str) -> dict[str, Any] | None:
+    """Return the recorded decision: of an entry by its number, of a call by its id the first one."""
+    if _UUID.fullmatch(written):
+        run = asked.query.get("run", "")
+        named = {"run_id": run} if _UUID.fullmatch(run) else {}
+        found = await asked.api.get("/v1/audit", execution_id=written, phase="decision", limit=100, **named)
+        entries = found["entries"]
+    elif written.isascii() and written.isdecimal() and len(written) < 19:
+        found = await asked.api.get("/v1/audit", before=int(written) + 1, limit=1)
+        entries = [one for one in found["entries"] if str(one["entry_id"]) == written and one["phase"] == "decision"]
+    else:
+        detail = "it is no number of an entry of the audit, and no whole id of a call"
+        raise ApiRefusalError(422, {"code": "request_invalid", "title": "This names no decision", "detail": detail})
+    return entries[-1] if entries else None
+
+
+async def _call(asked: Asked, decided: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the run and, in its history, the call that was decided about."""
+    run_id = decided["run_id"]
+    if not run_id:
+        return {}
+    run, part = await asyncio.gather(asked.api.get(f"/v1/runs/{run_id}"), read_steps(asked.api, run_id, 0, MOST_STEPS))
+    calls = [one for one in part.calls if str(one["execution_id"]) == decided["execution_id"]]
+    return {"run": run, "call": calls[0]} if calls else {}
+
+
+async def _or_reason(asking: Any) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = await asking
+    except ApiRefusalError as error:
+        if error.status not in GONE:
+            raise
+        return {"refusal": dict(error.problem)}
+    return found
+
+
+def _page(view: Mapping[str, Any]) -> Page:
+    usual = {"rule": None, "call": None, "now": {}, "missing": "", "tab": "decision"}
+    return Page("Explain a decision", "policy/decision.html", dict(view), usual | dict(view))

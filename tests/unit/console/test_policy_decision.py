@@ -1,0 +1,69 @@
+"""The page that explains a decision: what is recorded comes first, and what is asked now says that it is."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.answered_api import AnsweredApi, asked_of
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.pages.policy import policy_decision
+from towpath_console.renderer import Renderer
+
+RUN = "01a21845-b704-742b-8158-186564bfbba8"
+CALL = "da500714-597f-5802-b5a7-d562c8f3d7e5"
+HOSTILE = "<script>alert(1)</script>"
+AROUND = {"section": "/policy", "url": "/", "live": "", "message": ""}
+DECIDED = {
+    "entry_id": 14, "at": "2026-11-26T14:00:00Z", "run_id": RUN, "execution_id": CALL, "phase": "decision",
+    "verdict": "deny", "tool": HOSTILE, "network": "n", "agent_key": "a", "caller": "mia", "rule": "large",
+    "policy_version": 3, "args_digest": "", "detail": {"reason": HOSTILE}, "erased": False,
+}  # fmt: skip
+TRACE = [{"rule": "large", "effect": "deny", "matched": True, "detail": HOSTILE}]
+MADE = {"execution_id": CALL, "step_number": 2, "agent_id": "a", "tool": "t", "args": {"amount": 500}}
+
+
+def platform(version: int = 3, entries: Any = (DECIDED,), **statuses: int) -> AnsweredApi:
+    return AnsweredApi(
+        {
+            "/v1/audit": {"entries": list(entries), "next_before": None, "total": 1},
+            "/v1/policy": {"version": 3, "rules": [{"name": "large", "effect": "deny", "when": "args.amount > 100"}]},
+            f"/v1/runs/{RUN}": {"run_id": RUN, "network": "n", "caller": "mia", "labels": {}, "code": "run_erased"},
+            f"/v1/runs/{RUN}/history": {"steps": [{}], "tool_executions": [MADE], "next_after_step": None},
+            "/v1/policy/check": {"verdict": "deny", "rule": "large", "policy_version": version, "trace": TRACE},
+        },
+        {f"/v1/runs/{RUN}": statuses.get("run", 200)},
+    )
+
+
+async def shown(api: AnsweredApi, **query: str) -> str:
+    page = await policy_decision.decision(asked_of(api, query))
+    assert json.loads(json.dumps(page.data))
+    html = Renderer().whole(page, **AROUND, query=query)
+    assert "<script>alert" not in html
+    return html
+
+
+@pytest.mark.parametrize("named", ["14", CALL, f" {CALL.upper()} "])
+async def test_a_decision_is_explained_by_the_number_of_its_entry_or_the_id_of_its_call(named: str) -> None:
+    html = await shown(platform(), id=named)
+    assert "args.amount &gt; 100" in html and "500" in html and "Version 3 is in force still" in html
+    assert f"/runs/{RUN}/steps/2?tab=policy" in html and "/audit/entries/14#proof" in html
+
+
+async def test_rules_of_a_later_version_are_not_shown_as_those_that_decided() -> None:
+    html = await shown(platform(version=5), id="14")
+    assert "Version 5 is in force by now" in html and "is in force still" not in html
+
+
+async def test_a_run_that_is_gone_leaves_what_is_recorded() -> None:
+    html = await shown(platform(run=410), id="14")
+    assert "The rule, as it stood then" in html and "How each rule" not in html
+
+
+async def test_what_is_no_decision_is_not_explained() -> None:
+    for entries in ((), (DECIDED | {"phase": "outcome"},), (DECIDED | {"entry_id": 13},)):
+        assert "No decision has the id 14" in await shown(platform(entries=entries), id="14")
+    with pytest.raises(ApiRefusalError):
+        await shown(platform(), id="../keys")
+    assert "look through them" in await shown(platform())
