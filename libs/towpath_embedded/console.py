@@ -41,8 +41,8 @@ class UpConsole:
             self._out.print(line, soft_wrap=True)
         count = len(state["processes"])
         self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
-        for line in next_steps(state):
-            self._out.print(Text(f"  {line}", style="dim"), soft_wrap=True)
+        for step in next_steps(state):
+            self._out.print(Text(f"  {step}", style="dim"), soft_wrap=True)
         self._out.print()
 
     def notice(self, line: str) -> None:
