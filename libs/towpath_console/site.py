@@ -130,14 +130,13 @@ class Console:
         return answer
 
     def _alone(self, page: Page, status: int, path: str, caller: Caller) -> Response:
-        around = {"section": "", "url": path, "query": {}, "live": "", "message": "", "caller": caller}
-        body = self._renderer.whole(page, **around)
+        body = self._renderer.whole(page, **_around(path, caller))
         return Response(body, status_code=status, media_type="text/html", headers=HEADERS)
 
     def explained(self, kinds: Sequence[Mapping[str, Any]], code: str, path: str) -> Response:
         """Return the page about the problem *code*, or the list of all *kinds*: for anybody, at a path of the API."""
-        around = {"section": "/docs", "url": path, "query": {}, "live": "", "message": "", "caller": ANYBODY}
-        body = self._renderer.whole(problem_page(kinds, code), **around)
+        page = problem_page(kinds, code)
+        body = self._renderer.whole(page, **_around(path, ANYBODY, section="/docs"))
         return Response(body, media_type="text/html", headers={**HEADERS, "Vary": "Accept"})
 
     async def _refused(self, api: Api, error: ApiRefusalError, path: str, *, twin: bool) -> Response:
@@ -230,6 +229,11 @@ class Console:
             return Drawn(self._renderer.live_part(page, **known), page.refresh_s)
 
         return draw
+
+
+def _around(path: str, caller: Caller, section: str = "") -> dict[str, Any]:
+    """Return what the frame of a page that stands alone shows: no stream, no message."""
+    return {"section": section, "url": path, "query": {}, "live": "", "message": "", "caller": caller}
 
 
 def _url(path: str, query: Mapping[str, str]) -> str:

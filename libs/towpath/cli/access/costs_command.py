@@ -4,6 +4,7 @@ The sums are kept by day, so that it costs the same however many runs there were
 beside them, never as nothing.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
@@ -12,7 +13,7 @@ from towpath.cli.shared.output import Column
 OTHERS = "(others)"
 
 
-def _money(row: dict[str, Any]) -> str:
+def _money(row: Mapping[str, Any]) -> str:
     return "unknown" if row["unpriced"] and not row["usd"] else f"${row['usd']:.4f}"
 
 

@@ -76,7 +76,8 @@ async def approvals(asked: Asked) -> Page:
 async def approval(asked: Asked) -> Page:
     """Make the page of one gate; one that was closed says how, and leads to the gate that stands in its place."""
     gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
-    return await gate_page(asked, gate, **{"next": await _successor(asked, gate)} if gate["status"] == "void" else {})
+    following: dict[str, Any] = {"next": await _successor(asked, gate)} if gate["status"] == "void" else {}
+    return await gate_page(asked, gate, **following)
 
 
 async def gate_page(asked: Asked, gate: Mapping[str, Any], *, status: int = 200, **said: Any) -> Page:
