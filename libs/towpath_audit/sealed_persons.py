@@ -42,8 +42,8 @@ ASKED = ("decision", "require_approval")
 VOTES = frozenset({"approval.vote", "approval.approved", "approval.denied", "approval.edited"})
 
 
-OPERATED = ("budget.set", "budget.lifted", "dead_letter.requeued", "dead_letter.discarded")
-"""Entries about limits and dead letters, which are an operator's."""
+OPERATED = ("budget.set", "budget.lifted", "dead_letter.requeued", "dead_letter.discarded", "worker.drained")
+"""Entries about limits, dead letters and workers, which are an operator's."""
 
 WORDS = frozenset({"settled", "outcome", "gate.resolved"})
 """Entries of a person's word at a gate that is no approval; outcomes have a key only where a person has stated them."""
@@ -83,7 +83,7 @@ SCOPE_OF = (
     | dict.fromkeys(("policy.applied", *TOOL_DECIDED, "tool.withdrawn", "tool.reinstated"), "policy:write")
     | dict.fromkeys((PAUSED, RESUMED, "run.paused", "run.resumed", *OPERATED), "runs:operate")
     | dict.fromkeys(("run.note_given", "run.gate_requested", "run.confidence_requested"), "runs:write")
-    | dict.fromkeys(("run.cancel_requested", "run.forked"), "runs:write")
+    | dict.fromkeys(("run.cancel_requested", "run.forked", "run.labelled"), "runs:write")
     | {"network.published": "networks:write"}
 )
 """What the key has to allow that an entry was made with, by phase."""

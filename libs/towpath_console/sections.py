@@ -31,7 +31,7 @@ SECTIONS = (
 ASSETS = "/console/assets/"
 LIVE = "/console/live"
 
-_FIRST = frozenset(section.path.split("/")[1] for section in SECTIONS) | {"console", "asyncapi"}
+_FIRST = frozenset(section.path.split("/")[1] for section in SECTIONS) | {"console", "asyncapi", "metrics-view"}
 
 
 def is_console(path: str) -> bool:

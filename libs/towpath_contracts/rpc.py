@@ -12,7 +12,7 @@ from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
-from towpath_contracts.runs import costs, gate_delegations, idle_runs, records, run_control, tree, views
+from towpath_contracts.runs import bulk, costs, gate_delegations, idle_runs, records, run_control, tree, views
 from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues, workers
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -56,6 +56,7 @@ LIST_GATES = RpcMethod("orchestrator", "list_gates", views.ListGates, views.Gate
 RESOLVE_GATE = RpcMethod("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
 DELEGATE_GATE = RpcMethod("orchestrator", "delegate_gate", gate_delegations.DelegateGate, views.GateView)
 CANCEL_RUN = RpcMethod("orchestrator", "cancel_run", views.CancelRun, views.ActionDone, repeatable=True)
+LABEL_RUN = RpcMethod("orchestrator", "label_run", bulk.LabelRun, views.ActionDone)
 STEER_RUN = RpcMethod("orchestrator", "steer_run", run_control.SteerRun, run_control.RunSteered)
 PUBLISH_NETWORK = RpcMethod("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
 LIST_NETWORKS = RpcMethod("orchestrator", "list_networks", spec.ListNetworks, spec.NetworkList, repeatable=True)
@@ -163,6 +164,7 @@ METHODS: tuple[RpcMethod, ...] = (
     DELEGATE_GATE,
     CANCEL_RUN,
     STEER_RUN,
+    LABEL_RUN,
     PUBLISH_NETWORK,
     LIST_NETWORKS,
     GET_NETWORK,

@@ -52,6 +52,7 @@ def build_service(settings: GatewaySettings) -> Service:
         service.log.warning(
             "nobody is asked for a key or a token: every process of this machine may do everything here"
         )
+    service.loop(dependencies.sampler.run)
     api = create_app(dependencies)
     if service.telemetry.requests is not None:
         service.telemetry.requests.instrument_app(api)

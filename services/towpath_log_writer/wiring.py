@@ -10,8 +10,7 @@ from towpath_fabric.postgres.run_erasures import ErasureStatements, RunErasureLo
 from towpath_fabric.redelivery.poison_messages import MarkStatements, poison_guards
 from towpath_fabric.service import Service
 from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, SweepProgressStore
-from towpath_log_writer.app.cost_queries import CostQueries
-from towpath_log_writer.app.history_queries import HistoryQueries
+from towpath_log_writer.app.history_queries import CostQueries, HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
 from towpath_log_writer.app.stream_readers import DebugLogReader, HistoryEventReader, StreamBacklog, forget_marks

@@ -207,6 +207,7 @@ class OrchestratorWiring:
             (rpc.FORK_RUN, fork),
             (rpc.STEER_RUN, in_turn(self._control.steer, acts)),
             (rpc.CANCEL_RUN, in_turn(self._commands.cancel, acts)),
+            (rpc.LABEL_RUN, in_turn(self._commands.label, acts)),
             (rpc.RESOLVE_GATE, in_turn(self._commands.resolve_gate, acts)),
             (rpc.DELEGATE_GATE, in_turn(self._commands.delegate_gate, acts)),
         )

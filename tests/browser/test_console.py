@@ -27,7 +27,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHOTS = ROOT / "build" / "screenshots"
 SERIOUS = {"serious", "critical"}
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e{{7*7}}"
-VALUES = {"network": "support", "tool": "orders.find", "step": "1", "version": "1", "entry_id": "1"}
+VALUES = {
+    "worker_id": "0" * 32,
+    "network": "support",
+    "tool": "orders.find",
+    "step": "1",
+    "version": "1",
+    "entry_id": "1",
+}
 """What stands for the parts of paths, beside those of the run and the gate that the tests make."""
 
 BATCH = "?tool=orders.refund&rule=refunds-over-100"

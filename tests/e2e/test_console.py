@@ -81,11 +81,12 @@ async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncCl
     run_id, gate = await waiting_run(browser)
     entry_id = (await browser.get("/v1/audit?limit=1")).json()["entries"][0]["entry_id"]
     known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
+    known |= {"version": 1, "entry_id": entry_id, "worker_id": "0" * 32}
     questions = {"/runs/compare": f"?a={run_id}&b={run_id}", "/approvals/batch": BATCH}
     for route in PAGES:
         if "{letter_id}" in route.path:
             continue  # has its own test
-        path = route.path.replace(":path}", "}").format_map({**known, "version": 1, "entry_id": entry_id})
+        path = route.path.replace(":path}", "}").format_map(known)
         asked = questions.get(route.path, "")
         page, twin = (
             await browser.get(path + asked),
@@ -394,3 +395,16 @@ async def test_a_problem_code_is_a_page_for_browsers_and_json_for_others(browser
     assert page.headers["vary"] == data.headers["vary"] == "Accept" and data.json()["remedy"] in page.text
     told = (await browser.get("/v1/settings")).json()["settings"]
     assert {one["value"] for one in told if one["secret"]} <= {"hidden", None}
+
+
+async def test_labels_workers_and_costs_are_those_of_the_platform(browser: httpx2.AsyncClient) -> None:
+    run_id = await finished_run(browser)
+    bulk = {"action": "label", "run_ids": [run_id], "labels": {"case": "4711"}}
+    assert (await browser.post("/v1/runs/bulk", json=bulk)).json()["done"] == 1
+    runs = (await browser.get("/v1/runs?label=case%3D4711")).json()["runs"]
+    assert [run["run_id"] for run in runs] == [run_id]
+    [worker] = (await browser.get("/v1/workers")).json()["workers"]
+    assert f"/workers/{worker['worker_id']}/drain" in (await browser.get("/workers")).text
+    async with asyncio.timeout(10):  # history follows the run
+        while "support/" not in (await browser.get("/v1/costs?by=agent")).text:
+            await asyncio.sleep(0.1)

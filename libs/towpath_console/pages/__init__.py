@@ -6,6 +6,7 @@ from towpath_console.pages import (
     audit,
     costs,
     docs,
+    metrics_view,
     network,
     networks,
     overview,
@@ -32,6 +33,7 @@ PAGES: tuple[PageRoute, ...] = (
     *workers.PAGES,
     *queues.PAGES,
     *costs.PAGES,
+    *metrics_view.PAGES,
     *settings.PAGES,
     *docs.PAGES,
 )
@@ -47,6 +49,7 @@ ACTIONS: tuple[ActionRoute, ...] = (
     *tool_trial.ACTIONS,
     *policy.ACTIONS,
     *audit.ACTIONS,
+    *workers.ACTIONS,
     *queues.ACTIONS,
     *costs.ACTIONS,
     *settings.ACTIONS,

@@ -23,7 +23,6 @@ from towpath_gateway.app.routes import (
     access,
     audit_log,
     budgets,
-    costs,
     dead_letters,
     erasures,
     gates,
@@ -39,10 +38,10 @@ from towpath_gateway.app.routes import (
     settings,
     sign_in,
     switches,
-    workers,
     workspaces,
 )
-from towpath_gateway.app.routes.runs import control, submission, threads, views
+from towpath_gateway.app.routes.operations import costs, sampled_metrics, workers
+from towpath_gateway.app.routes.runs import bulk, control, submission, threads, views
 from towpath_gateway.app.strict_requests import requirements
 
 TITLE = "Towpath"
@@ -57,6 +56,7 @@ DESCRIPTION = (
 ROUTERS = tuple(
     route_module.router
     for route_module in (
+        bulk,
         submission,
         control,
         legacy_run_api,
@@ -73,6 +73,7 @@ ROUTERS = tuple(
         switches,
         budgets,
         costs,
+        sampled_metrics,
         access,
         grants,
         audit_log,

@@ -16,6 +16,7 @@ from towpath_gateway.adapters.key_store import KeyStore
 from towpath_gateway.adapters.local_token import LocalToken
 from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.log_readings import LogReadings, json_parts
+from towpath_gateway.app.metric_samples import MetricSampler
 from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SIGN_IN_REMEDY, SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
@@ -55,10 +56,17 @@ class GatewayDependencies:
     oidc: OidcSignIn | None = None
     readings: LogReadings = field(init=False)
     body_turns: WorkTurns = field(init=False)
+    sampler: MetricSampler = field(init=False)
 
     def __post_init__(self) -> None:
         self.readings = LogReadings(self.platform)
+        self.sampler = MetricSampler(self.platform)
         self.body_turns = WorkTurns(1, lambda _: 1, BODY_WAIT_S, "project_share_full")
+
+    def refused_count(self) -> int:
+        """Return how many requests were refused for their credential since this gateway began."""
+        counted = (sample for family in self.metrics.refused.collect() for sample in family.samples)
+        return int(sum(sample.value for sample in counted if sample.name.endswith("_total")))
 
 
 def dependencies_of(request: Request) -> GatewayDependencies:

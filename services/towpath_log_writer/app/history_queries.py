@@ -5,12 +5,24 @@ An answer holds nothing of another project, and fits into one message: what does
 
 import json
 import sys
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.costs import (
+    MAX_DAYS,
+    MAX_NAMES,
+    MAX_UNPRICED,
+    CostReport,
+    DayCost,
+    GetCosts,
+    NamedCost,
+    UnpricedModel,
+)
 from towpath_contracts.runs.views import ExecutionHistory, GetHistory, GetLlmCalls, LlmCalls
+from towpath_fabric.clock import wall
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_log_writer.adapters.history_tables import QUERIES
 
@@ -99,6 +111,36 @@ class HistoryQueries:
             calls.append(_parse_row(row["call"]))
         following = request.after + len(calls) if len(calls) < len(rows) else None
         return LlmCalls(calls=tuple(calls), next_after=following)
+
+
+class CostQueries:
+    """What a project has spent, from sums kept by day: a few rows are read, however many runs there were."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def get_costs(self, request: GetCosts) -> CostReport:
+        """Return sums by name and by day; raises ProblemError for a time that is too long."""
+        earliest = wall().date() - timedelta(days=MAX_DAYS)
+        if request.since < earliest:
+            raise ProblemError(problem("request_invalid", f"since: costs of at most {MAX_DAYS} days are summed"))
+        place = (request.project, request.since)
+        try:
+            names = await self._pool.fetch(QUERIES.costs, request.project, request.by, request.since, MAX_NAMES)
+            days = await self._pool.fetch(QUERIES.cost_days, *place)
+            unpriced = await self._pool.fetch(QUERIES.unpriced_models, *place, MAX_UNPRICED)
+        except DATABASE_DOWN as error:
+            raise _unavailable() from error
+        found = [dict(row) for row in names]
+        count = [row.pop("names") for row in found]
+        return CostReport(
+            by=request.by,
+            since=request.since,
+            names=tuple(NamedCost(**row) for row in found),
+            days=tuple(DayCost(**dict(row)) for row in days),
+            unpriced_models=tuple(UnpricedModel(**dict(row)) for row in unpriced),
+            left_out=max(0, count[0] - len(found)) if count else 0,
+        )
 
 
 def _unavailable() -> ProblemError:

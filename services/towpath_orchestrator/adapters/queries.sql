@@ -532,6 +532,10 @@ SELECT run_id FROM runs.run
 WHERE project = $1 AND status = $2 AND uuid_send(run_id) < uuid_send(coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY uuid_send(run_id) DESC OFFSET $4 - 1 LIMIT 1
 
+-- name: label_run
+-- In no index and in no transition: only lists look at labels.
+UPDATE runs.run SET labels = (labels - $4::text[]) || $3::jsonb WHERE project = $1 AND run_id = $2 AND erased_at IS NULL
+
 -- name: tree
 -- A run and everything below it, parents before children; roots of trees are found by index. `depth` doesn't order them:
 -- the agents of a plan that an agent asked for stand as deep as the plan, and may be born in the same millisecond.

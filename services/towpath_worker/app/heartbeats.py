@@ -58,11 +58,13 @@ class Heartbeats:
 
     async def run(self) -> None:
         """Say it every BEAT_S, less often while nobody answers, until cancelled."""
-        pause_s = BEAT_S
+        pause_s, drained = BEAT_S, False
         while True:
             heard = [await self._say(toolset) for toolset in self._toolsets]
-            if any(answer is not None and answer.drain for answer in heard):
+            if not drained and any(answer is not None and answer.drain for answer in heard):
+                drained = True
                 await self._drain()
+                heard = [await self._say(toolset) for toolset in self._toolsets]  # so that it is seen at once
             pause_s = BEAT_S if any(answer is not None for answer in heard) else min(pause_s * 2, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
 

@@ -23,7 +23,7 @@ from towpath_contracts.events.log import (
     ToolCallFinished,
 )
 from towpath_contracts.problems.registry import problem
-from towpath_contracts.runs.views import CancelRun, LlmCalls
+from towpath_contracts.runs.views import ActionDone, CancelRun, LlmCalls
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
 
@@ -339,3 +339,28 @@ async def test_a_submit_is_a_span_of_the_run_in_the_trace_of_the_client(
         assert (unrecorded.trace_id, unrecorded.links) == (apart_id.hex, [(client_trace, client_span)])
         assert (alone.trace_id != client_trace, alone.links) == (True, [])
         assert "Refund order" not in repr(receiver.spans)
+
+
+async def test_many_runs_are_counted_and_then_cancelled_or_retried_one_by_one(
+    client: httpx2.AsyncClient, peer: PlatformPeer
+) -> None:
+    ids_ = [(await client.post("/v1/runs", json=TASK)).json()["run_id"] for _ in range(3)]
+    peer.runs[uuid.UUID(ids_[2])].status = "failed"
+    peer.asked.clear()
+    for action, expected in (("cancel", ids_[:2]), ("retry", ids_[2:]), ("export", ids_)):
+        found = (await client.post("/v1/runs/bulk/select", json={"action": action})).json()
+        assert (found["count"], found["whole"], sorted(found["run_ids"])) == (len(expected), True, sorted(expected))
+    assert {subject for subject, _ in peer.asked} == {rpc.LIST_RUNS.subject}, "counting changes nothing"
+    peer.answers[rpc.FORK_RUN.subject] = lambda body: problem("fork_refused", body["options"]["idempotency_key"])
+    missing = str(uuid.uuid4())
+    done = (await client.post("/v1/runs/bulk", json={"action": "cancel", "run_ids": [*ids_[:2], missing]})).json()
+    assert (done["done"], [one["code"] for one in done["results"]]) == (2, ["", "", "run_not_found"])
+    done = (await client.post("/v1/runs/bulk", json={"action": "retry", "run_ids": ids_[2:], "key": "k"})).json()
+    assert [(one["code"], one["detail"]) for one in done["results"]] == [("fork_refused", f"retry:k:{ids_[2]}")]
+    peer.answers[rpc.LABEL_RUN.subject] = ActionDone()
+    labelling = {"action": "label", "run_ids": ids_[:1], "labels": {"team": "shop"}, "remove": ["old"], "reason": "r"}
+    assert (await client.post("/v1/runs/bulk", json=labelling)).json()["done"] == 1
+    [asked] = peer.requests(rpc.LABEL_RUN.subject)
+    assert (asked["labels"], asked["remove"], asked["actor"]) == ({"team": "shop"}, ["old"], "local")
+    for bad in ({"action": "erase", "run_ids": ids_}, {"action": "label", "run_ids": ids_}, {"action": "cancel"}):
+        assert (await client.post("/v1/runs/bulk", json=bad)).status_code == 422, bad

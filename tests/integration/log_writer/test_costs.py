@@ -14,8 +14,8 @@ from tests.support.orchestrator import run_history as h
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.costs import CostPart, CostReport, GetCosts
 from towpath_log_writer.adapters import history_tables
-from towpath_log_writer.app import cost_queries
-from towpath_log_writer.app.cost_queries import CostQueries
+from towpath_log_writer.app import history_queries
+from towpath_log_writer.app.history_queries import CostQueries
 
 __all__ = ["pool"]
 
@@ -24,7 +24,7 @@ SINCE = h.BEGIN.date() - timedelta(days=2)
 
 @pytest.fixture(autouse=True)
 def _at_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost_queries, "wall", lambda: h.BEGIN)
+    monkeypatch.setattr(history_queries, "wall", lambda: h.BEGIN)
 
 
 def labelled(run: uuid.UUID, steps: int, **labels: str) -> list[Any]:

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.definitions import goal_options
 from towpath.cli.definitions.plans_commands import show_plan
-from towpath.cli.runs import run_control_commands, stored_run_commands
+from towpath.cli.runs import bulk_command, run_control_commands, stored_run_commands
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -26,6 +26,7 @@ Kind = Literal["network", "swarm", "goal", "background", "plan"]
 app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
 stored_run_commands.add_to(app)
 run_control_commands.add_to(app)
+bulk_command.add_to(app)
 goal_options.add_to(app)
 
 

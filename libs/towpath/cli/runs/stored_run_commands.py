@@ -139,7 +139,7 @@ async def export(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS)
     """
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
-        async for text in _pieces(client, f"/v1/runs/{run_id}/record"):
+        async for text in record_pieces(client, f"/v1/runs/{run_id}/record"):
             sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
@@ -197,7 +197,8 @@ async def erase(run: str, /, *, reason: str, common: ConnectionOptions = CONNECT
 _ACCEPTED = (Column("run", "run_id"), Column("status", "status"), Column("network", "network"))
 
 
-async def _pieces(client: Any, path: str) -> AsyncIterator[str]:
+async def record_pieces(client: Any, path: str) -> AsyncIterator[str]:
+    """Yield what is at *path*, piece by piece."""
     cursor: str | None = ""
     while cursor is not None:
         piece = RunRecordPiece.model_validate(await client.request("GET", path, query={"cursor": cursor}))

@@ -1,4 +1,4 @@
-"""Requests that become facts: cancel a run, resolve a gate, wake what a switch held."""
+"""Requests that become facts: cancel a run, resolve a gate, wake what a switch held; and labels, which are none."""
 
 import asyncio
 from typing import Any
@@ -7,6 +7,7 @@ from uuid import UUID
 from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
+from towpath_contracts.runs.bulk import MAX_LABELS, LabelRun
 from towpath_contracts.runs.gate_delegations import RESOLVER_ROLES, ROLE_PREFIX, DelegateGate, roles_that_decide
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -17,6 +18,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.adapters.storable_text import storable_json
 from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.run_control import store_fact
@@ -65,6 +67,30 @@ class RunCommands:
             await store_fact(self._bus, fact)
             await self._cancelling(request, run.seq)
         return ActionDone(detail="the run is asked to stop")
+
+    async def label(self, request: LabelRun) -> ActionDone:
+        """Change the labels by which lists find a run. Its log, and what it costs by label, keep those of its task.
+
+        Who does it is audited first. Raises ProblemError where the run would have too many.
+        """
+        run = await self._queries.get_run(GetRun(project=request.project, run_id=request.run_id))
+        left = {name: value for name, value in run.labels.items() if name not in request.remove} | request.labels
+        if len(left) > MAX_LABELS:
+            detail = f"run {request.run_id} would have {len(left)} labels, above {MAX_LABELS}"
+            raise ProblemError(problem("limit_exceeded", detail, run_id=str(run.run_id)))
+        if left != run.labels:
+            await record_action(
+                self._bus,
+                request,
+                "run.labelled",
+                reason=request.reason,
+                run_id=request.run_id,
+                labels=dict(request.labels),
+                removed=list(request.remove),
+            )
+            added, removed = storable_json(request.labels), list(request.remove)
+            await self._pool.execute(QUERIES.label_run, request.project, request.run_id, added, removed)
+        return ActionDone(detail="the labels are changed" if left != run.labels else "the labels are so already")
 
     async def _cancelling(self, request: CancelRun, seq: int) -> None:
         """Wait until the log holds the request: a broker that loses its data must not lose what was answered."""

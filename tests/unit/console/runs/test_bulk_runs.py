@@ -1,0 +1,70 @@
+"""Many runs at once: counted first, done to exactly those, a hundred a request, and what is refused is told."""
+
+from typing import Any
+
+import pytest
+from tests.support.console.recorded_api import RecordedApi, asked_of, drawn
+
+from towpath_console.api import ApiRefusalError
+from towpath_console.pages.runs.bulk_runs import act, confirm, export_file
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def run_id(number: int) -> str:
+    return f"01a21826-750f-7b51-adac-{number:012}"
+
+
+def selection(number: int, *, whole: bool = True) -> dict[str, Any]:
+    ids = [run_id(one) for one in range(number)]
+    return {"action": "retry", "count": number, "whole": whole, "by_status": {"failed": number}, "run_ids": ids}
+
+
+async def test_the_page_counts_by_the_filter_of_the_list_and_changes_nothing() -> None:
+    api = RecordedApi(**{"/v1/runs/bulk/select": selection(30, whole=False)})
+    query = {"action": "retry", "status": "failed", "label": HOSTILE, "other": "x"}
+    html = drawn(await confirm(asked_of(api, query)), query)
+    body = {"action": "retry", "filter": {"status": "failed", "label": HOSTILE}}
+    assert api.sent == [("POST", "/v1/runs/bulk/select", body)]
+    assert "Retry 30 runs?" in html and "And 10 more" in html and "There are more" in html
+    assert "<script>alert" not in html and run_id(29) in html
+    nothing = RecordedApi(**{"/v1/runs/bulk/select": selection(0)})
+    assert "Nothing to label" in drawn(await confirm(asked_of(nothing, {"action": "label"})))
+    with pytest.raises(ApiRefusalError):
+        await confirm(asked_of(api, {"action": "erase"}))
+
+
+async def test_exactly_what_was_confirmed_is_sent_a_hundred_at_a_time() -> None:
+    results = {"results": [{"code": ""}, {"code": "fork_refused"}]}
+    api = RecordedApi(**{"/v1/runs/bulk": results})
+    form = {
+        "action": "retry",
+        "ids": ",".join(run_id(one) for one in range(150)),
+        "key": "k",
+        "back": "/runs?status=failed",
+    }
+    done = await act(asked_of(api), form)
+    assert [len(body["run_ids"]) for _, _, body in api.sent] == [100, 50]
+    assert {body["key"] for _, _, body in api.sent} == {"k"}, "sent twice it begins nothing twice"
+    assert done.location == "/runs?status=failed" and "2 refused: fork_refused." in done.message
+    with pytest.raises(ApiRefusalError):
+        await act(asked_of(api), {**form, "ids": "../keys"})
+    assert (await act(asked_of(api), {**form, "back": "https://elsewhere"})).location == "/runs"
+
+
+async def test_labels_are_read_as_people_write_them() -> None:
+    api = RecordedApi(**{"/v1/runs/bulk": {"results": [{"code": ""}]}})
+    form = {"action": "label", "ids": run_id(1), "set": "team = shop, tier=a=b", "remove": "draft, old", "reason": "r"}
+    await act(asked_of(api), form)
+    labels = {"labels": {"team": "shop", "tier": "a=b"}, "remove": ["draft", "old"]}
+    assert api.sent[0][2] == {"action": "label", "reason": "r", **labels, "run_ids": [run_id(1)]}
+    with pytest.raises(ApiRefusalError):
+        await act(asked_of(api), {**form, "set": "shop"})
+
+
+async def test_a_file_has_every_piece_of_every_run() -> None:
+    pieces = {f"/v1/runs/{run_id(one)}/record": {"text": f"{one}\n", "next": None} for one in range(2)}
+    api = RecordedApi(**{"/v1/runs/bulk/select": selection(2), **pieces})
+    file = await export_file(asked_of(api, {"status": "failed"}))
+    assert [part async for part in file.parts] == ["0\n", "1\n"]
+    assert [path for path, _ in api.asked] == list(pieces)

@@ -1,0 +1,63 @@
+"""Samples of the last hour: bounded, only of projects that are looked at, and whole where a service is away."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_gateway.app import metric_samples
+from towpath_gateway.app.metric_samples import MAX_PROJECTS, MAX_SAMPLES, MetricSampler
+
+
+class Services:
+    """Services of which those in `away` do not answer."""
+
+    def __init__(self, *away: str) -> None:
+        self.away = away
+        self.asked: list[str] = []
+
+    async def request(self, method: rpc.RpcMethod, request: Any, timeout_s: float = 5.0) -> Any:
+        self.asked.append(request.project)
+        if method.service in self.away:
+            raise ProblemError(problem("unavailable", "away"))
+        day = SimpleNamespace(model_calls=3, tokens=40, usd=0.5)
+        queue = SimpleNamespace(waits=2, in_flight=1)
+        return SimpleNamespace(queues=(queue, queue), gates=(1, 2, 3), days=(day, day))
+
+
+async def test_a_sample_sums_queues_and_days_and_leaves_out_what_nobody_says() -> None:
+    sampler = MetricSampler(Services())
+    assert sampler.look("shop") == ()
+    await sampler.take()
+    [sample] = sampler.look("shop")
+    assert (sample.waits, sample.in_flight, sample.gates) == (4, 2, 3)
+    assert (sample.model_calls, sample.tokens, sample.usd) == (6, 80, 1.0)
+    alone = MetricSampler(Services("log_writer", "tas"))
+    alone.look("shop")
+    await alone.take()
+    [sample] = alone.look("shop")
+    assert (sample.waits, sample.gates, sample.tokens) == (None, 3, None)
+
+
+async def test_memory_is_bounded_and_nobody_is_asked_for_whom_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(metric_samples, "monotonic", lambda: now)
+    services = Services()
+    sampler = MetricSampler(services)
+    await sampler.take()
+    assert services.asked == []
+    sampler.look("shop")
+    for _ in range(MAX_SAMPLES + 9):
+        await sampler.take()
+    assert len(sampler.look("shop")) == MAX_SAMPLES
+    for number in range(MAX_PROJECTS):
+        sampler.look(f"other-{number}")
+    services.asked.clear()
+    await sampler.take()
+    assert set(services.asked) == {f"other-{number}" for number in range(MAX_PROJECTS)}
+    now = 4_000.0
+    services.asked.clear()
+    await sampler.take()
+    assert services.asked == []
