@@ -82,6 +82,8 @@ async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncCl
     entry_id = (await browser.get("/v1/audit?limit=1")).json()["entries"][0]["entry_id"]
     known = {"run_id": run_id, "gate_id": gate["gate_id"], "step": 1, "network": "support", "tool": "orders.refund"}
     known |= {"version": 1, "entry_id": entry_id, "worker_id": "0" * 32}
+    asked = await form(browser, "/audit/erasures", kind="payloads", caller="nobody", reason="request 4711")
+    known["erasure_id"] = asked.headers["location"].partition("?")[0].rpartition("/")[2]
     questions = {"/runs/compare": f"?a={run_id}&b={run_id}", "/approvals/batch": BATCH}
     for route in PAGES:
         if "{letter_id}" in route.path:
@@ -98,6 +100,8 @@ async def test_every_page_is_html_and_has_a_twin_in_json(browser: httpx2.AsyncCl
         assert twin.headers["content-type"] == "application/json" and twin.json()
     assert run_id in (await browser.get("/runs")).text
     assert "refunds-over-100" in (await browser.get("/approvals")).text
+    withdrawn = await form(browser, f"/audit/erasures/{known['erasure_id']}/withdraw")
+    assert "withdrawn" in withdrawn.headers["location"]
 
 
 async def test_a_call_is_approved_in_the_page_and_the_run_goes_on(browser: httpx2.AsyncClient) -> None:
@@ -193,6 +197,11 @@ async def test_an_entry_is_proved_from_the_list_and_the_files_hold_without_the_p
     assert (await browser.get(f"{path}.json")).json()["steps"]["leaf"] == report.figures["proved"][0]["leaf"]
     first = (await browser.get("/v1/audit?phase=policy.applied&limit=1")).json()["entries"][0]
     assert "unchanged" in (await browser.get(f"/audit/entries/{first['entry_id']}")).text, "also what is of no run"
+    explained = (await browser.get(f"/policy/decision?id={path.rpartition('/')[2]}")).text
+    assert "The rule, as it stood then" in explained and "How each rule is weighed" in explained
+    for span in ("all", "last"):
+        assert "fit" in (await form(browser, "/audit/verify", span=span)).headers["location"]
+    assert "entries of the log fit" in (await browser.get("/audit/verify")).text, "the browser keeps what was verified"
     bundle = await browser.get("/audit/export/towpath-audit.jsonl")
     assert "attachment" in bundle.headers["content-disposition"]
     assert verify(bundle.text.splitlines(), checkpoints=[note], keys=[key]).faults == []
@@ -213,6 +222,10 @@ async def test_a_policy_is_asked_compared_weighed_and_rolled_back(browser: httpx
     assert "weighs live calls" in (await browser.get("/policy/shadow")).text
     assert (await form(browser, "/policy/shadow/end", note="seen")).status_code == 303
     before = (await browser.get("/v1/policy")).json()
+    written = {"text": "kind: Policy\r\nrules: []\r\n", "base": str(before["version"])}
+    assert "would change" in (await form(browser, "/policy/edit/check", **written)).text
+    stale = await form(browser, "/policy/edit", **(written | {"base": "9999", "note": "r"}))
+    assert stale.status_code == 409 and (await browser.get("/v1/policy")).json() == before
     text = before["text"].replace("args.amount > 100", "args.amount > 100.0")
     assert (await browser.post("/v1/policy", json={"text": text})).is_success
     assert "altered" in (await browser.get(f"/policy/versions/{before['version'] + 1}")).text

@@ -41,7 +41,7 @@ async def decision(asked: Asked) -> Page:
     now = await as_the_rules_stand(asked.api, found["call"]["run"], call) if call else {}
     view = {
         "decided": decided,
-        "rule": rules.get(decided["rule"] or ""),
+        "rule": _telling(rules.get(decided["rule"] or "")),
         "rule_refusal": found["then"].get("refusal"),
         "call": call,
         "call_refusal": found["call"].get("refusal"),
@@ -75,6 +75,11 @@ async def _call(asked: Asked, decided: Mapping[str, Any]) -> dict[str, Any]:
     run, part = await asyncio.gather(asked.api.get(f"/v1/runs/{run_id}"), read_steps(asked.api, run_id, 0, MOST_STEPS))
     calls = [one for one in part.calls if str(one["execution_id"]) == decided["execution_id"]]
     return {"run": run, "call": calls[0]} if calls else {}
+
+
+def _telling(rule: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the members of a rule that say something: the others are left as they are by default."""
+    return {name: value for name, value in (rule or {}).items() if value not in (None, "", "*", False)}
 
 
 async def _or_reason(asking: Any) -> dict[str, Any]:

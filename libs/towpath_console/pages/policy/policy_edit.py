@@ -133,11 +133,21 @@ async def _refusal(api: Api, written: _Written, *, dry_run: bool) -> dict[str, A
 async def _moved(api: Api, written: _Written) -> Page:
     """Make the page for somebody whose base is in force no more: what the others changed, and what they wrote."""
     now = await api.get("/v1/policy")
-    before = await api.get("/v1/policy", version=written.base) if written.base else {"text": ""}
-    theirs, own = await _lines(before["text"], now["text"]), await _lines(now["text"], written.text)
+    theirs = await _lines(await _text_of(api, written.base), now["text"])
+    own = await _lines(now["text"], written.text)
     view = {"moved": now, "began": written.base, "theirs": theirs, "lines": own}
     data = {"code": "policy_moved", "current": now["version"], "base": written.base}
     return _page(written.shown() | view | {"base": now["version"]}, data, status=409)
+
+
+async def _text_of(api: Api, version: int | None) -> str:
+    """Return the text that somebody began from; nothing where there is no such version."""
+    try:
+        return str((await api.get("/v1/policy", version=version))["text"]) if version else ""
+    except ApiRefusalError as error:
+        if error.status != 404:
+            raise
+        return ""
 
 
 def faults_of(problem: Mapping[str, Any]) -> list[PolicyFault]:
