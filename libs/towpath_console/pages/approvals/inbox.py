@@ -76,8 +76,9 @@ async def approvals(asked: Asked) -> Page:
 async def approval(asked: Asked) -> Page:
     """Make the page of one gate; one that was closed says how, and leads to the gate that stands in its place."""
     gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
-    following: dict[str, Any] = {"next": await _successor(asked, gate)} if gate["status"] == "void" else {}
-    return await gate_page(asked, gate, **following)
+    if gate["status"] == "void":
+        return await gate_page(asked, gate, next=await _successor(asked, gate))
+    return await gate_page(asked, gate)
 
 
 async def gate_page(asked: Asked, gate: Mapping[str, Any], *, status: int = 200, **said: Any) -> Page:

@@ -209,8 +209,15 @@ class RunCommands:
             why = f"no key of {request.to} has the role {names}"
         if lacking:
             raise ProblemError(problem("delegate_may_not_decide", why))
-        said: dict[str, Any] = {"run_id": gate.run_id, "gate_id": str(gate.gate_id), "to": request.to}
-        await record_action(self._bus, request, "gate.delegated", reason=request.reason, **said)
+        await record_action(
+            self._bus,
+            request,
+            "gate.delegated",
+            reason=request.reason,
+            run_id=gate.run_id,
+            gate_id=str(gate.gate_id),
+            to=request.to,
+        )
         handed = (request.gate_id, request.project, request.to, request.actor, request.reason)
         if await self._pool.fetchval(QUERIES.delegate_gate, *handed) is None:
             raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} was closed meanwhile"))
