@@ -130,6 +130,10 @@
   function reconnect() {
     live._htmx?.sse?.reader?.cancel();
   }
+  function setState(word) {
+    const shown = document.getElementById("liveness");
+    if (shown) shown.dataset.state = word;
+  }
   function sayLiveness(tone, sign, words) {
     const shown = document.getElementById("liveness");
     if (!shown || shown.textContent === `${sign} ${words}`) return;
@@ -144,11 +148,13 @@
   function tellCut() {
     if (shut) return;
     cut = true;
+    setState("cut");
     sayLiveness("warn", "◌", "Not live, trying again");
   }
   function tellBack() {
     heard = Date.now();
     away = false;
+    setState("live");
     if (!cut) return;
     cut = false;
     sayLiveness("good", "●", "Live again");
@@ -156,15 +162,23 @@
   }
   function tellRefused(code) {
     shut = true;
+    setState("refused");
     const why = code === 401 ? "you are no longer signed in" : code === 403 ? "you may no longer see it" : "it is not there any more";
     sayLiveness("bad", "✕", `Not live: ${why}. Load the page again.`);
   }
+  // A connection that nobody takes fails late: a page that was opened, or is looked at again, waits a moment.
+  function tellCutUnlessBack() {
+    const since = Date.now();
+    setTimeout(() => heard <= since && !document.hidden && tellCut(), 4000);
+  }
   if (live?.hasAttribute("hx-sse:connect")) {
+    tellCutUnlessBack();
     const of = (event) => event.target === live;
     const isFinal = (code) => code >= 400 && code < 500 && ![408, 425, 429].includes(code);
     live.addEventListener("htmx:before:sse:connection", (event) => {
       if (shut) event.preventDefault();
       else if (event.detail.connection.attempt > 0 && !away) tellCut();
+      else if (away) tellCutUnlessBack();
     });
     live.addEventListener("htmx:after:sse:message", () => (heard = Date.now()));
     live.addEventListener("htmx:sse:error", (event) => (isFinal(event.detail.status) ? tellRefused(event.detail.status) : tellCut()));
