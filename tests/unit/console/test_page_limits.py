@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import pytest
 from tests.support.answered_api import AnsweredApi, asked_of
 from tests.support.console.recorded_api import drawn
-from tests.unit.console.gates import a_gate
+from tests.unit.console.approvals.gates import a_gate
+from tests.unit.console.policy.test_policy import policy_of, rule, tool
 from tests.unit.console.test_costs import balance
-from tests.unit.console.test_policy import policy_of, rule, tool
 from tests.unit.console.test_renderer import run_named
 from tests.unit.console.test_settings import KEY
 

@@ -93,5 +93,5 @@ async def _or_reason(asking: Any) -> dict[str, Any]:
 
 
 def _page(view: Mapping[str, Any]) -> Page:
-    usual = {"rule": None, "call": None, "now": {}, "missing": "", "tab": "decision"}
+    usual: dict[str, Any] = {"rule": None, "call": None, "now": {}, "missing": "", "tab": "decision"}
     return Page("Explain a decision", "policy/decision.html", dict(view), usual | dict(view))

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.console.gates import a_gate
+from tests.unit.console.approvals.gates import a_gate
 
 from towpath_console.gate_card import argument_rows, dangers_of, gate_card
 from towpath_contracts.runs.run_control import MANUAL, RUN_PAUSED

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.console.gates import GATE_ID, RULE, TOOL, RecordedApi, a_gate
+from tests.unit.console.approvals.gates import GATE_ID, RULE, TOOL, RecordedApi, a_gate
 from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags
 
 from towpath_console.api import ApiRefusalError
