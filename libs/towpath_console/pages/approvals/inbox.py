@@ -12,6 +12,9 @@ from towpath_console.pages.shared import chosen, if_allowed, together
 
 REFRESH_S = 2.0
 LIMIT = 50
+SHOWN = 30
+"""Gates on one page of the inbox: each shows what a person decides about, which is some kilobytes."""
+
 ALIKE = 5
 """Past decisions of the same tool and rule that are shown."""
 
@@ -50,7 +53,7 @@ async def approvals(asked: Asked) -> Page:
     wanted = {name: asked.query.get(name, "").strip() for name in FILTERS}
     status = wanted["status"] if wanted["status"] in STATUSES else "pending"
     narrowed = {name: value for name, value in wanted.items() if value and name != "status"}
-    sent: dict[str, str | int | None] = {"limit": LIMIT, **chosen(asked.query, "after"), **narrowed}
+    sent: dict[str, str | int | None] = {"limit": SHOWN, **chosen(asked.query, "after"), **narrowed}
     is_open = status in ("pending", "held")
     if is_open:
         run_id = asked.query.get("root_run_id") or sent.pop("run_id", None)

@@ -166,8 +166,7 @@ async def test_a_list_of_runs_with_long_tasks_reads_no_more_than_a_page(owner: A
 GATES = """
 INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)
 SELECT gen_random_uuid(), $1, 'default', 'n', 'approval', 'pending', 'why',
-  json_build_object('text', repeat('漢', 1200)),
-  now() + number * interval '1 ms', now()
+  json_build_object('text', repeat('漢', 1200)), now() + number * interval '1 ms', now()
 FROM generate_series(1, $2::int) AS number
 """
 

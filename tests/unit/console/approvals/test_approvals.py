@@ -42,7 +42,7 @@ def drawn(page: Page | Done) -> str:
 async def test_the_inbox_asks_for_what_people_can_decide_with_the_filters_of_its_address() -> None:
     one = asked(query={"rule": "large", "tool": "", "run_id": "r"})
     page = await approvals(one)
-    wanted = {"status": "pending", "paused": "false", "root_run_id": "r", "rule": "large", "limit": 50}
+    wanted = {"status": "pending", "paused": "false", "root_run_id": "r", "rule": "large", "limit": 30}
     assert api_of(one).asked == [("/v1/gates", wanted)] and page.refresh_s
     assert "matches these filters" in drawn(page) and "large" in drawn(page)
 
@@ -87,7 +87,7 @@ async def test_closed_gates_are_listed_the_last_first_and_do_not_change(status: 
     closed = a_gate() | {"status": "denied", "verdict": "denied", "closed_by": "paula", "closed_reason": "too much"}
     one = asked({"/v1/gates": {"gates": [closed], "next_after": GATE_ID}}, {"status": status, "run_id": "r"})
     page = await approvals(one)
-    assert api_of(one).asked[0][1] == {"status": status, "order": "newest", "run_id": "r", "limit": 50}
+    assert api_of(one).asked[0][1] == {"status": status, "order": "newest", "run_id": "r", "limit": 30}
     assert page.refresh_s is None
     assert "paula" in drawn(page) and "too much" in drawn(page) and f"after={GATE_ID}" in drawn(page)
 
