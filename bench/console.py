@@ -59,11 +59,13 @@ async def known_ids(api: httpx2.AsyncClient, executed: Executed) -> dict[str, st
         "early_run_id": early,
         "gate_id": (await first(f"/v1/gates?status=pending&run_id={executed.waiting}", "gates"))["gate_id"],
         "entry_id": str((await first("/v1/audit?limit=1&tool=orders.refund", "entries"))["entry_id"]),
+        "erasure_id": (await first("/v1/erasures?limit=1", "erasures"))["erasure_id"],
         "letter_id": str((await first("/v1/dead-letters?limit=1", "letters"))["dead_letter_id"]),
         "network": "support",
         "tool": "orders.refund",
         "version": "1",
         "step": "250",
+        "worker_id": "0" * 32,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from PIL import Image
 from playwright.async_api import Browser, async_playwright
-from tests.browser.test_console import SHOTS, path_of, shot_of
+from tests.browser.test_console import ERASURE, SHOTS, path_of, shot_of
 from tests.support.browser import ARGUMENTS, HOW, browser_path
 from tests.support.places import ROOT
 
@@ -32,8 +32,8 @@ SETTLED_MS = 300
 """By then what changes on a page has been drawn once."""
 
 
-async def runs_of(platform: EmbeddedPlatform) -> tuple[str, str, str]:
-    """Return a run that ended after an approval, one that waits for one, and the gate of that."""
+async def shown_by(platform: EmbeddedPlatform) -> tuple[str, str, str]:
+    """Return a run that ended after an approval, the gate of one that waits for one, and an erasure."""
     async with Client(platform.url, api_key=platform.token) as client:
         ended = await client.submit("support", "Refund order 8812", model="scripted:support")
         async with asyncio.timeout(30):
@@ -42,12 +42,13 @@ async def runs_of(platform: EmbeddedPlatform) -> tuple[str, str, str]:
         await client.gates.approve(own[0].gate_id, reason="The customer sent a picture of it.")
         await client.result(ended.run_id, timeout=30)
         (waiting,) = await client.gates.list()
-        return str(ended.run_id), str(waiting.run_id), str(waiting.gate_id)
+        erasure = await client.audit.request_erasure(**ERASURE)
+        return str(ended.run_id), str(waiting.gate_id), str(erasure.erasure_id)
 
 
 async def pictures(browser: Browser, platform: EmbeddedPlatform, out: Path) -> int:
     """Take every page in every scheme and width; returns how many."""
-    ended, _, gate = await runs_of(platform)
+    shown = await shown_by(platform)
     taken = 0
     for scheme in SCHEMES:
         for width in WIDTHS:
@@ -56,7 +57,7 @@ async def pictures(browser: Browser, platform: EmbeddedPlatform, out: Path) -> i
             )
             page = await context.new_page()
             for route in PAGES:
-                if (path := path_of(route.path, ended, gate)) is None:
+                if (path := path_of(route.path, *shown)) is None:
                     continue
                 await page.goto(platform.url + path, wait_until="load")
                 await page.wait_for_timeout(SETTLED_MS)
@@ -68,7 +69,7 @@ async def pictures(browser: Browser, platform: EmbeddedPlatform, out: Path) -> i
 
 async def small_pictures(browser: Browser, platform: EmbeddedPlatform, out: Path) -> int:
     """Take the pictures of the README, as large as they are shown and in few colours."""
-    ended, _, _ = await runs_of(platform)
+    ended, _, _ = await shown_by(platform)
     shown = {"overview": "/", "run": f"/runs/{ended}", "approvals": "/approvals", "policy": "/policy?network=support"}
     viewport = {"width": LARGE[0], "height": LARGE[1]}
     context = await browser.new_context(viewport=viewport, color_scheme="light", extra_http_headers=headers(platform))

@@ -79,7 +79,9 @@ async def too_much_read(platform: Platform, api: httpx2.AsyncClient) -> list[str
         await log.begin(owner)
     finally:
         await owner.close()
-    paths = addresses(known | {"early_run_id": known["run_id"], "letter_id": "1", "entry_id": "10", "version": "1"})
+    erasure_id = (await api.get("/v1/erasures?limit=1")).json()["erasures"][0]["erasure_id"]
+    one = {"letter_id": "1", "entry_id": "10", "version": "1", "worker_id": "0" * 32, "erasure_id": erasure_id}
+    paths = addresses({**known, **one, "early_run_id": known["run_id"]})
     wrong: list[str] = []
     for path in [paths[0], *paths]:
         answer = await api.get(path)

@@ -204,6 +204,8 @@
       reconnect();
     }, 5000);
   }
+  // htmx ends a stream by aborting its request and then cancels its reader, which fails with that abort: heard by nobody.
+  addEventListener("unhandledrejection", (event) => event.reason?.name === "AbortError" && event.preventDefault());
   function written() {
     writeTimes(document);
     writeTimesLeft();

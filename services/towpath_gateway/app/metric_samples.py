@@ -23,13 +23,13 @@ MAX_SAMPLES = 240
 
 MAX_PROJECTS = 8
 LOOKED_AT_S = 3_600.0
-GATES_COUNTED = 500
+GATES_COUNTED = 400
 
 
 class MetricSample(MessagePart):
     """How a project stood at a moment.
 
-    `waits` and `in_flight` are of its toolsets' queues, `gates` wait for people, 500 at most; tokens, model calls and
+    `waits` and `in_flight` are of its toolsets' queues, `gates` wait for people, 400 at most; tokens, model calls and
     dollars are those of the UTC day so far. What nobody could say is null.
     """
 

@@ -96,7 +96,9 @@ class PolicyDiffRequests:
         matrix = await self._matrix(request.project, request.text)
         async with self._threads.diffs.turn(request.project):
             bundle = await self._policy_cache.current(self._pool, request.project)
-            networks = await self._pool.fetch(QUERIES.network_specs, request.project, MAX_NETWORKS)
+            published = await self._pool.fetch(QUERIES.network_versions, request.project, MAX_NETWORKS)
+            names = [row["network"] for row in published]
+            networks = await self._pool.fetch(QUERIES.network_specs, request.project, names)
             return await self._threads.diffs.compute(partial(_cells, request.project, bundle, matrix, networks))
 
     async def _matrix(self, project: str, text: str) -> Matrix:
