@@ -134,14 +134,15 @@ Answered = ev.DecisionReceived | ev.DecisionRequestFailed | ev.DecisionPostponed
 """Events that say what a request used."""
 
 
+def _usage_corrected(position: EventRowBuilder, event: ev.UsageCorrected) -> None:
+    """Count what a late answer says, whose request was counted as nothing: it names no agent."""
+    position.cost("", plain(event.model)).add(event.usage, event.cost)
+
+
 def _add_usage(position: EventRowBuilder, event: Answered, summary: dict[str, Any], name: str = "") -> None:
     """Add what a request used to its step, under its id or *name*, and to the costs of the day."""
     usage, cost = event.usage, event.cost
-    spent = position.cost(plain(event.agent_key), plain(event.model))
-    spent.calls += usage.model_calls
-    spent.tokens += usage.total_tokens
-    spent.usd += cost.usd or 0.0
-    spent.unpriced += cost.usd is None and usage.model_calls > 0
+    position.cost(plain(event.agent_key), plain(event.model)).add(usage, cost)
     row = position.step(event.step)
     row.tokens += usage.total_tokens
     row.cost = None if row.cost is None or cost.usd is None else row.cost + cost.usd
@@ -322,6 +323,7 @@ _HANDLERS: dict[str, tuple[type[MessagePart], Callable[[EventRowBuilder, Any], N
     "decision_received": (ev.DecisionReceived, _decision_received),
     "decision_missed": (ev.DecisionRequestFailed, _decision_missed),
     "decision_postponed": (ev.DecisionPostponed, _decision_postponed),
+    "usage_corrected": (ev.UsageCorrected, _usage_corrected),
     "decision_refused": (ev.DecisionRefused, _decision_refused),
     "instruction_issued": (ev.InstructionIssued, _instruction_issued),
     "tool_call_edited": (ev.ToolCallEdited, _tool_edited),

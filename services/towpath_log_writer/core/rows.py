@@ -12,8 +12,13 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
+from towpath_contracts.decisions.request import Cost, Usage
+
 RESULT_CHARS = 1_000
 """A result up to this size is shown within its step; a larger one only in tool_execution."""
+
+MOST_CALLS, MOST_TOKENS, MOST_USD = 10**6, 10**12, 1e6
+"""What one answer adds to costs at most: many runs share a row, which has to hold all of them."""
 
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
@@ -118,6 +123,13 @@ class CostRow:
     tokens: int = 0
     usd: float = 0.0
     unpriced: int = 0
+
+    def add(self, usage: Usage, cost: Cost) -> None:
+        """Add what one answer used, within bounds: an agent in user code may say anything."""
+        self.calls += min(max(0, usage.model_calls), MOST_CALLS)
+        self.tokens += min(max(0, usage.total_tokens), MOST_TOKENS)
+        self.usd += min(max(0.0, cost.usd or 0.0), MOST_USD)
+        self.unpriced += cost.usd is None and usage.model_calls > 0
 
 
 @dataclass(slots=True, kw_only=True)

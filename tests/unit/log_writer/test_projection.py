@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.support.decider.decisions import USE_TOOL
 from tests.support.orchestrator import run_history as h
 
-from towpath_contracts.decisions.request import Cost
+from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
+from towpath_contracts.events.budget_events import ChargedAttempt
 from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
 from towpath_contracts.runs.children import ParentRun
@@ -19,7 +20,7 @@ from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
 from towpath_contracts.tools.previews import preview_of
 from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
-from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
+from towpath_log_writer.core.rows import RESULT_CHARS, CostRow, StepRow, json_text, plain
 from towpath_log_writer.core.sequence import ContiguousEvents, continue_from, halves
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000a")
@@ -220,3 +221,32 @@ def test_work_is_split_until_one_event_is_left() -> None:
 def test_json_is_written_so_that_postgres_takes_it(value: Any, text: str) -> None:
     assert json_text(value) == text
     assert plain("a\x00") == "a\ufffd"
+
+
+def test_what_a_late_answer_used_is_counted_in_the_costs_of_the_day() -> None:
+    late = ev.UsageCorrected(
+        request_id=RUN,
+        model="gemini:x",
+        usage=Usage(total_tokens=90, model_calls=1),
+        cost=Cost(usd=0.25, price_known=True),
+        answered=ChargedAttempt(attempt=1),
+    )
+    ((_, _, agent, model),) = (changes := changes_of(late)).costs
+    (spent,) = changes.costs.values()
+    assert (agent, model, spent.calls, spent.tokens, spent.usd, spent.unpriced) == ("", "gemini:x", 1, 90, 0.25, 0)
+
+
+@pytest.mark.parametrize(
+    ("usage", "usd", "counted"),
+    [
+        (Usage(total_tokens=2**62, model_calls=2**62), 1e300, (10**6, 10**12, 1e6)),
+        (Usage(total_tokens=-5, model_calls=-5), -1.0, (0, 0, 0.0)),
+        (Usage(), float("nan"), (0, 0, 0.0)),
+    ],
+)
+def test_an_answer_adds_no_more_to_costs_than_the_rows_of_all_runs_hold(
+    usage: Usage, usd: float, counted: tuple[int, int, float]
+) -> None:
+    spent = CostRow(run_id=RUN, day=h.BEGIN.date())
+    spent.add(usage, Cost(usd=usd, price_known=True))
+    assert (spent.calls, spent.tokens, spent.usd) == counted
