@@ -118,14 +118,22 @@ class LiveViews:
         self._drawing = 0
 
     def keep(self, key: object, draw: Callable[[], Awaitable[Drawn]], drawn: Drawn) -> None:
-        """Keep for a moment what was *drawn* of the page *key*, whose stream is about to be asked for."""
-        if drawn.refresh_s is None or key in self._views:
+        """Keep for a moment what was *drawn* of the page *key*, whose stream is about to be asked for.
+
+        What is kept of it already is older: whoever has just done something must not be shown how it was before.
+        """
+        view = self._views.get(key)
+        if drawn.refresh_s is None or (view is None and self._has_no_room()):
             return
-        if sum(not view.watchers for view in self._views.values()) < MOST_KEPT:
-            view = self._add(key, draw)
-            view.last = drawn
-            view.due_at = perf_counter() + drawn.refresh_s
-            view.begun.set()
+        view = view or self._add(key, draw)
+        view.last = drawn
+        view.due_at = perf_counter() + drawn.refresh_s
+        view.kept_until = perf_counter() + KEPT_S
+        view.needed.set()
+        view.tell()
+
+    def _has_no_room(self) -> bool:
+        return sum(not view.watchers for view in self._views.values()) >= MOST_KEPT
 
     async def begin(self, key: object, draw: Callable[[], Awaitable[Drawn]]) -> None:
         """Return once there is something to tell of the view *key*; ApiRefusalError where the caller may not see it."""
@@ -201,7 +209,7 @@ class LiveViews:
         """Draw *view* once, and tell whoever looks on; False where it is not to be drawn again."""
         async with self._turns:
             self._drawing += 1
-            began, beside = thread_time(), self._drawing
+            began, beside, before = thread_time(), self._drawing, view.last
             try:
                 drawn = await view.draw()
             except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
@@ -214,6 +222,8 @@ class LiveViews:
                 self._drawing -= 1
             # Not the time that passed, of which most is waiting where the machine is busy.
             view.cost_s = OTHERS * (thread_time() - began) / beside
+        if view.last is not before:  # the page was drawn meanwhile, and this may be how it was before
+            return True
         changed = view.is_cut or view.last is None or view.last.digest != drawn.digest
         view.last, view.failures = drawn, 0
         if changed or drawn.refresh_s is None:

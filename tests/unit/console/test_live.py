@@ -109,6 +109,40 @@ async def test_a_page_that_was_just_drawn_is_not_drawn_again_for_its_stream(view
     await stream.aclose()
 
 
+async def test_who_has_done_something_is_not_shown_again_how_the_page_was_before(views: LiveViews) -> None:
+    drawer = Drawer("ended", "later", refresh_s=None)
+    await events(views.watch("key", drawer, None), 2)
+    drawer.refresh_s = 60
+    after = Drawn("begun anew", 0.05)
+    views.keep("key", drawer, after)
+    await views.begin("key", drawer)
+    stream = views.watch("key", drawer, after.digest)
+    assert "data: later" in (await events(stream, 1))[0]
+    await stream.aclose()
+
+
+async def test_a_drawing_that_began_before_a_page_was_drawn_is_not_shown_after_it(views: LiveViews) -> None:
+    go_on, drawn = asyncio.Event(), asyncio.Event()
+
+    async def draw() -> Drawn:
+        await go_on.wait()
+        drawn.set()
+        return Drawn("before", 60)
+
+    begins = asyncio.create_task(views.begin("key", draw))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    views.keep("key", draw, after := Drawn("after", 60))
+    go_on.set()
+    await begins
+    stream = views.watch("key", draw, after.digest)
+    assert [event async for event in _first(stream, 1)] == [live.LIVE]
+    async with asyncio.timeout(5):
+        await drawn.wait()
+    assert views._views["key"].last is after
+    await stream.aclose()
+
+
 async def test_pages_without_a_stream_are_kept_for_a_moment_and_not_drawn(
     views: LiveViews, monkeypatch: pytest.MonkeyPatch
 ) -> None:
