@@ -23,7 +23,8 @@ from towpath_contracts.events.log import (
     ToolCallFinished,
 )
 from towpath_contracts.problems.registry import problem
-from towpath_contracts.runs.views import ActionDone, CancelRun, LlmCalls
+from towpath_contracts.runs.views import ActionDone, CancelRun, LlmCalls, RunPage
+from towpath_gateway.app.routes.runs.bulk import MAX_PAGES
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
 
@@ -362,5 +363,9 @@ async def test_many_runs_are_counted_and_then_cancelled_or_retried_one_by_one(
     assert (await client.post("/v1/runs/bulk", json=labelling)).json()["done"] == 1
     [asked] = peer.requests(rpc.LABEL_RUN.subject)
     assert (asked["labels"], asked["remove"], asked["actor"]) == ({"team": "shop"}, ["old"], "local")
+    peer.answers[rpc.LIST_RUNS.subject] = RunPage(runs=(), next_before=uuid.uuid4())
+    peer.asked.clear()
+    found = (await client.post("/v1/runs/bulk/select", json={"action": "export"})).json()
+    assert (found["count"], found["whole"], len(peer.asked)) == (0, False, MAX_PAGES), "pages may be empty for ever"
     for bad in ({"action": "erase", "run_ids": ids_}, {"action": "label", "run_ids": ids_}, {"action": "cancel"}):
         assert (await client.post("/v1/runs/bulk", json=bad)).status_code == 422, bad

@@ -50,6 +50,9 @@ PAGE = 200
 MAX_LOOKED_AT = 5_000
 """Runs that are looked at for one selection: where few of many fit, it is not whole."""
 
+MAX_PAGES = 50
+"""Requests for one selection: pages are empty where the newest 10,000 runs have none that fits."""
+
 AT_ONCE = 8
 ACT_WAIT_S = 15.0
 
@@ -97,7 +100,7 @@ async def select_runs(wanted: SelectRunsBody, dependencies: Dependencies, princi
     depth = 0 if given.parent_run_id is None and given.root_run_id is None else None
     found: list[RunView] = []
     looked_at, before, whole = 0, None, True
-    while True:
+    for number in range(1, MAX_PAGES + 1):
         request = ListRuns(project=principal.project, depth=depth, before=before, limit=PAGE, **given.model_dump())
         page: RunPage = await dependencies.platform.request(rpc.LIST_RUNS, request)
         fitting = [run for run in page.runs if is_possible(wanted.action, run)]
@@ -107,7 +110,7 @@ async def select_runs(wanted: SelectRunsBody, dependencies: Dependencies, princi
         before = page.next_before
         if before is None or not whole:
             break
-        if looked_at >= MAX_LOOKED_AT or len(found) == MAX_SELECTED:
+        if looked_at >= MAX_LOOKED_AT or number == MAX_PAGES or len(found) == MAX_SELECTED:
             whole = False
             break
     selection = BulkSelection(
