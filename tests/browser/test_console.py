@@ -72,7 +72,7 @@ class Place:
         context = await self.browser.new_context(extra_http_headers=headers, **options)
         context.set_default_timeout(15_000)
         context.on("request", self._asked)
-        context.on("weberror", lambda error: self.faults.append(f"error: {error.error}"))
+        context.on("weberror", lambda error: self.faults.append(f"error: {error.error} {error.error.stack}"))
         return context
 
     def _asked(self, request: Any) -> None:
@@ -237,6 +237,7 @@ async def test_open_pages_say_when_they_are_cut_off_and_catch_up_without_a_reloa
         said = await page.evaluate("window.said")
         assert said[:1] == [CUT] and (BACK in said or path == f"/runs/{run_id}"), f"{path}: {said}"
     await context.close()
+    assert place.faults == []
 
 
 async def test_a_run_from_the_box_keeps_its_rows_over_a_reload_and_the_way_back_keeps_filters(place: Place) -> None:

@@ -18,11 +18,15 @@ Step = dict[str, Any]
 
 
 class HistoryPart(NamedTuple):
-    """Steps in their order, with their calls; `whole` says that no later step is recorded."""
+    """Steps in their order, with their calls; `whole` says that no later step is recorded.
+
+    `seq` is how far history has read the log of the run, which it follows: a run may have ended that is not yet in it.
+    """
 
     steps: list[Step]
     calls: list[dict[str, Any]]
     whole: bool
+    seq: int
 
 
 async def read_steps(api: Api, run_id: str, after: int, most: int) -> HistoryPart:
@@ -30,14 +34,15 @@ async def read_steps(api: Api, run_id: str, after: int, most: int) -> HistoryPar
     steps: list[Step] = []
     calls: list[dict[str, Any]] = []
     following: int | None = after
+    seq = 0
     for _ in range(MOST_ANSWERS):
         found = await api.get(f"/v1/runs/{run_id}/history", after_step=following, limit=most - len(steps))
         steps += found["steps"]
         calls += found.get("tool_executions") or ()
-        following = found.get("next_after_step")
+        following, seq = found.get("next_after_step"), found["seq"]
         if following is None or len(steps) >= most:
             break
-    return HistoryPart(steps, calls, following is None)
+    return HistoryPart(steps, calls, following is None, seq)
 
 
 async def read_step(api: Api, run_id: str, number: int) -> HistoryPart:

@@ -7,7 +7,7 @@ from typing import Any
 
 from towpath_console.drawings.timeline import TimelineRow, timeline
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.runs.history import ENDED, HistoryPart, Step, error_of, read_steps, what_of
+from towpath_console.pages.runs.history import ENDED, Step, error_of, read_steps, what_of
 from towpath_console.pages.shared import if_allowed, together
 
 STEPS_SHOWN = 100
@@ -41,7 +41,7 @@ async def run_timeline(asked: Asked) -> Page:
     if filtered:
         whole = await read_steps(api, run_id, -1, MOST_STEPS)
         chosen = [step for step in whole.steps if _is_shown(step, show, attempt)]
-        part = HistoryPart(chosen[start : start + STEPS_SHOWN], [], len(chosen) <= start + STEPS_SHOWN)
+        part = whole._replace(steps=chosen[start : start + STEPS_SHOWN])
         number = len(chosen)
         looked_at = 0 if whole.whole else len(whole.steps)
     else:
@@ -65,7 +65,7 @@ async def run_timeline(asked: Asked) -> Page:
         "pager": _pager(start, len(rows), number),
     }
     data = {"steps": part.steps, **found}
-    return Page(f"Run {run_id[:8]}", "run.html", data, view, refresh_of(run))
+    return Page(f"Run {run_id[:8]}", "run.html", data, view, refresh_of(run, part.seq))
 
 
 def run_view(run: Mapping[str, Any], tab: str) -> dict[str, Any]:
@@ -76,9 +76,14 @@ def run_view(run: Mapping[str, Any], tab: str) -> dict[str, Any]:
     return {"run": run, "tab": tab, "state": state, "copies": copies_of(run)}
 
 
-def refresh_of(run: Mapping[str, Any]) -> float | None:
-    """Return how often the page of a run is looked at again."""
-    return None if run["status"] in ENDED else WAITING_S if run["status"] in ("waiting", "paused") else MOVING_S
+def refresh_of(run: Mapping[str, Any], seq: int | None = None) -> float | None:
+    """Return how often the page of a run is looked at again; *seq* is how far the history that it shows has come.
+
+    The last steps of a run may reach history after its end.
+    """
+    if run["status"] in ENDED and (seq is None or seq >= run["seq"]):
+        return None
+    return WAITING_S if run["status"] in ("waiting", "paused") else MOVING_S
 
 
 def answer_of(run: Mapping[str, Any]) -> Any:

@@ -41,7 +41,7 @@ async def run_graph(asked: Asked) -> Page:
         "kinds": tuple(GRAPHS),
         "looked_at": 0 if visits["whole"] else sum(visits["steps"].values()),
     }
-    refresh = refresh_of(run)
+    refresh = refresh_of(run, visits["seq"])
     return Page(f"Graph of run {run['run_id'][:8]}", "run_graph.html", data, view, refresh and REFRESH_S)
 
 
@@ -75,6 +75,7 @@ async def _drawn(asked: Asked) -> tuple[dict[str, Any], GraphLayout, dict[str, A
             "answered": visits.answered,
             "current": visits.current,
             "whole": part.whole,
+            "seq": part.seq,
         },
     }
     return run, network_graph(spec, visits), data

@@ -53,8 +53,8 @@ def call_of(number: int, words: str = "calm") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def history_of(steps: list[dict[str, Any]], words: str = "calm", most: int = 200) -> Answer:
-    """Return an API's answer that has no more than *most* steps at once."""
+def history_of(steps: list[dict[str, Any]], words: str = "calm", most: int = 200, seq: int = 10_000) -> Answer:
+    """Return an API's answer that has no more than *most* steps at once, and has read the log up to *seq*."""
 
     def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
         behind = [step for step in steps if step["step_number"] > params["after_step"]]
@@ -62,7 +62,7 @@ def history_of(steps: list[dict[str, Any]], words: str = "calm", most: int = 200
         more = len(behind) > len(shown)
         calls = [call_of(step["step_number"], words) for step in shown]
         following = shown[-1]["step_number"] if more else None
-        return {"seq": 9, "steps": shown, "tool_executions": calls, "next_after_step": following}
+        return {"seq": seq, "steps": shown, "tool_executions": calls, "next_after_step": following}
 
     return answer
 
@@ -157,6 +157,15 @@ async def test_hostile_text_stays_text_on_every_page_of_a_run(words: str) -> Non
         assert names == [sorted(attributes) for _, attributes in calm.tags], (build, query)
         assert not any((attributes.get("href") or "").startswith("javascript:") for _, attributes in found.tags)
         assert text.visible(words).split()[0] in found.text, (build, query)
+
+
+async def test_the_page_of_a_run_that_has_ended_goes_on_until_history_has_its_last_steps() -> None:
+    steps = [step_of(number) for number in (1, 2, 3)]
+    for seq, goes_on in ((15, True), (16, False)):
+        api = api_of(4)
+        api.answers[f"/v1/runs/{RUN}/history"] = history_of(steps, seq=seq)
+        for build in (run_timeline, run_graph):
+            assert bool((await build(asked(api))).refresh_s) is goes_on, (build, seq)
 
 
 async def test_a_run_of_five_hundred_steps_is_a_light_page_of_its_last_hundred() -> None:
