@@ -8,6 +8,7 @@ import re
 import httpx2
 import pytest
 import yaml
+from tests.support.console.crowded_pages import too_much_read
 from tests.support.gateway.console_runs import closed_gate, dead_letter, finished_run, form, waiting_run
 from tests.support.gateway.mail_server import MailServer
 from tests.support.gateway.sse import frames
@@ -381,3 +382,8 @@ async def test_labels_workers_and_costs_are_those_of_the_platform(browser: httpx
             break
         await asyncio.sleep(0.1)
     assert "support/" in costs
+
+
+async def test_no_statement_of_a_page_reads_a_table_that_grows(platform: Platform, browser: httpx2.AsyncClient) -> None:
+    wrong = await too_much_read(platform, browser)  # at last: it fills the database
+    assert wrong == [], "\n".join(wrong)
