@@ -28,7 +28,7 @@ from towpath_console.pages import PAGES
 TOWPATH = Path(sys.executable).parent / "towpath"
 COLD_LIMIT_S = 60
 START_LIMIT_S = 90
-NEEDS_MORE = re.compile(r"\{(letter_id|gate_id|entry_id)|/compare$|/batch$")
+NEEDS_MORE = re.compile(r"\{(letter_id|gate_id|entry_id|erasure_id|worker_id)|/compare$|/batch$")
 """Pages about something that is not looked for here."""
 
 
