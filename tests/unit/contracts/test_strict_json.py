@@ -22,7 +22,8 @@ from towpath_contracts.strict_json import (
 )
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+NAMES = st.text(max_size=MAX_NAME_CHARS // 12)  # a character takes twelve bytes at most where it is escaped
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=20)
 
 
 @pytest.mark.parametrize(

@@ -127,14 +127,15 @@ def test_no_module_is_imported_from_a_folder_that_others_may_change(folder: Path
 
 
 def test_no_module_is_imported_from_a_package_that_others_may_change(folder: Path) -> None:
-    (folder / "shop").mkdir()
-    (folder / "shop" / "tools.py").write_text("")
-    assert load_module("shop.tools").__name__ == "shop.tools"
-    del sys.modules["shop.tools"], sys.modules["shop"]
+    name = f"package_{secrets.token_hex(4)}"  # on the path of these tests there may be a folder of any usual name
+    (folder / name).mkdir()
+    (folder / name / "tools.py").write_text("")
+    assert load_module(f"{name}.tools").__name__ == f"{name}.tools"
+    del sys.modules[f"{name}.tools"], sys.modules[name]
     sys.path.remove(str(folder))
-    share(folder / "shop", 0o777)
-    with pytest.raises(DeclarationError, match="shop can be written by other users"):
-        load_module("shop.tools")
+    share(folder / name, 0o777)
+    with pytest.raises(DeclarationError, match=f"{name} can be written by other users"):
+        load_module(f"{name}.tools")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
