@@ -52,7 +52,7 @@ class Changes:
     """All that differs, in the order of the newer definition; `left` were too many to be shown."""
 
     shown: tuple[Change, ...]
-    left: int = 0
+    left: int
 
 
 def changes_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:

@@ -51,11 +51,11 @@ class GraphNode:
     is_answer: bool
     x: float
     y: float
-    tools: tuple[str, ...] = ()
-    description: str = ""
-    first: bool = False
-    steps: int = 0
-    current: bool = False
+    tools: tuple[str, ...]
+    description: str
+    first: bool
+    steps: int
+    current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class GraphLayout:
     height: float
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
-    visited: bool = False
+    visited: bool
 
 
 def network_graph(spec: Mapping[str, Any], visited: GraphVisits | None = None) -> GraphLayout:

@@ -28,8 +28,8 @@ class TimelineRow:
     start: str
     end: str | None
     good: bool | None
-    error: str = ""
-    attempt: int = 1
+    error: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ BEGIN = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 
 
 def rows(*seconds: tuple[float, float | None]) -> list[TimelineRow]:
-    def at(second: float) -> str:
-        return (BEGIN + timedelta(seconds=second)).isoformat()
+    def at(second: float | None) -> str | None:
+        return None if second is None else (BEGIN + timedelta(seconds=second)).isoformat()
 
     return [
-        TimelineRow(number, "a", 0, "calls", at(start), None if end is None else at(end), good=True)
+        TimelineRow(number, "a", 0, "calls", str(at(start)), at(end), good=True, error="", attempt=1)
         for number, (start, end) in enumerate(seconds, 1)
     ]
 
