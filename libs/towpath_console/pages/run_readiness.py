@@ -52,12 +52,15 @@ async def _unready_models(api: Api, network: str, snapshot: Mapping[str, Any], m
     asked_by = {agent["model"]: key for key, agent in sorted((snapshot.get("agents") or {}).items(), reverse=True)}
     if model and asked_by:
         asked_by = {model: next(iter(asked_by.values()))}
-    lacks = []
+    lacks: list[Lack] = []
     for name, agent in sorted(asked_by.items())[:MODELS]:
         body = {"agent_key": agent, "model": name}
         missing = (await if_allowed(api.post(f"/v1/networks/{network}/prompt", body))).get("model_missing")
         if missing:
             lacks.append(Lack(f"{name}: {missing}", _command(name, network)))
+    if lacks and len(asked_by) > MODELS:
+        further = f"{len(asked_by) - MODELS} further models were not looked at"
+        lacks.append(Lack(further, f"towpath networks show {network}"))
     return lacks
 
 

@@ -179,7 +179,8 @@ class DiffPermissions(Message):
 class PermissionChange(MessagePart):
     """One agent and one tool of which another matrix says something else, or the same by other rules.
 
-    `was` and `becomes` are the verdicts that a call may get: several where arguments decide.
+    `was` and `becomes` are the verdicts that a call may get: several where arguments decide. Of very many rules
+    `more_then` and `more_now` are not named.
     """
 
     network: str
@@ -189,6 +190,8 @@ class PermissionChange(MessagePart):
     becomes: tuple[str, ...]
     rules_then: tuple[str, ...] = ()
     rules_now: tuple[str, ...] = ()
+    more_then: int = 0
+    more_now: int = 0
 
 
 class PermissionsDiff(Message):

@@ -46,13 +46,15 @@ def permission_changes(
             becomes=_verdicts(after, found[1]),
             rules_then=before.rules[:MAX_RULES],
             rules_now=after.rules[:MAX_RULES],
+            more_then=len(before.rules[MAX_RULES:]),
+            more_now=len(after.rules[MAX_RULES:]),
         )
 
 
 ORDER = ("allow", "require_approval", "deny")
 
 MAX_RULES = 10
-"""Rules named on either side of a cell: more are looked at in the matrix itself."""
+"""Rules named on either side of a cell, the others are counted: they are looked at in the matrix itself."""
 
 
 def _verdicts(permission: ToolPermission, rules: Iterable[Rule]) -> tuple[str, ...]:

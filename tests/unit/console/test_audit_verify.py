@@ -1,5 +1,6 @@
 """The page that verifies the log: it says what was verified last, and never that something holds which does not."""
 
+import base64
 import json
 from typing import Any
 
@@ -110,8 +111,30 @@ async def test_a_log_with_one_thing_changed_or_cut_off_is_never_verified() -> No
 
 async def test_what_is_too_large_to_be_verified_here_says_how_else() -> None:
     with pytest.raises(ApiRefusalError) as refused:
-        await verified(log_of(4, size=audit_verify.MAX_LEAVES + 1))
+        await verified(log_of(4, size=20_001))
     assert refused.value.status == 413 and "towpath audit verify" in refused.value.problem["remedy"]
+    at_the_edge = await verified(log_of(4, size=20_000))
+    assert isinstance(at_the_edge, Page), "it is verified, and does not fit"
+
+
+async def test_twenty_faults_are_shown_and_the_others_counted() -> None:
+    lines = log_of(12)
+    for changed, left in ((10, ""), (11, "2 more are not listed.")):  # an entry and its line are a fault each
+        wrong = [line.replace('"tool":"t"', '"tool":"u"') for line in lines[: changed + 1]] + lines[changed + 1 :]
+        found = await verified(wrong)
+        assert isinstance(found, Page)
+        html = Renderer().whole(found, **AROUND)
+        assert html.count("<li><strong>") == 20 and ("more are not listed" in html) == bool(left) and left in html
+
+
+async def test_what_a_browser_kept_is_read_up_to_what_browsers_keep() -> None:
+    done = await verified(log_of(4))
+    assert isinstance(done, Done)
+    said = base64.urlsafe_b64decode(done.cookies[audit_verify.COOKIE])
+    for length, is_read in ((3_000, True), (3_004, False)):
+        padded = base64.urlsafe_b64encode(said.ljust(length // 4 * 3)).decode()
+        assert len(padded) == length
+        assert (audit_verify.last_verified(Browser([], padded)) is not None) == is_read
 
 
 @pytest.mark.parametrize("cookie", ["x", "e30=", "W10=", "é", "A" * 5_000, "eyJhdCI6MX0="])
@@ -127,10 +150,11 @@ async def found_with(written: str) -> dict[str, Any]:
 
 async def test_one_field_finds_an_entry_a_run_and_arguments_by_what_is_pasted() -> None:
     assert await found_with("17") == {"limit": "1", "before": "18"}
+    assert await found_with("9" * 18) == {"limit": "1", "before": f"1{'0' * 18}"}
     assert await found_with(f" {RUN.upper()} ") == {"limit": "50", "run_id": RUN}
     digest = "0f" * 32
     for pasted in (digest, f"sha256:{digest}"):
         assert await found_with(pasted) == {"limit": "50", "args_digest": f"sha256:{digest}"}
-    for wrong in ("refund", "9" * 40, "sha256:12"):
+    for wrong in ("refund", "9" * 19, "9" * 40, "sha256:12"):
         with pytest.raises(ApiRefusalError):
             await found_with(wrong)

@@ -1,10 +1,11 @@
 """Charts of the last hour: states as they were, sums as what was added, gaps where nobody knew."""
 
+from itertools import pairwise
 from typing import Any
 
 from tests.support.console.recorded_api import RecordedApi, asked_of, drawn
 
-from towpath_console.pages.metrics_view import BARS, added, chart, metrics_view
+from towpath_console.pages.metrics_view import added, chart, metrics_view
 
 
 def sample(number: int, **more: Any) -> dict[str, Any]:
@@ -19,7 +20,8 @@ def test_what_was_added_begins_anew_with_each_day_and_a_gap_costs_nothing() -> N
 def test_an_hour_has_at_most_sixty_bars_and_keeps_its_peak() -> None:
     samples = [sample(number, waits=99 if number == 100 else 1, tokens=number) for number in range(240)]
     waits = chart("waits", "Waits", samples, is_state=True)
-    assert (len(waits.bars), waits.last, waits.most) == (BARS, 1, 99)
+    assert (len(waits.bars), waits.last, waits.most) == (60, 1, 99)
+    assert all(bar.x + bar.width < after.x for bar, after in pairwise(waits.bars)), "each stands apart"
     tokens = chart("tokens", "Tokens", samples, is_state=False)
     assert (tokens.total, tokens.most) == (239, 1)
 

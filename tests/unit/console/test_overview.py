@@ -96,6 +96,20 @@ async def test_what_a_network_lacks_is_said_before_anything_is_sent(
     assert isinstance(done, Done) and done.location == "/runs/r1" and paths == ["/v1/runs"]
 
 
+@pytest.mark.parametrize(("number", "says"), [(6, ""), (7, "1 further models were not looked at")])
+async def test_six_models_of_a_network_are_looked_at_and_further_ones_are_named_beside_what_lacks(
+    number: int, says: str
+) -> None:
+    agents = {f"a{place}": {"model": f"gemini:{place}"} for place in range(number)}
+    answers: dict[str, Any] = {"/v1/networks/desk": {"snapshot": {"agents": agents}}, "/v1/queues": {"queues": []}}
+    api = RecordedApi(answers, **{"/v1/networks/desk/prompt": {"model_missing": "no key"}})
+    page = await start_run(asked_of(api), {"network": "desk", "message": "x"})
+    assert isinstance(page, Page) and len(api.sent) == 6
+    assert says in drawn(page) and ("not looked at" in drawn(page)) == bool(says)
+    ready = RecordedApi(answers, **{"/v1/networks/desk/prompt": {"model_missing": ""}, "/v1/runs": {"run_id": "r1"}})
+    assert isinstance(await start_run(asked_of(ready), {"network": "desk", "message": "x"}), Done)
+
+
 async def test_a_busy_worker_and_a_model_with_a_key_lack_nothing() -> None:
     done, paths = await sent({**QUEUE, "listeners": 0, "in_flight": 3}, "")
     assert isinstance(done, Done) and paths == ["/v1/networks/desk/prompt", "/v1/runs"]

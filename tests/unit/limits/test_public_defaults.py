@@ -12,11 +12,13 @@ from tests.support.wire_limits import FILE, written
 import towpath
 from towpath.cli.access.audit_commands import AuditFilterOptions
 from towpath.cli.access.budgets_commands import set_budget
+from towpath.cli.access.costs_command import costs
 from towpath.cli.access.erasures_commands import list_erasures
 from towpath.cli.access.policy_commands import log, versions
 from towpath.cli.administration.chaos_command import chaos
 from towpath.cli.administration.queues_commands import list_letters
 from towpath.cli.runs.runs_commands import events, list_runs, watch
+from towpath.client.budgets import BudgetResource
 from towpath.client.client import Client
 from towpath.client.policy import PolicyResource
 from towpath.client.resources import GateResource
@@ -100,6 +102,11 @@ PAGES = [
 @pytest.mark.parametrize(("function", "operation"), PAGES, ids=lambda part: getattr(part, "__qualname__", ""))
 def test_a_page_has_as_many_entries_as_over_http(function: object, operation: str) -> None:
     assert default(function, "limit") == int(HTTP[operation]["default"])
+
+
+@pytest.mark.parametrize("function", [costs, BudgetResource.costs], ids=lambda part: part.__qualname__)
+def test_who_says_no_time_reads_the_costs_of_as_many_days_as_over_http(function: object) -> None:
+    assert default(function, "since") == HTTP["GET /v1/costs since"]["default"]
 
 
 @pytest.mark.parametrize("function", [Client.events, events, watch], ids=lambda part: part.__qualname__)

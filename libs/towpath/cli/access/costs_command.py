@@ -4,6 +4,7 @@ The sums are kept by day, so that it costs the same however many runs there were
 beside them, never as nothing.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -46,3 +47,5 @@ async def costs(
     rows = report["days" if by == "day" else "names"]
     first = Column("day", "day") if by == "day" else Column(by, lambda row: row["name"] or OTHERS)
     common.out().rows("costs", rows, _columns(first), empty=f"Nothing was spent since {report['since']}.")
+    if by != "day" and report["left_out"]:
+        sys.stderr.write(f"{report['left_out']} more cost less than these\n")

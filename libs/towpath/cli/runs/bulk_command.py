@@ -15,9 +15,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column
 from towpath.cli.shared.text import json_escaped
 from towpath_contracts.problems.registry import ProblemError, problem
-
-AT_ONCE = 100
-"""Runs of one request."""
+from towpath_contracts.runs.bulk import MAX_AT_ONCE
 
 _COUNT = (
     Column("action", "action"),
@@ -91,10 +89,12 @@ async def bulk(
         if action == "label":
             body |= {"labels": labels, "remove": list(remove)}
         results: list[dict[str, Any]] = []
-        for first in range(0, selection["count"], AT_ONCE):
-            some = {**body, "run_ids": selection["run_ids"][first : first + AT_ONCE]}
+        for first in range(0, selection["count"], MAX_AT_ONCE):
+            some = {**body, "run_ids": selection["run_ids"][first : first + MAX_AT_ONCE]}
             results += (await client.request("POST", "/v1/runs/bulk", body=some))["results"]
     out.rows("runs", results, _DONE, empty="No run matches.")
+    if not selection["whole"]:
+        sys.stderr.write(f"these were {selection['count']} runs; there are more\n")
     return RUN_FAILED if any(one["code"] for one in results) else OK
 
 

@@ -35,7 +35,9 @@ async def decide_together(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     if verdict not in DIRECT:
         raise ApiRefusalError(NOT_FOUND, {"code": "not_found", "title": "There is no such verdict", "detail": verdict})
     reason = form.get("reason", "")
-    ids = [name.removeprefix(CHOSEN) for name in form if name.startswith(CHOSEN)][:LIMIT]
+    ids = [name.removeprefix(CHOSEN) for name in form if name.startswith(CHOSEN)]
+    if len(ids) > LIMIT:
+        return await _page(asked, tool, rule, reason=reason, problem=f"Choose {LIMIT} at most: nothing was decided.")
     if not ids:
         return await _page(asked, tool, rule, reason=reason, problem="Nothing is chosen.")
     if verdict == "deny" and not reason.strip():

@@ -10,13 +10,10 @@ from towpath_console.api import Api, ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done, Download, DownloadRoute, Page, PageRoute
 from towpath_console.pages.runs.history import require_run_id
 from towpath_console.pages.shared import chosen
+from towpath_contracts.runs.bulk import MAX_AT_ONCE, MAX_SELECTED
 
 FILTERS = ("status", "network", "label", "kind", "parent_run_id", "root_run_id", "thread_id")
 ACTIONS_OF_PAGE = ("retry", "label", "export")
-AT_ONCE = 100
-"""Runs of one request."""
-
-MOST = 500
 SHOWN = 20
 
 
@@ -44,7 +41,10 @@ async def confirm(asked: Asked) -> Page:
 
 async def act(asked: Asked, form: Mapping[str, str]) -> Done:
     """Retry or label the runs that were confirmed, and say what became of it."""
-    action, ids = form.get("action", ""), [one for one in form.get("ids", "").split(",") if one][:MOST]
+    action, ids = form.get("action", ""), [one for one in form.get("ids", "").split(",") if one]
+    if len(ids) > MAX_SELECTED:
+        detail = f"{len(ids)} runs are named, and a form takes {MAX_SELECTED}; nothing was changed"
+        raise ApiRefusalError(422, {"code": "request_invalid", "title": "These are too many runs", "detail": detail})
     for one in ids:
         require_run_id(one)
     body: dict[str, Any] = {"action": action, "reason": form.get("reason", "")}
@@ -53,8 +53,8 @@ async def act(asked: Asked, form: Mapping[str, str]) -> Done:
     elif form.get("key"):
         body["key"] = form["key"]
     codes: Counter[str] = Counter()
-    for first in range(0, len(ids), AT_ONCE):
-        done = await asked.api.post("/v1/runs/bulk", {**body, "run_ids": ids[first : first + AT_ONCE]})
+    for first in range(0, len(ids), MAX_AT_ONCE):
+        done = await asked.api.post("/v1/runs/bulk", {**body, "run_ids": ids[first : first + MAX_AT_ONCE]})
         codes.update(one["code"] for one in done["results"])
     number = codes.pop("", 0)
     said = [f"{number} of {len(ids)} runs were {'labelled' if action == 'label' else 'begun anew'}."]

@@ -216,6 +216,21 @@ async def test_only_what_was_chosen_is_decided_and_what_was_refused_is_said() ->
     assert api_of(nothing).sent == []
 
 
+@pytest.mark.parametrize(("number", "decided"), [(50, 50), (51, 0)])
+async def test_as_many_calls_as_a_page_lists_are_decided_together_and_of_more_none(number: int, decided: int) -> None:
+    ids = [f"g{place}" for place in range(number)]
+    answers = {"/v1/gates": {"gates": []}, **{f"/v1/gates/{gate_id}/approve": {} for gate_id in ids}}
+    one = asked(answers, verdict="approve")
+    done = await decide_together(one, {"tool": "t", "rule": "large"} | {f"gate-{gate_id}": "on" for gate_id in ids})
+    assert len(api_of(one).sent) == decided
+    assert decided or "nothing was decided" in drawn(done)
+
+
+async def test_a_batch_lists_fifty_calls_and_says_that_there_are_more() -> None:
+    one = asked({"/v1/gates": {"gates": [alike(1)], "next_after": "g1"}}, {"tool": "t", "rule": "large"})
+    assert "these are the 50 oldest" in drawn(await batch(one)) and api_of(one).asked[0][1]["limit"] == 50
+
+
 @pytest.mark.parametrize(("number", "columns"), [(6, 6), (7, 0)])
 async def test_arguments_of_a_batch_have_a_column_each_while_there_are_few(number: int, columns: int) -> None:
     args = {f"name{place}": place for place in range(number)}

@@ -23,13 +23,16 @@ TRACE = [{"rule": "large", "effect": "deny", "matched": True, "detail": HOSTILE}
 MADE = {"execution_id": CALL, "step_number": 2, "agent_id": "a", "tool": "t", "args": {"amount": 500}}
 
 
-def platform(version: int = 3, entries: Any = (DECIDED,), **statuses: int) -> AnsweredApi:
+HISTORY = {"steps": [{}], "tool_executions": [MADE], "next_after_step": None}
+
+
+def platform(version: int = 3, entries: Any = (DECIDED,), history: Any = HISTORY, **statuses: int) -> AnsweredApi:
     return AnsweredApi(
         {
             "/v1/audit": {"entries": list(entries), "next_before": None, "total": 1},
             "/v1/policy": {"version": 3, "rules": [{"name": "large", "effect": "deny", "when": "args.amount > 100"}]},
             f"/v1/runs/{RUN}": {"run_id": RUN, "network": "n", "caller": "mia", "labels": {}, "code": "run_erased"},
-            f"/v1/runs/{RUN}/history": {"steps": [{}], "tool_executions": [MADE], "next_after_step": None},
+            f"/v1/runs/{RUN}/history": history,
             "/v1/policy/check": {"verdict": "deny", "rule": "large", "policy_version": version, "trace": TRACE},
         },
         {f"/v1/runs/{RUN}": statuses.get("run", 200)},
@@ -67,3 +70,19 @@ async def test_what_is_no_decision_is_not_explained() -> None:
     with pytest.raises(ApiRefusalError):
         await shown(platform(), id="../keys")
     assert "look through them" in await shown(platform())
+
+
+@pytest.mark.parametrize(("place", "is_shown"), [(500, True), (501, False)])
+async def test_the_call_is_looked_for_in_the_first_five_hundred_steps_and_a_later_one_is_said_not_to_be_there(
+    place: int, is_shown: bool
+) -> None:
+    def history(sent: Any) -> dict[str, Any]:
+        read = int(sent["limit"])
+        return {
+            "steps": [{}] * read,
+            "tool_executions": [MADE] if read >= place else [],
+            "next_after_step": read,
+        }
+
+    html = await shown(platform(history=history), id="14")
+    assert ("500" in html, "not among the first steps" in html) == (is_shown, not is_shown)

@@ -112,3 +112,22 @@ async def test_a_base_that_is_in_force_no_more_is_refused_with_what_changed_mean
 async def test_what_the_api_refuses_for_another_reason_is_no_matter_of_the_text() -> None:
     with pytest.raises(ApiRefusalError):
         await policy_edit.check(asked_of(PolicyApi({"code": "forbidden"}, 403)), FORM)
+
+
+@pytest.mark.parametrize(("number", "says"), [(200, "2 more are not listed"), (201, "3 more are not listed")])
+async def test_two_hundred_cells_are_shown_and_the_others_counted(number: int, says: str) -> None:
+    api = PolicyApi()
+    api._answers = {**ANSWERS, "/v1/policy/diff/permissions": CELLS | {"changes": [CELL] * number}}
+    page = await policy_edit.check(asked_of(api), FORM)
+    assert len(page.view["cells"]) == 200 and page.view["cells_left"] == number - 198
+    assert says in html_of(page)
+
+
+@pytest.mark.parametrize(("length", "is_sent"), [(400_000, True), (400_001, False)])
+async def test_a_text_that_is_too_long_for_a_form_is_not_sent_and_says_which_command_takes_it(
+    length: int, is_sent: bool
+) -> None:
+    api = PolicyApi()
+    page = await policy_edit.check(asked_of(api), FORM | {"text": "#" * length})
+    assert bool(api.sent()) == is_sent and (page.status == 413) != is_sent
+    assert is_sent or "towpath policy apply FILE" in html_of(page)

@@ -52,6 +52,18 @@ async def test_exactly_what_was_confirmed_is_sent_a_hundred_at_a_time() -> None:
     assert (await act(asked_of(api), {**form, "back": "https://elsewhere"})).location == "/runs"
 
 
+async def test_more_runs_than_a_selection_has_are_refused_whole() -> None:
+    for number, requests in ((500, 5), (501, 0)):
+        api = RecordedApi(**{"/v1/runs/bulk": {"results": []}})
+        form = {"action": "retry", "ids": ",".join(run_id(one) for one in range(number))}
+        if requests:
+            await act(asked_of(api), form)
+        else:
+            with pytest.raises(ApiRefusalError, match="request_invalid"):
+                await act(asked_of(api), form)
+        assert len(api.sent) == requests
+
+
 async def test_labels_are_read_as_people_write_them() -> None:
     api = RecordedApi(**{"/v1/runs/bulk": {"results": [{"code": ""}]}})
     form = {"action": "label", "ids": run_id(1), "set": "team = shop, tier=a=b", "remove": "draft, old", "reason": "r"}

@@ -46,3 +46,10 @@ def test_another_note_another_agent_and_another_order_change_no_cell() -> None:
 def test_a_cell_without_any_rule_is_denied() -> None:
     (change,) = permission_changes(WHO, TOOLS, matrix(FIND), matrix())
     assert (change.was, change.becomes, change.rules_now) == (("allow",), ("deny",), ())
+
+
+def test_ten_rules_of_a_cell_are_named_and_the_others_counted() -> None:
+    then, now = (matrix(*(f"{{name: r{n}, tool: find, effect: allow}}" for n in range(many))) for many in (10, 11))
+    (change,) = permission_changes(WHO, TOOLS, then, now)
+    assert (len(change.rules_then), change.more_then) == (10, 0)
+    assert (len(change.rules_now), change.more_now) == (10, 1)
