@@ -72,20 +72,20 @@ async def send_mail(mailbox: Mailbox, message_id: str, text: NoticeText, try_s: 
     import aiosmtplib  # noqa: PLC0415 - only a platform that sends e-mails needs it
 
     server = mailbox.server
+    client = aiosmtplib.SMTP(
+        hostname=server.host,
+        port=server.port,
+        username=server.user,
+        password=server.password,
+        use_tls=server.tls == "tls",
+        start_tls=server.tls == "starttls",
+        local_hostname="towpath",
+        timeout=try_s,
+    )
     try:
-        await aiosmtplib.send(
-            mail(mailbox, message_id, text, datetime.fromtimestamp(wall_ns() // NS, UTC)),
-            sender=server.sender,
-            recipients=[mailbox.address],
-            hostname=server.host,
-            port=server.port,
-            username=server.user,
-            password=server.password,
-            use_tls=server.tls == "tls",
-            start_tls=server.tls == "starttls",
-            local_hostname="towpath",
-            timeout=try_s,
-        )
+        message = mail(mailbox, message_id, text, datetime.fromtimestamp(wall_ns() // NS, UTC))
+        await client.connect()
+        await client.send_message(message, sender=server.sender, recipients=[mailbox.address])
     except aiosmtplib.SMTPRecipientsRefused as refusal:
         codes = [one.code for one in refusal.recipients]
         return Handover(False, min(codes) >= PERMANENT, f"the address was refused with {max(codes)}")
@@ -93,4 +93,8 @@ async def send_mail(mailbox: Mailbox, message_id: str, text: NoticeText, try_s: 
         return Handover(False, error=f"it answered {failure.code}")
     except (aiosmtplib.SMTPException, OSError, ValueError) as failure:
         return Handover(False, error=type(failure).__name__)
+    finally:
+        # Without a QUIT: a server that does not answer that would hold up a stop, and an e-mail that it has taken would
+        # pass for one that it has not, and be sent again.
+        client.close()
     return Handover(True)

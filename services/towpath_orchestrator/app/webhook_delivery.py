@@ -181,7 +181,10 @@ class GateNoticeLoop:
         gate = await self._pool.fetchrow(QUERIES.waiting_gate, gate_id)
         if gate is None:
             return None
-        detail = json.loads(redact(gate["detail"]))
+        try:
+            detail = json.loads(redact(gate["detail"]))
+        except ValueError:  # a number was a secret, say, and what is left is no JSON: it is told without details
+            detail = {}
         return notice_text(gate, detail, self._console_url, shows_arguments=receiver.shows_arguments)
 
     async def list(self, request: ListGateNotices) -> GateNoticePage:

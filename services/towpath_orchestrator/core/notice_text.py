@@ -185,7 +185,8 @@ def _veiled(value: Any) -> Any:
 
 def _line(value: Any, most: int) -> str:
     """Return *value* in one line, with characters named that show nothing or change how others are read."""
-    return truncate(name_hidden(" ".join(str(value).split())), most)
+    sendable = str(value).encode("utf-8", "replace").decode()  # lone surrogates can't travel
+    return truncate(name_hidden(" ".join(sendable.split())), most)
 
 
 def _time(at: datetime) -> str:

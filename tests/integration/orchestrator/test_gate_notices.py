@@ -27,6 +27,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters import notice_targets
 from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, Receiver
+from towpath_orchestrator.app import webhook_delivery
 from towpath_orchestrator.app.webhook_delivery import CLOSED_BEFORE, LEASE_S, TIMEOUT_S, GateNoticeLoop
 from towpath_orchestrator.core.webhook_notices import Webhook
 
@@ -284,6 +285,19 @@ async def test_an_email_is_tried_until_the_mail_server_takes_it_and_the_gate_is_
             await place.until(lambda rows: ("dead", 1, "the address was refused with 550") in rows)
         stored = await place.pool.fetch("SELECT notice::text AS whole FROM runs.notice")
         assert not any("4111" in row["whole"] or "shop.example" in row["whole"] for row in stored)
+
+
+async def test_an_email_that_was_taken_is_sent_once_by_a_server_that_says_no_goodbye(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_delivery, "redact", lambda text: text.replace('"4111"', "[redacted]"))
+    async with mail_server() as server:
+        server.answers_goodbye.clear()
+        await place.open()
+        async with place.running(place.replica(mailbox(server), try_s=1.0)):
+            await place.until(lambda rows: rows == [("sent", 1, "")])
+        assert "A call waits for approval" in server.received[0].get_content(), "though its detail can't be read"
+        server.answers_goodbye.set()
 
 
 async def test_a_chat_is_told_once_and_a_gate_that_was_closed_meanwhile_is_not_told(place: Place) -> None:

@@ -23,6 +23,12 @@ class MailServer:
         self.recipients: list[str] = []
         self.logins: list[tuple[bytes, bytes]] = []
         self.answer = OK
+        self.answers_goodbye = asyncio.Event()
+        self.answers_goodbye.set()
+
+    async def handle_QUIT(self, _server: SMTP, _session: Session, _envelope: Envelope) -> str:  # noqa: N802 - named by aiosmtpd
+        await self.answers_goodbye.wait()
+        return "221 Bye"
 
     async def handle_RCPT(  # noqa: N802 - named by aiosmtpd
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]

@@ -53,6 +53,11 @@ def test_a_text_says_what_is_asked_by_which_rule_until_when_and_where_it_is_deci
     assert text().subject == "A call waits for approval: orders.refund (rule large)"
 
 
+def test_a_value_that_no_message_can_carry_is_told_with_a_mark_in_its_place() -> None:
+    said = text(args={"note\ud800": "a\udfffb"})
+    assert "a?b" in json.dumps(chat_message(said), ensure_ascii=False).encode().decode()
+
+
 def test_without_the_address_of_the_console_the_link_is_left_out() -> None:
     for said in (mail_body(text("")), chat_message(text(""))["text"]):
         assert "http" not in said and f"towpath gates show {UUID(int=1)}" in said
