@@ -1,14 +1,15 @@
 """What a network lacks before a run of it could go on: a worker for its tools, a key or a script for its models.
 
-Asked once, before a task is sent, and never by asking a model. What the caller may not see is not checked.
+Asked once, before a task is sent, and never by asking a model. What the caller may not see is not checked, nor what
+nobody can say just now: a task is accepted while deciders are away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, NamedTuple
 
-from towpath_console.api import Api
+from towpath_console.api import Api, ApiRefusalError
 from towpath_console.pages.queues import state_of
-from towpath_console.pages.shared import if_allowed, together
+from towpath_console.pages.shared import together
 from towpath_console.pages.tools import PLATFORM
 
 MODELS = 6
@@ -27,10 +28,17 @@ class Lack(NamedTuple):
 async def lacks_of(api: Api, network: str, model: str = "") -> list[Lack]:
     """Return what *network* lacks, if its agents are to ask *model*, or else each its own."""
     found = await together(
-        network=if_allowed(api.get(f"/v1/networks/{network}")), queues=if_allowed(api.get("/v1/queues"))
+        network=_if_known(api.get(f"/v1/networks/{network}")), queues=_if_known(api.get("/v1/queues"))
     )
     snapshot = found["network"].get("snapshot") or {}
     return [*_without_worker(snapshot, found["queues"]), *await _unready_models(api, network, snapshot, model)]
+
+
+async def _if_known(asked: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return await asked
+    except ApiRefusalError:
+        return {}
 
 
 def _without_worker(snapshot: Mapping[str, Any], queues: Mapping[str, Any]) -> list[Lack]:
@@ -55,7 +63,7 @@ async def _unready_models(api: Api, network: str, snapshot: Mapping[str, Any], m
     lacks: list[Lack] = []
     for name, agent in sorted(asked_by.items())[:MODELS]:
         body = {"agent_key": agent, "model": name}
-        missing = (await if_allowed(api.post(f"/v1/networks/{network}/prompt", body))).get("model_missing")
+        missing = (await _if_known(api.post(f"/v1/networks/{network}/prompt", body))).get("model_missing")
         if missing:
             lacks.append(Lack(f"{name}: {missing}", _command(name, network)))
     if lacks and len(asked_by) > MODELS:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of, drawn
+from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of, drawn, refused
 
 from towpath_console.page import Done, Page
 from towpath_console.pages.overview import overview, start_run
@@ -63,13 +63,14 @@ async def test_without_a_network_the_page_says_how_to_publish_one_and_to_whom_th
     assert "No network" not in drawn(await overview(asked_of(first_page(**{"/v1/networks": FORBIDDEN}))))
 
 
-async def sent(queue: dict[str, Any], missing: str, **form: str) -> tuple[Done | Page, list[str]]:
+async def sent(queue: dict[str, Any], missing: str | Exception, **form: str) -> tuple[Done | Page, list[str]]:
     """Return what the box's form is answered, and what was sent."""
+    prompt: Any = missing if isinstance(missing, Exception) else {"model_missing": missing}
     api = RecordedApi(
         **{
             "/v1/networks/desk": {"snapshot": SNAPSHOT},
             "/v1/queues": {"queues": [queue]},
-            "/v1/networks/desk/prompt": {"model_missing": missing},
+            "/v1/networks/desk/prompt": prompt,
             "/v1/runs": {"run_id": "r1"},
         }
     )
@@ -112,4 +113,10 @@ async def test_six_models_of_a_network_are_looked_at_and_further_ones_are_named_
 
 async def test_a_busy_worker_and_a_model_with_a_key_lack_nothing() -> None:
     done, paths = await sent({**QUEUE, "listeners": 0, "in_flight": 3}, "")
+    assert isinstance(done, Done) and paths == ["/v1/networks/desk/prompt", "/v1/runs"]
+
+
+@pytest.mark.parametrize("refusal", [refused(503, "unavailable"), refused(422, "prompt_invalid")])
+async def test_a_task_is_sent_where_nobody_can_say_what_its_models_lack(refusal: Exception) -> None:
+    done, paths = await sent(QUEUE, refusal)
     assert isinstance(done, Done) and paths == ["/v1/networks/desk/prompt", "/v1/runs"]
