@@ -23,14 +23,16 @@ MAX_SAMPLES = 240
 
 MAX_PROJECTS = 8
 LOOKED_AT_S = 3_600.0
-GATES_COUNTED = 400
+GATES_COUNTED = 500
+GATE_PAGES = 5
+"""Pages that gates are counted on: a page ends where one answer holds no more."""
 
 
 class MetricSample(MessagePart):
     """How a project stood at a moment.
 
-    `waits` and `in_flight` are of its toolsets' queues, `gates` wait for people, 400 at most; tokens, model calls and
-    dollars are those of the UTC day so far. What nobody could say is null.
+    `waits` and `in_flight` are of its toolsets' queues, `gates` wait for people, 500 at most, and fewer where what they
+    show is long; tokens, model calls and dollars are those of the UTC day so far. What nobody could say is null.
     """
 
     at: str
@@ -101,7 +103,7 @@ class MetricSampler:
         now = wall()
         queues, gates, costs = await asyncio.gather(
             self._ask(rpc.LIST_QUEUES, ListQueues(project=project)),
-            self._ask(rpc.LIST_GATES, ListGates(project=project, paused=False, limit=GATES_COUNTED)),
+            self._gates(project),
             self._ask(rpc.GET_COSTS, GetCosts(project=project, by="network", since=now.date())),
         )
         values: dict[str, Any] = {"at": now.isoformat()}
@@ -109,11 +111,24 @@ class MetricSampler:
             values["waits"] = sum(queue.waits for queue in queues.queues)
             values["in_flight"] = sum(queue.in_flight for queue in queues.queues)
         if gates is not None:
-            values["gates"] = len(gates.gates)
+            values["gates"] = gates
         if costs is not None:
             for name in ("model_calls", "tokens", "usd"):
                 values[name] = sum(getattr(day, name) for day in costs.days)
         return MetricSample(**values)
+
+    async def _gates(self, project: str) -> int | None:
+        """Count the gates that wait for people; None where nobody could say."""
+        count, after = 0, None
+        for _ in range(GATE_PAGES):
+            wanted = ListGates(project=project, paused=False, after=after, limit=GATES_COUNTED - count)
+            page = await self._ask(rpc.LIST_GATES, wanted)
+            if page is None:
+                return None
+            count, after = count + len(page.gates), page.next_after
+            if after is None or count >= GATES_COUNTED:
+                break
+        return count
 
     async def _ask(self, method: rpc.RpcMethod, request: Message) -> Any:
         try:

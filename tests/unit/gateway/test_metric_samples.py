@@ -1,5 +1,6 @@
 """Samples of the last hour: bounded, only of projects that are looked at, and whole where a service is away."""
 
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.app import metric_samples
-from towpath_gateway.app.metric_samples import MAX_PROJECTS, MAX_SAMPLES, MetricSampler
+from towpath_gateway.app.metric_samples import GATE_PAGES, MAX_PROJECTS, MAX_SAMPLES, MetricSampler
 
 
 class Services:
@@ -17,6 +18,8 @@ class Services:
     def __init__(self, *away: str) -> None:
         self.away = away
         self.asked: list[str] = []
+        self.pages: list[uuid.UUID] = []
+        """Where further pages of gates begin."""
 
     async def request(self, method: rpc.RpcMethod, request: Any, timeout_s: float = 5.0) -> Any:
         self.asked.append(request.project)
@@ -24,7 +27,8 @@ class Services:
             raise ProblemError(problem("unavailable", "away"))
         day = SimpleNamespace(model_calls=3, tokens=40, usd=0.5)
         queue = SimpleNamespace(waits=2, in_flight=1)
-        return SimpleNamespace(queues=(queue, queue), gates=(1, 2, 3), days=(day, day))
+        behind = self.pages.pop() if method is rpc.LIST_GATES and self.pages else None
+        return SimpleNamespace(queues=(queue, queue), gates=(1, 2, 3), days=(day, day), next_after=behind)
 
 
 async def test_a_sample_sums_queues_and_days_and_leaves_out_what_nobody_says() -> None:
@@ -39,6 +43,15 @@ async def test_a_sample_sums_queues_and_days_and_leaves_out_what_nobody_says() -
     await alone.take()
     [sample] = alone.look("shop")
     assert (sample.waits, sample.gates, sample.tokens) == (None, 3, None)
+
+
+async def test_gates_are_counted_behind_the_first_page_which_ends_where_one_answer_holds_no_more() -> None:
+    sampler = MetricSampler(services := Services())
+    for pages, counted in ((1, 6), (GATE_PAGES, 3 * GATE_PAGES)):
+        services.pages = [uuid.uuid4() for _ in range(pages)]
+        sampler.look("shop")
+        await sampler.take()
+        assert sampler.look("shop")[-1].gates == counted
 
 
 async def test_memory_is_bounded_and_nobody_is_asked_for_whom_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
