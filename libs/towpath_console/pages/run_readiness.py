@@ -15,8 +15,6 @@ from towpath_console.pages.tools import PLATFORM
 MODELS = 6
 """Of a network with more models, that many are looked at."""
 
-PLAYS_WHAT_IS_SENT = "scripted:task"
-
 
 class Lack(NamedTuple):
     """What is missing, and the command that brings it."""

@@ -9,7 +9,6 @@ from towpath_console.pages.queues import with_state
 from towpath_console.pages.shared import chosen, if_allowed, together
 
 REFRESH_S = 3.0
-THERE = ("taking", "draining", "drained")
 
 
 async def workers(asked: Asked) -> Page:
