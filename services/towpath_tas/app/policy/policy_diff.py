@@ -49,6 +49,9 @@ ID_TIME_SLACK = timedelta(minutes=5)
 MAX_CELLS = 1_000
 """Changed cells in one answer: people look at the first, and count the others."""
 
+MAX_CELL_BYTES = 600_000
+"""Of changed cells in one answer, which is one message: each names up to twenty rules."""
+
 MAX_CACHED_MATRICES = 4
 """Proposed matrices kept compiled between the pieces of their diffs."""
 
@@ -151,13 +154,24 @@ def _cells(project: str, bundle: ProjectAuthorizer, matrix: Matrix, networks: Se
             agents += 1
             time.sleep(PAUSE_S)
         done += 1
+    changes = first_changes(found)
     return PermissionsDiff(
         version=bundle.matrix.version,
         agents=agents,
-        changes=tuple(found[:MAX_CELLS]),
-        more=len(found[MAX_CELLS:]),
+        changes=changes,
+        more=len(found) - len(changes),
         left_out=len(networks) - done,
     )
+
+
+def first_changes(found: Sequence[PermissionChange]) -> tuple[PermissionChange, ...]:
+    """Return as many of the changed cells as one answer holds."""
+    room = MAX_CELL_BYTES
+    for place, change in enumerate(found[:MAX_CELLS]):
+        room -= len(change.model_dump_json().encode())
+        if room < 0:
+            return tuple(found[:place])
+    return tuple(found[:MAX_CELLS])
 
 
 def _compile(text: str) -> Matrix:

@@ -1,7 +1,9 @@
 """The cells that another matrix changes: each with every verdict that a call may get, and no cell that stays."""
 
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.policy import PermissionChange, PermissionsDiff
 from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.app.policy.policy_diff import MAX_CELLS, first_changes
 from towpath_tas.core.permission_comparison import permission_changes
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
@@ -53,3 +55,12 @@ def test_ten_rules_of_a_cell_are_named_and_the_others_counted() -> None:
     (change,) = permission_changes(WHO, TOOLS, then, now)
     assert (len(change.rules_then), change.more_then) == (10, 0)
     assert (len(change.rules_now), change.more_now) == (10, 1)
+
+
+def test_changed_cells_fit_into_one_message_however_long_the_names_of_their_rules_are() -> None:
+    short = PermissionChange(network="n", agent_key="a", tool="t", was=("allow",), becomes=("deny",))
+    assert len(first_changes([short] * (MAX_CELLS + 1))) == MAX_CELLS
+    long = short.model_copy(update={"rules_then": ("é" * 200,) * 10, "rules_now": ("é" * 200,) * 10})
+    shown = first_changes([long] * MAX_CELLS)
+    whole = PermissionsDiff(version=1, agents=1, changes=shown).model_dump_json().encode()
+    assert 500_000 < len(whole) < 1024 * 1024
