@@ -20,9 +20,13 @@ NOTHING = "—"
 """Stands for what there is none of."""
 
 STATUS_SIGNS = {
-    "accepted": "○",
+    "queued": "○",
     "running": "◐",
     "waiting": "◔",
+    "cancelling": "⊘",
+    "quarantined": "▲",
+    "timed_out": "⌛",
+    "abandoned": "⊘",
     "paused": "‖",
     "completed": "●",
     "failed": "✕",
@@ -61,8 +65,12 @@ STATUS_SIGNS = {
 
 STATUS_TONES = {
     "running": "info",
-    "accepted": "info",
+    "queued": "info",
     "waiting": "warn",
+    "cancelling": "mute",
+    "quarantined": "bad",
+    "timed_out": "bad",
+    "abandoned": "mute",
     "pending": "warn",
     "paused": "warn",
     "completed": "good",

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.drawings.graph import GraphVisits
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 
 MOST_ANSWERS = 12
 """Answers of the API that one page is made from: an answer holds at least one step, and usually some hundred."""
 
-ENDED = frozenset({"completed", "failed", "cancelled"})
 DELEGATE = "delegate_to_"
 """The tools by which the lead of a team asks its members begin so."""
 
@@ -127,7 +127,7 @@ def visits_of(steps: Sequence[Step], run: Mapping[str, Any]) -> GraphVisits:
         steps=Counter(str(step["agent_id"]) for step in steps),
         edges=edges,
         answered=answered,
-        current="" if run["status"] in ENDED else str(run.get("agent_key") or ""),
+        current="" if run["status"] in FINAL_STATUSES else str(run.get("agent_key") or ""),
     )
 
 

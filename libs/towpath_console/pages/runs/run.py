@@ -7,8 +7,9 @@ from typing import Any
 
 from towpath_console.drawings.timeline import TimelineRow, timeline
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.runs.history import ENDED, Step, error_of, read_steps, what_of
+from towpath_console.pages.runs.history import Step, error_of, read_steps, what_of
 from towpath_console.pages.shared import if_allowed, together
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 
 STEPS_SHOWN = 100
 MOST_STEPS = 1_000
@@ -71,8 +72,8 @@ async def run_timeline(asked: Asked) -> Page:
 def run_view(run: Mapping[str, Any], tab: str) -> dict[str, Any]:
     """Return what every page of a run shows around its own part."""
     status = run["status"]
-    paused = status == "paused" or any(wait.startswith(PAUSED) for wait in run.get("waits") or ())
-    state = "ended" if status in ENDED else "paused" if paused else "moving"
+    paused = any(wait.startswith(PAUSED) for wait in run.get("waits") or ())
+    state = "ended" if status in FINAL_STATUSES else "paused" if paused else "moving"
     return {"run": run, "tab": tab, "state": state, "copies": copies_of(run)}
 
 
@@ -81,9 +82,9 @@ def refresh_of(run: Mapping[str, Any], seq: int | None = None) -> float | None:
 
     The last steps of a run may reach history after its end.
     """
-    if run["status"] in ENDED and (seq is None or seq >= run["seq"]):
+    if run["status"] in FINAL_STATUSES and (seq is None or seq >= run["seq"]):
         return None
-    return WAITING_S if run["status"] in ("waiting", "paused") else MOVING_S
+    return WAITING_S if run["status"] == "waiting" else MOVING_S
 
 
 def answer_of(run: Mapping[str, Any]) -> Any:

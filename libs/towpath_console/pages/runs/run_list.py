@@ -18,9 +18,12 @@ from towpath_console.pages.shared import chosen, if_allowed, together
 LIMIT = 50
 REFRESH_S = 2.0
 FILTERS = ("status", "network", "label", "kind", "parent_run_id", "root_run_id", "thread_id", "before")
-STATUSES = ("accepted", "running", "waiting", "paused", "completed", "failed", "cancelled")
+STATUSES = (
+    *("queued", "running", "waiting", "cancelling", "quarantined"),
+    *("completed", "failed", "escalated", "timed_out", "abandoned", "cancelled"),
+)
 KINDS = ("network", "swarm", "goal", "background", "plan")
-LIVE = ("accepted", "running", "waiting", "paused")
+LIVE = ("queued", "running", "waiting", "quarantined")
 """Statuses of runs that can be cancelled."""
 
 MOST_CANCELLED = 500

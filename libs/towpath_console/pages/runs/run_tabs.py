@@ -8,10 +8,11 @@ from towpath_console.api import Api, ApiRefusalError
 from towpath_console.drawings.graph import GraphLayout, GraphVisits, network_graph
 from towpath_console.drawings.graph_forms import graph_mermaid, graph_svg, graph_text
 from towpath_console.page import Asked, Download, DownloadRoute, Page, PageRoute
-from towpath_console.pages.runs.history import ENDED, read_steps, visits_of
+from towpath_console.pages.runs.history import read_steps, visits_of
 from towpath_console.pages.runs.run import MOST_STEPS, refresh_of, run_view
 from towpath_console.pages.shared import together
 from towpath_console.text import one_line
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 
 EVENTS_SHOWN = 100
 EVENTS_AT_ONCE = 1_000
@@ -120,7 +121,7 @@ async def run_events(asked: Asked) -> Page:
             "latest": str(max(1, run["seq"] - EVENTS_SHOWN + 1)) if behind and not find else None,
         },
     }
-    refresh = None if behind or run["status"] in ENDED else REFRESH_S
+    refresh = None if behind or run["status"] in FINAL_STATUSES else REFRESH_S
     return Page(f"Events of run {run_id[:8]}", "run_events.html", {"run": run, "entries": found}, view, refresh)
 
 

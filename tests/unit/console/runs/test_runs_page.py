@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,20 @@ from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, run_named
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked
-from towpath_console.pages.runs.run_list import MOST_CANCELLED, cancel_many, confirm_cancel, keep_view, runs
+from towpath_console.pages.runs.run import refresh_of, run_view
+from towpath_console.pages.runs.run_list import (
+    LIVE,
+    MOST_CANCELLED,
+    STATUSES,
+    cancel_many,
+    confirm_cancel,
+    keep_view,
+    runs,
+)
 from towpath_console.pages.runs.saved_views import COOKIE
-from towpath_console.renderer import Renderer
+from towpath_console.renderer import Renderer, templates
+from towpath_console.text import STATUS_SIGNS, STATUS_TONES
+from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES
 
 
 def run_id(number: int) -> str:
@@ -54,6 +66,20 @@ async def test_the_confirmation_counts_runs_that_go_on_and_changes_nothing() -> 
     assert api.sent == [] and all(params["network"] == "support" for _, params in api.asked)
     ended = await confirm_cancel(asked(api, status="completed"))
     assert "Nothing to cancel" in Renderer().whole(ended, **AROUND)
+
+
+def test_what_runs_are_filtered_and_cancelled_by_are_statuses_that_they_have() -> None:
+    known = FINAL_STATUSES | LIVE_STATUSES
+    assert set(STATUSES) == known and set(LIVE) == LIVE_STATUSES - {"cancelling"}
+    assert known <= STATUS_SIGNS.keys() and known <= STATUS_TONES.keys()
+    template = Path(templates().get_template("runs.html").filename or "").read_text("utf-8")
+    chips = template.partition("{% for word in (")[2].partition(")")[0]
+    assert {word.strip('" ') for word in chips.split(",")} < known
+    for status in FINAL_STATUSES:
+        assert (
+            refresh_of({"status": status}) is None
+            and run_view(run_named("calm") | {"status": status}, "")["state"] == "ended"
+        )
 
 
 async def test_of_very_many_runs_the_first_are_confirmed_and_it_is_said() -> None:
