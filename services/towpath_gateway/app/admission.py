@@ -19,7 +19,7 @@ from towpath_fabric.http.connections import vouch_for_connection
 from towpath_gateway.app.dependencies import GatewayDependencies, authenticate
 from towpath_gateway.app.errors import problem_response
 from towpath_gateway.core.api_keys import Principal, bearer, split_key
-from towpath_gateway.core.headers import SAFE_METHODS
+from towpath_gateway.core.headers import SAFE_METHODS, without_escapes
 
 
 class Admission:
@@ -38,6 +38,7 @@ class Admission:
             await self._app(scope, receive, send)
             return
         scope["app"] = self._app  # what the application sets, too late for here
+        scope["headers"] = without_escapes(scope["headers"])
         refused: Problem | None = None
         request = Request(scope)
         try:

@@ -14,6 +14,7 @@ from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import Principal
+from towpath_gateway.core.headers import without_escapes
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -60,10 +61,12 @@ def door(**settings: Any) -> Admission:
 
 
 async def answer(
-    app: Admission, method: str, path: str, key: str | None = None, host: str = "towpath"
+    app: Admission, method: str, path: str, key: str | None = None, host: str = "towpath", cookie: bytes = b""
 ) -> tuple[int, bytes]:
     """Ask with a body that never comes; return status and body of the answer."""
     headers = [(b"host", host.encode()), (b"content-length", b"100"), (b"content-type", b"application/json")]
+    if cookie:
+        headers.append((b"cookie", cookie))
     if key is not None:
         headers.append((b"authorization", f"Bearer {key}".encode()))
     sent: list[Any] = []
@@ -117,6 +120,28 @@ async def test_a_hostile_host_makes_no_path_public() -> None:
     for host in ("x/openapi.json?", "x/console/assets/a/b.css?", "x/sign-in#"):
         status, body = await answer(door(), "GET", "/v1/runs", host=host)
         assert (status, b'"code":"unauthenticated"' in body) == (401, True), host
+
+
+@pytest.mark.parametrize("path", ["/problems", "/sign-in", "/openapi.json"])
+async def test_no_cookie_takes_long_to_be_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unquoted: list[str] = []
+
+    def unquote(value: str) -> str:
+        unquoted.append(value)
+        return value
+
+    monkeypatch.setattr("http.cookies._unquote", unquote)
+    await answer(door(), "GET", path, cookie=b'a=1; x="' + b"\\" * 30_000 + b'"; b=2')
+    assert not any("\\" in value for value in unquoted), "some versions of Python take seconds"
+
+
+def test_cookies_without_a_backslash_are_left_as_they_are() -> None:
+    kept = [(b"host", b"a\\b"), (b"cookie", b'a=1; b="2"'), (b"cookie", b"c=3")]
+    assert without_escapes(kept) == kept
+    assert without_escapes([(b"cookie", b'a=1; x="\\"; b=2'), (b"cookie", b"\\")]) == [
+        (b"cookie", b"a=1; b=2"),
+        (b"cookie", b""),
+    ]
 
 
 async def test_who_has_no_known_key_has_a_small_share() -> None:
