@@ -25,6 +25,12 @@ from towpath_console.sections import ASSETS, LIVE
 MAX_FORM_BYTES = 1024 * 1024
 """The largest form: as much as the API takes."""
 
+MAX_FIELDS = 2_000
+"""Of one form: half a million empty ones are half a second's work."""
+
+LARGE_FORM_BYTES = 64 * 1024
+"""Larger forms are read beside the loop, one at a time: what is written as `%41` takes long."""
+
 CALLER_KNOWN_S = 30.0
 """How long an open page takes its viewer to have the scopes and roles they had: the API alone decides what they may."""
 
@@ -51,6 +57,7 @@ class Console:
         self._api = ApiCaller(app)
         self._renderer = Renderer()
         self._live = LiveViews(stopping)
+        self._large_forms = asyncio.Semaphore(1)
         self._pages = [(compile_path(route.path)[0], route) for route in PAGES]
         routes = [
             Route(f"{ASSETS}{{file:path}}", serve),
@@ -164,10 +171,9 @@ class Console:
                         "detail": request.url.path,
                     }
                     return await self._refused(api, ApiRefusalError(413, problem), request.url.path, twin=False)
-            form = dict(parse_qsl(sent.decode("utf-8", "replace"), keep_blank_values=True))
             asked = Asked(api, request.path_params, {}, request.url.path)
             try:
-                done = await route.act(asked, form)
+                done = await route.act(asked, await self._form(sent))
             except ApiRefusalError as error:
                 return await self._refused(api, error, request.url.path, twin=False)
             if isinstance(done, Page):
@@ -187,6 +193,12 @@ class Console:
             return answer
 
         return act
+
+    async def _form(self, sent: bytes) -> dict[str, str]:
+        if len(sent) <= LARGE_FORM_BYTES:
+            return _fields(sent)
+        async with self._large_forms:
+            return await asyncio.to_thread(_fields, sent)
 
     def _file(self, route: DownloadRoute) -> Any:
         async def send(request: Request) -> Response:
@@ -229,6 +241,17 @@ class Console:
             return Drawn(self._renderer.live_part(page, **known), page.refresh_s)
 
         return draw
+
+
+def _fields(sent: bytes) -> dict[str, str]:
+    """Return the fields of a form; raises ApiRefusalError where they are too many."""
+    try:
+        return dict(parse_qsl(sent.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError as error:
+        detail = f"a form may have {MAX_FIELDS:,} fields"
+        raise ApiRefusalError(
+            413, {"code": "request_too_large", "title": "The form is too large", "detail": detail}
+        ) from error
 
 
 def _around(path: str, caller: Caller, section: str = "") -> dict[str, Any]:

@@ -39,6 +39,24 @@ async def test_a_form_is_taken_up_to_a_mebibyte_and_a_larger_one_is_refused(size
     assert answer.status_code == status and says in answer.text
 
 
+@pytest.mark.parametrize(("fields", "status"), [(2_000, 200), (2_001, 413), (500_000, 413)])
+async def test_a_form_of_too_many_fields_is_refused_before_it_is_read(fields: int, status: int) -> None:
+    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    headers = {"origin": "http://here", "content-type": "application/x-www-form-urlencoded"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
+        answer = await browser.post("/policy/compare", content=b"&".join([b"a"] * fields), headers=headers)
+    assert answer.status_code == status and ("a form may have 2,000 fields" in answer.text) == (status == 413)
+
+
+async def test_a_large_form_is_read_beside_the_loop() -> None:
+    answer = asyncio.create_task(Console(API, asyncio.Event())._form(b"a=" + b"%41" * 340_000))
+    turns = 0
+    while not answer.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (await answer)["a"] == "A" * 340_000 and turns > 2
+
+
 @pytest.mark.parametrize(("status", "content"), [(204, b""), (200, b"{}")])
 async def test_an_answer_without_content_is_no_refusal(status: int, content: bytes) -> None:
     assert await _api(status, content).delete("/v1/keys/a") == {}
