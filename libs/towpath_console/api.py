@@ -4,6 +4,7 @@ Nothing is sent over a network, and nothing is allowed here: the API sees the cr
 decides as for any other client.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,12 @@ _CREDENTIALS = ("authorization", "cookie", "host", "origin")
 """Headers by which the API knows who asks, and from where."""
 
 NO_CONTENT = 204
+
+_QUESTIONS = re.compile(
+    r"/v1/(?:runs/bulk/select|policy/(?:check|diff|diff/permissions)|audit/export|networks/validate"
+    r"|networks/(?!\.|[^?]*/\.)[a-zA-Z0-9_.:/-]+/prompt)"
+)
+"""What is asked by POST and changes nothing. Pages and files ask it too, which browsers get without an `Origin`."""
 
 Params = Mapping[str, str | int | None]
 
@@ -64,7 +71,7 @@ class Api:
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send *body* to *path* and return the answer."""
         sent = None if body is None else dict(body)
-        return self._read(await self._client.post(path, headers=self._headers, json=sent))
+        return self._read(await self._client.post(path, headers=self._headers_of(path), json=sent))
 
     async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Put *body* at *path* and return the answer."""
@@ -74,6 +81,16 @@ class Api:
         """Take away what is at *path*; parameters that are None are left out."""
         sent = {name: value for name, value in params.items() if value is not None}
         return self._read(await self._client.delete(path, params=sent, headers=self._headers))
+
+    def _headers_of(self, path: str) -> dict[str, str]:
+        """Return the headers of a POST: a question of a page is the console's own, whoever opened the page.
+
+        A session may change nothing without an `Origin`, and a browser that opens a page sends none.
+        """
+        host = self._headers.get("host")
+        if "origin" in self._headers or not host or _QUESTIONS.fullmatch(path) is None:
+            return self._headers
+        return {**self._headers, "origin": f"http://{host}"}
 
     def _read(self, answer: httpx2.Response) -> dict[str, Any]:
         if answer.status_code == NO_CONTENT:

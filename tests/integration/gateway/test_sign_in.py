@@ -107,6 +107,14 @@ async def test_no_other_site_uses_a_session(place: Place) -> None:
         assert answer.status_code == 403 and not victim.cookies, "nor signs somebody in"
 
 
+async def test_pages_that_ask_by_post_are_open_to_a_session(place: Place) -> None:
+    async with browser(place, await place.key("shop", "mia")) as client:
+        for page in ("/runs/bulk?action=label", "/runs/bulk.jsonl"):
+            answer = await client.get(page, headers=HTML)
+            assert answer.status_code == 200, answer.text
+            assert (await client.get(page, headers={**HTML, "Origin": "https://evil.example"})).status_code == 403
+
+
 async def test_a_wrong_key_begins_nothing_and_is_told_as_ever(place: Place) -> None:
     key = await place.key("shop", "mia")
     prefix = split_key(key)[0]  # type: ignore[index]

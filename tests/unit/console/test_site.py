@@ -57,6 +57,31 @@ async def test_a_large_form_is_read_beside_the_loop() -> None:
     assert (await answer)["a"] == "A" * 340_000 and turns > 2
 
 
+QUESTIONS = ("/v1/runs/bulk/select", "/v1/policy/check", "/v1/policy/diff/permissions", "/v1/networks/a/b/prompt")
+ACTIONS = (
+    "/v1/runs", "/v1/runs/bulk", "/v1/policy", "/v1/networks", "/v1/networks/../keys?/prompt",
+    "/v1/networks/../runs/a/prompt", "/v1/networks/a/../../keys/prompt", "/v1/networks/%2e%2e/prompt",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "origin"), [*((one, "http://here:1") for one in QUESTIONS), *((a, None) for a in ACTIONS)]
+)
+async def test_questions_alone_are_asked_as_the_console_where_a_browser_names_no_site(
+    path: str, origin: str | None
+) -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> Any:
+        asked.append(request)
+        return httpx2.Response(200, json={})
+
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://console")
+    await Api(client, {"cookie": "a=b", "host": "here:1"}).post(path, {})
+    await Api(client, {"cookie": "a=b", "host": "here:1", "origin": "http://evil"}).post(path, {})
+    assert [request.headers.get("origin") for request in asked] == [origin, "http://evil"]
+
+
 @pytest.mark.parametrize(("status", "content"), [(204, b""), (200, b"{}")])
 async def test_an_answer_without_content_is_no_refusal(status: int, content: bytes) -> None:
     assert await _api(status, content).delete("/v1/keys/a") == {}
