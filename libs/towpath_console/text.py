@@ -2,19 +2,15 @@
 
 import json
 import math
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from markupsafe import Markup
 
+from towpath_contracts.text import HIDDEN, name_hidden
+
 MAX_SHOWN_CHARS = 20_000
 """Of one value on a page; all of it is behind its JSON twin."""
-
-_HIDDEN = re.compile(
-    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-"""Characters that show nothing, or change the order in which others are read."""
 
 NOTHING = "—"
 """Stands for what there is none of."""
@@ -113,12 +109,12 @@ def visible(value: Any) -> Any:
         return value
     if len(value) > MAX_SHOWN_CHARS:
         value = f"{value[:MAX_SHOWN_CHARS]}… ({len(value):,} characters)"
-    return _HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", value)
+    return name_hidden(value)
 
 
 def hidden_count(value: str) -> int:
     """Return how many characters of *value* show nothing, or change the order of others."""
-    return sum(1 for _ in _HIDDEN.finditer(value))
+    return sum(1 for _ in HIDDEN.finditer(value))
 
 
 def as_time(value: Any) -> datetime | None:

@@ -18,16 +18,16 @@ _JOINING = ("\u1160", "\u11ff")
 """The first and the last of the Korean vowels and ends of syllables, which join what stands before them."""
 
 
-_HIDDEN = re.compile(
-    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+HIDDEN = re.compile(
+    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """Characters that show nothing, or change the order in which others are read."""
 
 
 def name_hidden(text: str) -> str:
     """Return *text* with the characters named that show nothing, or change the order of others: ⟨U+202E⟩."""
-    return _HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+    return HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
 
 
 def truncate(text: str, most: int) -> str:

@@ -87,6 +87,9 @@ def test_a_page_has_no_code_or_style_of_its_own() -> None:
 
 def test_hidden_characters_are_named_and_long_texts_are_cut() -> None:
     assert text.visible("a\u202eb\u200bc\u0000d") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d"
+    hidden = "\u00ad\u034f\u115f\u1160\u180e\u206a\u2800\u3164\ufe01\uffa0\ufff9\U0001d173\U000e0041\U000e0101"
+    assert text.visible(hidden) == "".join(f"⟨U+{ord(one):04X}⟩" for one in hidden)
+    assert text.hidden_count(f"a{hidden}b") == len(hidden)
     long = text.visible("x" * 1_000_000)
     assert len(long) < text.MAX_SHOWN_CHARS + 100 and "1,000,000 characters" in long
     assert text.visible("x" * 20_000) == "x" * 20_000
