@@ -8,10 +8,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from towpath_console.text import MAX_SHOWN_CHARS, one_line
+
 Gate = Mapping[str, Any]
 
 SHORT_ROWS = 8
 """Arguments on a card in a list; the page of the gate has all."""
+
+LIST_CHARS = 300
+"""Of a value on a card in a list; the page of the gate has all of it."""
+
+CELL_CHARS = 80
+"""Of a value in the table of a batch."""
 
 MOST_PARTS = 4
 """Parts of one value that are named together."""
@@ -32,6 +40,10 @@ class ArgumentRow(NamedTuple):
     is_doubtful: bool
     told: tuple[str, ...]
     step: int | None
+
+    def is_whole(self, most: int) -> bool:
+        """Return whether one line of *most* characters is exactly the value, with every space."""
+        return one_line(self.text, most) == self.text
 
 
 class Choice(NamedTuple):
@@ -133,7 +145,7 @@ def gate_card(gate: Gate, *, full: bool = False) -> GateCard:
         kind=kind,
         title=title,
         question=question,
-        warnings=tuple(_warnings(gate, kind)),
+        warnings=tuple(_warnings(gate, kind, rows)),
         arguments=shown,
         hidden_arguments=len(rows) - len(shown),
         facts=() if kind == "call" else tuple(_facts(gate)),
@@ -238,9 +250,12 @@ def _choices(gate: Gate, kind: str) -> tuple[Choice, ...]:
     return (_GO_ON, _STOP) if gate["gate_type"] == "manual" else (_GO_ON, _OTHERWISE, _STOP)
 
 
-def _warnings(gate: Gate, kind: str) -> Iterator[tuple[str, str]]:
+def _warnings(gate: Gate, kind: str, rows: Sequence[ArgumentRow]) -> Iterator[tuple[str, str]]:
     """Yield what is not as usual, with its tone; the values that nobody vouches for say so themselves."""
     detail = gate["detail"]
+    long = [row.name for row in rows if len(row.text) > MAX_SHOWN_CHARS]
+    if long:
+        yield "bad", f"Not all of {', '.join(long)} is shown here. It is in: towpath gates show {gate['gate_id']}"
     if any(one.get("leak") for one in detail.get("origins") or ()):
         yield "bad", "It would go to somebody who may not know all of it."
     if detail.get("edited_by"):

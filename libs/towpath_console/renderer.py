@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from towpath_console import text
 from towpath_console.assets_folder import address
 from towpath_console.caller import ANYBODY, Caller
-from towpath_console.gate_card import gate_card, written
+from towpath_console.gate_card import CELL_CHARS, LIST_CHARS, gate_card, written
 from towpath_console.live import digest_of
 from towpath_console.page import Page
 from towpath_console.sections import LIVE, SECTIONS
@@ -37,6 +37,8 @@ def templates() -> Environment:
     found.globals |= {
         "asset": address,
         "card_of": gate_card,
+        "cell_chars": CELL_CHARS,
+        "list_chars": LIST_CHARS,
         "icon": icon,
         "sections": SECTIONS,
         "status": status,

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from towpath_console.api import ApiRefusalError
-from towpath_console.gate_card import ArgumentRow, GateCard, gate_card
+from towpath_console.gate_card import CELL_CHARS, LIST_CHARS, ArgumentRow, GateCard, gate_card, written
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.approvals.inbox import DIRECT, LIMIT, NOT_FOUND, say
+from towpath_console.text import one_line
 
 CHOSEN, DIGEST = "gate-", "digest-"
 INVALID = 422
@@ -15,12 +16,13 @@ MOST_COLUMNS = 6
 
 
 class BatchRow(NamedTuple):
-    """One call of a batch; it is chosen at first only where somebody vouches for every value."""
+    """One call of a batch; chosen at first only where somebody vouches for every value, and all of it is shown."""
 
     gate: Mapping[str, Any]
     card: GateCard
     cells: Mapping[str, ArgumentRow]
     doubtful: tuple[str, ...]
+    in_short: bool
     is_chosen: bool
 
 
@@ -68,11 +70,14 @@ async def _page(
 ) -> Page:
     found = await asked.api.get("/v1/gates", status="pending", tool=tool, rule=rule, paused="false", limit=LIMIT)
     gates = [gate for gate in found["gates"] if gate.get("approval_id")]
-    rows = [_row(gate, ids, asked.query.get("choose", "")) for gate in gates]
-    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    cards = [gate_card(gate, full=True) for gate in gates]
+    names = list(dict.fromkeys(row.name for card in cards for row in card.arguments))
+    names = names if len(names) <= MOST_COLUMNS else []
+    wish = asked.query.get("choose", "")
+    rows = [_row(gate, card, ids, wish, in_cells=bool(names)) for gate, card in zip(gates, cards, strict=True)]
     view = {
         "rows": rows,
-        "names": names if len(names) <= MOST_COLUMNS else [],
+        "names": names,
         "tool": tool,
         "rule": rule,
         "reason": reason,
@@ -85,12 +90,16 @@ async def _page(
     )
 
 
-def _row(gate: Mapping[str, Any], ids: list[str] | None, wish: str) -> BatchRow:
-    card = gate_card(gate, full=True)
-    cells = {row.name: row for row in card.arguments}
+def _row(gate: Mapping[str, Any], card: GateCard, ids: list[str] | None, wish: str, *, in_cells: bool) -> BatchRow:
     doubtful = tuple(f"{row.name}: {row.origin}" for row in card.arguments if row.is_doubtful)
-    wished = {"all": True, "none": False}.get(wish, not doubtful)
-    return BatchRow(gate, card, cells, doubtful, wished if ids is None else gate["gate_id"] in ids)
+    if in_cells:
+        in_short = not all(row.is_whole(CELL_CHARS) for row in card.arguments)
+    else:
+        text = written(gate["detail"].get("args"))
+        in_short = one_line(text, LIST_CHARS) != text
+    wished = {"all": True, "none": False}.get(wish, not doubtful and not in_short)
+    cells = {row.name: row for row in card.arguments}
+    return BatchRow(gate, card, cells, doubtful, in_short, wished if ids is None else gate["gate_id"] in ids)
 
 
 PAGES = (PageRoute("/approvals/batch", batch, "/approvals"),)

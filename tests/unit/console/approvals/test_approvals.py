@@ -201,6 +201,32 @@ async def test_calls_of_one_rule_are_offered_together_and_doubtful_ones_are_not_
     assert 'name="gate-g1" checked' in drawn(page) and "unknown" in drawn(page)
 
 
+@pytest.mark.parametrize("value", ["x" * 2_500 + " and the end", "pay  twice"])
+async def test_a_value_is_shown_exactly_at_its_gate_and_lists_say_where_it_is_in_short(value: str) -> None:
+    gate = a_gate(args={"order_id": value, "amount": 1.0}) | {"gate_id": GATE_ID}
+    assert f"&#34;{value}&#34;" in drawn(await approval(asked({GATE: gate}))).partition("All that is known")[0]
+    listed = asked({"/v1/gates": {"gates": [gate], "next_after": None}}, {"tool": "orders.refund", "rule": "large"})
+    together = await batch(listed)
+    for page in (await approvals(listed), together):
+        assert f'href="/approvals/{GATE_ID}">In short: look at all {len(value) + 2:,} characters' in drawn(page)
+    assert [row.is_chosen for row in together.view["rows"]] == [False], "nothing is decided that is not shown"
+    assert "In short" not in drawn(await batch(asked({"/v1/gates": {"gates": [a_gate()]}})))
+
+
+async def test_what_is_too_long_for_a_page_is_said_to_be_so() -> None:
+    html = drawn(await approval(asked({GATE: a_gate(args={"order_id": "x" * 20_001})})))
+    assert f"Not all of order_id is shown here. It is in: towpath gates show {GATE_ID}" in html
+    assert "Not all of" not in drawn(await approval(asked({GATE: a_gate(args={"order_id": "x" * 19_000})})))
+
+
+async def test_a_call_of_many_arguments_is_chosen_at_first_only_where_all_of_them_are_shown() -> None:
+    for length, chosen in ((1, True), (300, False)):
+        args = {f"name{place}": "x" * length for place in range(8)}
+        page = await batch(asked({"/v1/gates": {"gates": [a_gate(args=args)]}}))
+        assert [row.is_chosen for row in page.view["rows"]] == [chosen]
+        assert ("In short" in drawn(page)) == (not chosen)
+
+
 async def test_only_what_was_chosen_is_decided_and_what_was_refused_is_said() -> None:
     answers = {"/v1/gates": {"gates": []}, "/v1/gates/g1/approve": {}, "/v1/gates/g2/approve": SETTLED}
     form = {"tool": "t", "rule": "large", "gate-g1": "on", "digest-g1": "d1", "digest-g2": "d2", "digest-g3": "d3"}
@@ -264,7 +290,9 @@ async def test_hostile_text_stays_text_on_every_page(words: str) -> None:
         (approvals, {"status": "all"}),
         (batch, {"rule": "large"}),
     ):
-        hostile, calm = [Tags(drawn(await build(asked(pages_of(said), query)))) for said in (words, "calm")]
+        hostile, calm = [
+            Tags(drawn(await build(asked(pages_of(said), query)))) for said in (words, "calm".ljust(len(words), "m"))
+        ]
         assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in calm.tags], build
         names = [[sorted(attributes) for _, attributes in page.tags] for page in (hostile, calm)]
         assert names[0] == names[1], build
