@@ -85,7 +85,7 @@ class Console:
         part = self._renderer.live_part(page, **around)
         if page.refresh_s is not None:
             self._live.keep((api.identity, url), self._drawer(api, path, query), Drawn(part, page.refresh_s))
-        whole = self._renderer.whole(page, part, **around, message=request.query_params.get("message", ""))
+        whole = self._renderer.whole(page, part, **around, message=_notice(request))
         return Response(whole, media_type="text/html", headers=HEADERS)
 
     async def _made(self, api: Api, path: str, query: Mapping[str, str]) -> tuple[Page, PageRoute]:
@@ -262,6 +262,12 @@ def _around(path: str, caller: Caller, section: str = "") -> dict[str, Any]:
 def _url(path: str, query: Mapping[str, str]) -> str:
     sent = "&".join(f"{quote(name)}={quote(value)}" for name, value in sorted(query.items()) if value)
     return f"{path}?{sent}" if sent else path
+
+
+def _notice(request: Request) -> str:
+    """Return what an action has to say; nothing where a link elsewhere led here, which could make it say anything."""
+    is_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    return request.query_params.get("message", "") if is_own else ""
 
 
 def _cross_site(request: Request) -> ApiRefusalError | None:

@@ -60,7 +60,7 @@ async def _graph(_: Asked, _name: str, shown: Json) -> Json:
 async def _prompts(asked: Asked, name: str, shown: Json) -> Json:
     """Ask for the prompt of one agent, as it would be in the first step of a run with the message of the query."""
     agent = asked.query.get("agent") or shown["snapshot"]["default_agent_key"]
-    message = asked.query.get("message", "")
+    message = asked.query.get("task", "")
     body = {"agent_key": agent, "user_message": message, "version": shown["version"]}
     return {"agent": agent, "prompt": await asked.api.post(f"/v1/networks/{name}/prompt", body), "told": message}
 

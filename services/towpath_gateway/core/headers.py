@@ -5,7 +5,7 @@ A preference may be ignored (RFC 7240), an idempotency key may not; what can't b
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 from uuid import UUID
 
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -175,8 +175,13 @@ def local_path(text: str) -> str:
     """Return *text* where it is a path of this gateway, else the first page: nobody is sent to another site.
 
     One that is longer than MAX_PATH_CHARS leads to the first page, too: a form or a cookie with it would be refused.
+    What a page of the console is to say of an action goes: a link of somebody else's could make it say anything.
     """
-    return text if len(text) <= MAX_PATH_CHARS and _LOCAL_PATH.fullmatch(text) else "/"
+    if len(text) > MAX_PATH_CHARS or _LOCAL_PATH.fullmatch(text) is None:
+        return "/"
+    path, _, query = text.partition("?")
+    kept = "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "message")
+    return f"{path}?{kept}" if kept else path
 
 
 def _host_name(host: str | None) -> str:

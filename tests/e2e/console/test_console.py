@@ -304,7 +304,7 @@ async def test_a_network_is_checked_published_compared_and_published_again(brows
         assert (made.status_code, made.headers["location"].partition("?")[0]) == (303, "/networks/team/desk")
     versions = await browser.get("/networks/team/desk?tab=versions")
     assert "From version 1 to version 2" in versions.text and "max_steps" in versions.text
-    prompt = await browser.get("/networks/team/desk?tab=prompts&agent=tech&message=Where+is+it")
+    prompt = await browser.get("/networks/team/desk?tab=prompts&agent=tech&task=Where+is+it")
     assert "You are tech" in prompt.text and "Where is it" in prompt.text
     await form(browser, "/networks/team/desk/publish", version="1")
     now = (await browser.get("/v1/networks/team/desk")).json()

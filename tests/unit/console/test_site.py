@@ -21,12 +21,23 @@ async def compared(request: Request) -> Response:
     return JSONResponse({"version": 3, "calls": 0, "groups": [], "left_out": {}, "next_after": None, "last": 0})
 
 
+async def policy(request: Request) -> Response:
+    del request
+    return JSONResponse({"version": 3, "text": "rules: []"})
+
+
 async def somebody(request: Request) -> Response:
     del request
     return JSONResponse({"caller": "mia", "project": "shop", "scopes": ["policy:write"], "roles": []})
 
 
-API = Starlette(routes=[Route("/v1/me", somebody), Route("/v1/policy/diff", compared, methods=["POST"])])
+API = Starlette(
+    routes=[
+        Route("/v1/me", somebody),
+        Route("/v1/policy", policy),
+        Route("/v1/policy/diff", compared, methods=["POST"]),
+    ]
+)
 
 
 @pytest.mark.parametrize(("size", "status", "says"), [(MIB, 200, "Compare"), (MIB + 1, 413, "The form is too large")])
@@ -37,6 +48,17 @@ async def test_a_form_is_taken_up_to_a_mebibyte_and_a_larger_one_is_refused(size
         form = b"text=".ljust(size, b"x")
         answer = await browser.post("/policy/compare", content=form, headers=headers)
     assert answer.status_code == status and says in answer.text
+
+
+@pytest.mark.parametrize(
+    ("came_from", "is_said"), [(None, True), ("same-origin", True), ("cross-site", False), ("none", False)]
+)
+async def test_a_link_of_somebody_else_makes_no_page_say_anything(came_from: str | None, is_said: bool) -> None:
+    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    headers = {} if came_from is None else {"sec-fetch-site": came_from}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here", headers=headers) as browser:
+        answer = await browser.get("/policy/edit?message=Checked+by+security")
+    assert answer.status_code == 200 and ("Checked by security" in answer.text) == is_said
 
 
 @pytest.mark.parametrize(("fields", "status"), [(2_000, 200), (2_001, 413), (500_000, 413)])

@@ -147,6 +147,9 @@ def test_nobody_is_led_to_another_site() -> None:
         "/é",
     ):
         assert local_path(other) == "/"
+    for said in ("/runs?message=Safe", "/runs?%6dessage=Safe&message", "/runs?message=a&message=b", "/runs?"):
+        assert local_path(said) == "/runs", "nor is a page made to say anything by who wrote the link"
+    assert local_path("/runs?a=1&message=Safe&b=message") == "/runs?a=1&b=message"
 
 
 def test_the_longest_page_that_a_sign_in_leads_to_fits_its_form_and_a_cookie() -> None:
