@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
@@ -57,6 +58,7 @@ def templates() -> Environment:
         "count": text.count,
         "pretty": text.written_json,
         "one_line": text.one_line,
+        "sentence": text.sentence,
         "short_id": text.short_id,
         "until": until,
         "when": when,
@@ -104,11 +106,12 @@ def status(word: str) -> Markup:
 
 
 def when(value: Any) -> str:
-    """Return a time as it is read by people, with all of it behind; the browser writes it in its own zone."""
+    """Return a time as it is read by people: of today the hour, with all of it behind; browsers use their own zone."""
     found = text.as_time(value)
     if found is None:
         return text.NOTHING
-    return Markup('<time datetime="{}">{}</time>').format(found.isoformat(), found.strftime("%d %b %H:%M:%S"))
+    shown, whole = text.clock_of(found, text.now()), f"{found.astimezone(UTC):%d %b %Y %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(found.isoformat(), whole, shown)
 
 
 def until(value: Any) -> str:

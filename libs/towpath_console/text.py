@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,6 +34,8 @@ STATUS_SIGNS = {
     "denied": "✕",
     "expired": "⌛",
     "succeeded": "●",
+    "valid": "●",
+    "invalid": "✕",
     "settled": "●",
     "void": "⊘",
     "happened": "●",
@@ -72,6 +75,8 @@ STATUS_TONES = {
     "completed": "good",
     "approved": "good",
     "succeeded": "good",
+    "valid": "good",
+    "invalid": "bad",
     "failed": "bad",
     "denied": "bad",
     "expired": "bad",
@@ -123,6 +128,24 @@ def as_time(value: Any) -> datetime | None:
         return None
     found = datetime.fromisoformat(value)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def now() -> datetime:
+    """Return the time that pages are drawn at: of today only the hour is written."""
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def clock_of(moment: datetime, at_present: datetime) -> str:
+    """Write a time as short as it is clear: the hour where it is of today, else the day, and the year of another."""
+    at, today = moment.astimezone(UTC), at_present.astimezone(UTC)
+    if at.date() == today.date():
+        return f"{at:%H:%M:%S}"
+    return f"{at:%d %b %H:%M}" if at.year == today.year else f"{at:%d %b %Y}"
+
+
+def sentence(value: Any) -> Any:
+    """Write a text as one that begins a line: with a capital letter."""
+    return f"{value[:1].upper()}{value[1:]}" if isinstance(value, str) else value
 
 
 def seconds_between(start: Any, end: Any) -> float | None:

@@ -2,10 +2,21 @@
 (() => {
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
+  // The same as the server writes, in the reader's zone: of today the hour, else the day, and the year of another.
+  const two = (number) => String(number).padStart(2, "0");
+  const month = new Intl.DateTimeFormat("en", { month: "short" });
   function writeTimes(root) {
+    const now = new Date();
     for (const time of root.querySelectorAll("time[datetime]")) {
       const moment = new Date(time.dateTime);
-      if (!Number.isNaN(moment.valueOf())) time.title = format.format(moment);
+      if (Number.isNaN(moment.valueOf())) continue;
+      time.title = format.format(moment);
+      if ("until" in time.dataset) continue;
+      const minute = `${two(moment.getHours())}:${two(moment.getMinutes())}`;
+      const day = `${two(moment.getDate())} ${month.format(moment)}`;
+      const isToday = moment.toDateString() === now.toDateString();
+      const shown = isToday ? `${minute}:${two(moment.getSeconds())}` : moment.getFullYear() === now.getFullYear() ? `${day} ${minute}` : `${day} ${moment.getFullYear()}`;
+      if (time.textContent !== shown) time.textContent = shown;
     }
   }
 
@@ -206,13 +217,32 @@
   }
   // htmx ends a stream by aborting its request and then cancels its reader, which fails with that abort: heard by nobody.
   addEventListener("unhandledrejection", (event) => event.reason?.name === "AbortError" && event.preventDefault());
+  // An id that is shown short is copied whole; without a clipboard there is no button.
+  function writeCopies() {
+    if (!navigator.clipboard) return;
+    for (const button of document.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
+  }
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest?.("[data-copy]");
+    if (!button) return;
+    const word = button.querySelector("span");
+    const before = word.dataset.word ?? word.textContent;
+    word.dataset.word = before;
+    await navigator.clipboard.writeText(button.dataset.copy);
+    word.textContent = "Copied";
+    setTimeout(() => (word.textContent = before), 2000);
+  });
   function written() {
+    writeCopies();
     writeTimes(document);
     writeTimesLeft();
     writeTitle();
   }
   document.addEventListener("htmx:after:sse:message", written);
   setInterval(writeTimesLeft, 20000);
+  const strip = document.querySelector(".menu nav ul");
+  const current = strip?.querySelector("[aria-current]");
+  if (current) strip.scrollLeft = current.offsetLeft - strip.clientWidth / 3; // a phone's menu scrolls sideways
   written();
   goOn();
 })();

@@ -8,38 +8,54 @@ from typing import Any
 
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.first_steps import SAMPLES, first_steps
+from towpath_console.pages.overview_figures import platform_figures, run_figures
 from towpath_console.pages.run_readiness import lacks_of
 from towpath_console.pages.shared import if_allowed, together
+from towpath_console.text import now
 
 RECENT = 8
-REFRESH_S = 2.0
-STATUSES = ("running", "waiting", "failed", "completed")
+REFRESH_S = 3.0
+COUNTED = 100
+"""Runs that are counted by status: one page of the list, read by its index."""
+
+COUNTED_GATES = 30
+CARDS = 3
+"""Gates that are shown with their arguments; the inbox has all."""
 
 
 async def overview(asked: Asked) -> Page:
     """Make the first page."""
     api = asked.api
     found = await together(
-        runs=api.get("/v1/runs", limit=RECENT, depth=0),
-        gates=if_allowed(api.get("/v1/gates", status="pending", limit=RECENT)),
+        runs=api.get("/v1/runs", limit=COUNTED, depth=0),
+        gates=if_allowed(api.get("/v1/gates", status="pending", paused="false", limit=COUNTED_GATES)),
         statistics=if_allowed(api.get("/v1/statistics")),
         networks=if_allowed(api.get("/v1/networks")),
         budgets=if_allowed(api.get("/v1/budgets", limit=RECENT)),
+        costs=if_allowed(api.get("/v1/costs", by="network", since="1d")),
+        letters=if_allowed(api.get("/v1/dead-letters", limit=RECENT)),
+        samples=if_allowed(api.get("/v1/metrics/samples")),
     )
     networks = [network["name"] for network in found["networks"].get("networks", ())]
+    runs, gates = found["runs"]["runs"], found["gates"].get("gates", ())
+    waiting = f"{len(gates)}{'+' if found['gates'].get('next_after') else ''}"
+    steps = await first_steps(api, networks, runs)
     view = {
-        "runs": found["runs"]["runs"],
-        "steps": await first_steps(api, networks, found["runs"]["runs"]),
+        "runs": runs[:RECENT],
+        "counted": run_figures(runs, now(), has_older=bool(found["runs"].get("next_before"))),
+        "figures": platform_figures(found, waiting),
+        "steps": steps,
+        "begins": bool(steps) or not runs,
         "sees_networks": "networks" in found["networks"],
         "chosen": _chosen(networks, asked.query.get("network", "")),
-        "gates": found["gates"].get("gates", ()),
-        "total": found["statistics"].get("total"),
-        "tools": found["statistics"].get("rows", ())[:RECENT],
+        "gates": gates[:CARDS],
+        "waiting": waiting,
+        "more": len(gates) > CARDS,
         "networks": networks,
-        "accounts": found["budgets"].get("accounts", ()),
         "samples": SAMPLES,
     }
-    return Page("Overview", "overview.html", found, view, REFRESH_S)
+    data = {**found, "runs": {**found["runs"], "runs": runs[:RECENT]}}
+    return Page("Overview", "overview.html", data, view, REFRESH_S)
 
 
 def _chosen(networks: Sequence[str], asked: str) -> str:

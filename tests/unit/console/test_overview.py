@@ -1,5 +1,6 @@
 """The first page: what it shows at first, first steps and when they are done, and what is said before a run is sent."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of,
 
 from towpath_console.page import Done, Page
 from towpath_console.pages.overview import overview, start_run
+from towpath_console.pages.overview_figures import platform_figures, run_figures
 
 TOOL = {"name": "orders.find", "toolset": "support"}
 SNAPSHOT = {
@@ -32,6 +34,9 @@ def first_page(**more: Any) -> RecordedApi:
         "/v1/statistics": FORBIDDEN,
         "/v1/networks": {"networks": [{"name": "desk"}, {"name": "support"}]},
         "/v1/budgets": FORBIDDEN,
+        "/v1/costs": FORBIDDEN,
+        "/v1/dead-letters": FORBIDDEN,
+        "/v1/metrics/samples": FORBIDDEN,
         "/v1/tools": {"versions": {"orders.find": 1}},
     }
     return RecordedApi(**{**answers, **more})
@@ -120,3 +125,42 @@ async def test_a_busy_worker_and_a_model_with_a_key_lack_nothing() -> None:
 async def test_a_task_is_sent_where_nobody_can_say_what_its_models_lack(refusal: Exception) -> None:
     done, paths = await sent(QUEUE, refusal)
     assert isinstance(done, Done) and paths == ["/v1/networks/desk/prompt", "/v1/runs"]
+
+
+ACCOUNT = {"scope": "day", "key": "2026-11-26/project/default", "units": [{"unit": "usd_micros", "limit": 5_000_000}]}
+NOW = datetime(2026, 11, 26, 15, 0, tzinfo=UTC)
+
+
+def began(status: str, hours_ago: float) -> dict[str, Any]:
+    return {"status": status, "created_at": (NOW - timedelta(hours=hours_ago)).isoformat()}
+
+
+def test_runs_of_the_last_day_are_counted_by_status_each_with_its_list() -> None:
+    runs = [began("failed", 1), began("failed", 2), began("cancelled", 3), began("completed", 25)]
+    counted = run_figures(runs, NOW, has_older=True)
+    shown = {one.name: (one.value, one.page) for one in counted.figures}
+    assert shown["Failed"] == ("2", "/runs?status=failed") and shown["Completed"][0] == "0", "a day and no more"
+    assert shown["Cancelled"][0] == "1" and "Paused" not in shown and counted.since is None
+    assert run_figures(runs[:3], NOW, has_older=True).since == runs[2]["created_at"], "older ones are not counted"
+    assert run_figures([], NOW, has_older=False).since is None
+
+
+def test_beside_runs_stand_what_is_spent_of_what_and_what_is_wrong() -> None:
+    found: dict[str, dict[str, Any]] = {
+        "gates": {"gates": []},
+        "costs": {"days": [{"usd": 4.5}]},
+        "budgets": {"accounts": [ACCOUNT]},
+        "statistics": {"total": {"denied": 2, "refused": 1, "failed": 3, "allowed": 9}},
+        "letters": {"letters": [{}, {}], "next_before": 7},
+        "samples": {"samples": [{"waits": 0}, {"waits": 14}]},
+    }  # fmt: skip
+    shown = {one.name: one for one in platform_figures(found, "0")}
+    assert (shown["Spent today"].value, shown["Spent today"].beside, shown["Spent today"].tone) == (
+        "$4.50",
+        "of $5.00",
+        "warn",
+    )
+    assert shown["Refused calls"].value == "3" and shown["Refused calls"].page == "/audit?verdict=deny"
+    assert shown["Dead letters"].value == "2+" and shown["Calls in queues"].value == "14"
+    hidden = {name: {} for name in found} | {"letters": {"letters": []}, "samples": {"samples": [{"waits": None}]}}
+    assert platform_figures(hidden, "0") == [], "what may not be read, and what is as it should be"

@@ -68,7 +68,10 @@ def tool_numbered(number: int) -> Json:
 
 
 NO_PROPOSALS: Json = {"held": {}, "proposals": []}
-AROUND_OVERVIEW = {"/v1/statistics": {}, "/v1/networks": {"networks": []}, "/v1/budgets": {"accounts": []}}
+AROUND_OVERVIEW = {
+    "/v1/statistics": {}, "/v1/networks": {"networks": []}, "/v1/budgets": {"accounts": []}, "/v1/costs": {},
+    "/v1/dead-letters": {}, "/v1/metrics/samples": {},
+}  # fmt: skip
 
 LISTINGS = {
     "runs": Listing(
@@ -104,7 +107,7 @@ LISTINGS = {
         {"/v1/gates": {"gates": []}, **AROUND_OVERVIEW},
     ),
     "approvals of the first page": Listing(
-        overview, 8, "/v1/gates", "gates", gate_numbered, 'class="card gate', 'badge">8+</span>', "next_after",
+        overview, 3, "/v1/gates", "gates", gate_numbered, 'class="card gate', 'href="/approvals">All 4', "next_after",
         {"/v1/runs": {"runs": []}, **AROUND_OVERVIEW},
     ),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from towpath_console.drawings.timeline import TimelineRow, timeline
 from towpath_console.page import Asked, Page, PageRoute
 from towpath_console.pages.runs.history import Step, error_of, read_steps, what_of
+from towpath_console.pages.runs.run_end import end_of
 from towpath_console.pages.shared import if_allowed, together
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 
@@ -55,6 +56,7 @@ async def run_timeline(asked: Asked) -> Page:
         "rows": rows,
         "timeline": timeline(rows),
         "answer": answer_of(run),
+        "end": end_of(run, rows),
         "budgets": list(_budgets(found["budgets"].get("accounts") or ())),
         "filtered": filtered,
         "looked_at": looked_at,
@@ -88,8 +90,10 @@ def refresh_of(run: Mapping[str, Any], seq: int | None = None) -> float | None:
 
 
 def answer_of(run: Mapping[str, Any]) -> Any:
-    """Return what a run answered: its message where it has one."""
+    """Return what a run answered: its message where it has one; of a run that failed nothing."""
     final = run.get("final")
+    if isinstance(final, dict) and final.get("status") == "error" and run["status"] in ("failed", "cancelled"):
+        return None
     return final["message"] if isinstance(final, dict) and set(final) == {"message"} else final
 
 

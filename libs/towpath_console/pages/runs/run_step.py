@@ -43,6 +43,7 @@ async def run_step(asked: Asked) -> Page:
         "what": what_of(step),
         "calls": part.calls,
         "asked": _asked(step),
+        "decided": decided(step),
         "tabs": TABS,
         "shown": tab,
         "last": run["step"],
@@ -86,6 +87,27 @@ async def as_the_rules_stand(api: Api, run: Mapping[str, Any], call: Mapping[str
         return await api.post("/v1/policy/check", question)
     except ApiRefusalError as error:
         return {"refusal": dict(error.problem)}
+
+
+def decided(step: Step) -> dict[str, Any] | None:
+    """Return what a step decided as it is read: an action with its calls, where it hands over, or what it answers."""
+    action, details = action_of(step)
+    if not action:
+        return None
+    if action == "USE_TOOL":
+        listed = details.get("calls") if isinstance(details.get("calls"), list) else [details]
+        calls = [one for one in listed or () if isinstance(one, dict)]
+        return {
+            "kind": "calls",
+            "calls": [{"tool": one.get("tool_name") or "?", "args": one.get("tool_params")} for one in calls],
+        }
+    if action == "ROUTE_TO_AGENT":
+        return {"kind": "hands over", "to": details.get("target_agent_name") or "?", "text": details.get("context")}
+    if action == "RESPOND":
+        payload = details.get("payload")
+        is_message = isinstance(payload, dict) and set(payload) == {"message"}
+        return {"kind": "answers", "text": payload["message"] if is_message else payload}
+    return {"kind": "other", "name": action.replace("_", " ").capitalize(), "details": details}
 
 
 def _asked(step: Step) -> dict[str, dict[str, Any]]:
