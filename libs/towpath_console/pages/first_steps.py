@@ -40,7 +40,7 @@ async def first_steps(api: Api, networks: Sequence[str], runs: Sequence[Mapping[
         FirstStep(
             own is not None,
             "Run it",
-            "Press Run above, and see each step as it happens.",
+            "Press Run in the box with the task, and see each step as it happens.",
             f"/runs/{own}" if own else "/runs",
         ),
         FirstStep(

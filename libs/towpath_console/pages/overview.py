@@ -45,7 +45,7 @@ async def overview(asked: Asked) -> Page:
         "counted": run_figures(runs, now(), has_older=bool(found["runs"].get("next_before"))),
         "figures": platform_figures(found, waiting),
         "steps": steps,
-        "begins": bool(steps) or not runs,
+        "begins": not runs or bool(steps and not steps[0].is_done),
         "sees_networks": "networks" in found["networks"],
         "chosen": _chosen(networks, asked.query.get("network", "")),
         "gates": gates[:CARDS],
