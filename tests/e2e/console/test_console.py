@@ -261,7 +261,7 @@ async def test_several_calls_of_a_rule_are_decided_together_and_come_back_as_wha
     gates = [(await waiting_run(browser))[1] for _ in range(2)]
     listed = (await browser.get("/approvals/batch?tool=orders.refund&rule=refunds-over-100")).text
     assert all(f"gate-{gate['gate_id']}" in listed for gate in gates)
-    assert "decide them together" in (await browser.get("/approvals?rule=refunds-over-100")).text
+    assert "Decide them together" in (await browser.get("/approvals?rule=refunds-over-100")).text
     chosen = {f"gate-{gate['gate_id']}": "on" for gate in gates}
     digests = {f"digest-{gate['gate_id']}": gate["detail"]["digest"] for gate in gates}
     task = {"tool": "orders.refund", "rule": "refunds-over-100", "reason": "not this week"}
