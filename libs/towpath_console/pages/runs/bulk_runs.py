@@ -15,6 +15,8 @@ from towpath_contracts.runs.bulk import MAX_AT_ONCE, MAX_SELECTED
 FILTERS = ("status", "network", "label", "kind", "parent_run_id", "root_run_id", "thread_id")
 ACTIONS_OF_PAGE = ("retry", "label", "export")
 SHOWN = 20
+LISTED = 50
+"""Runs that are looked up for their tasks: the newest ones of the filter."""
 
 
 async def confirm(asked: Asked) -> Page:
@@ -24,13 +26,18 @@ async def confirm(asked: Asked) -> Page:
         raise ApiRefusalError(404, {"code": "not_found", "title": "There is no such action", "detail": action})
     filters = {name: value for name, value in chosen(asked.query, *FILTERS).items() if value}
     found = await asked.api.post("/v1/runs/bulk/select", {"action": action, "filter": filters})
+    listed = await asked.api.get("/v1/runs", limit=LISTED, **filters) if found["count"] else {"runs": ()}
+    chosen_ids = set(found["run_ids"])
+    rows = [run for run in listed["runs"] if run["run_id"] in chosen_ids][:SHOWN]
+    shown = {run["run_id"] for run in rows}
     view = {
         "action": action,
+        "rows": rows,
         "filters": filters,
         "count": found["count"],
         "whole": found["whole"],
         "counts": sorted(found["by_status"].items()),
-        "run_ids": found["run_ids"][:SHOWN],
+        "run_ids": [one for one in found["run_ids"] if one not in shown][: SHOWN - len(rows)],
         "ids": ",".join(found["run_ids"]),
         "key": uuid4().hex,
         "back": f"/runs?{urlencode(filters)}",

@@ -21,7 +21,7 @@ PAUSED = "run_paused:"
 
 MOVING_S = 0.7
 WAITING_S = 2.0
-SHOWS = {"": "all steps", "failed": "failed only", "open": "hide done"}
+SHOWS = {"": "all steps", "failed": "failed only", "open": "not done"}
 ATTEMPTS = {"": "any attempt", "first": "first attempts", "repeated": "repeated ones"}
 UNITS = {"usd_micros": "Money", "tokens": "Tokens", "model_calls": "Model calls", "tool_calls": "Tool calls"}
 

@@ -21,13 +21,18 @@ def selection(number: int, *, whole: bool = True) -> dict[str, Any]:
 
 
 async def test_the_page_counts_by_the_filter_of_the_list_and_changes_nothing() -> None:
-    api = RecordedApi(**{"/v1/runs/bulk/select": selection(30, whole=False)})
+    listed = [
+        {"run_id": run_id(one), "status": "failed", "network": "support", "user_message": f"Task {one}"}
+        for one in (3, 31)
+    ]
+    api = RecordedApi(**{"/v1/runs/bulk/select": selection(30, whole=False), "/v1/runs": {"runs": listed}})
     query = {"action": "retry", "status": "failed", "label": HOSTILE, "other": "x"}
     html = drawn(await confirm(asked_of(api, query)), query)
     body = {"action": "retry", "filter": {"status": "failed", "label": HOSTILE}}
     assert api.sent == [("POST", "/v1/runs/bulk/select", body)]
     assert "Retry 30 runs?" in html and "And 10 more" in html and "There are more" in html
     assert "<script>alert" not in html and run_id(29) in html
+    assert "Task 3<" in html and "Task 31" not in html, "only what would be done is listed"
     nothing = RecordedApi(**{"/v1/runs/bulk/select": selection(0)})
     assert "Nothing to label" in drawn(await confirm(asked_of(nothing, {"action": "label"})))
     with pytest.raises(ApiRefusalError):
