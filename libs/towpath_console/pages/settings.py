@@ -1,6 +1,6 @@
 """Settings: what the gateway runs with, keys, what is paused, and notices that no webhook has taken."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
@@ -19,6 +19,15 @@ SCOPES = (
 SWITCH_KINDS = ("tool", "network", "caller", "project")
 NOTICE_STATUSES = ("dead", "pending", "sent", "all")
 DAY_S = 86_400
+TOPICS = {
+    "Address and requests": ("GATEWAY_", "HTTP_", "MAX_", "RUN_WAIT_S"),
+    "Sign-in": ("AUTH", "LOCAL_", "OIDC_", "SESSION_"),
+    "Message bus": ("NATS_",),
+    "Database": ("DATABASE_",),
+    "Logs, health and traces": ("LOG_", "HEALTH_", "OTEL_", "OTLP_"),
+}
+OTHER = "Process"
+"""What a setting is about, by how its name begins."""
 
 
 async def configuration(asked: Asked) -> Page:
@@ -31,8 +40,21 @@ async def configuration(asked: Asked) -> Page:
         for row in found.get("settings", ())
         if wanted in row["name"] and (not only_set or row["origin"] != "default")
     ]
-    view = {"tab": "configuration", "rows": rows, "allowed": bool(found), "instance": found.get("instance", "")}
+    view = {
+        "tab": "configuration",
+        "topics": _by_topic(rows),
+        "allowed": bool(found),
+        "instance": found.get("instance", ""),
+    }
     return Page("Settings", "settings.html", found, view)
+
+
+def _by_topic(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    topics: dict[str, list[Mapping[str, Any]]] = {topic: [] for topic in (*TOPICS, OTHER)}
+    for row in rows:
+        name = row["name"].removeprefix("TOWPATH_")
+        topics[next((topic for topic, begins in TOPICS.items() if name.startswith(begins)), OTHER)].append(row)
+    return {topic: found for topic, found in topics.items() if found}
 
 
 async def keys(asked: Asked) -> Page:

@@ -93,7 +93,7 @@ async def _debug(platform: PlatformClient, project: str, run_id: UUID, wanted: f
     return run_debug(calls, wanted)
 
 
-router = APIRouter(route_class=BoundedJsonRoute, tags=["source 0"])
+router = APIRouter(route_class=BoundedJsonRoute, tags=["direct calls"])
 
 SCRIPTED_MODEL = "scripted:task"
 """Plays the script that comes with the task; it is named for what it is."""
