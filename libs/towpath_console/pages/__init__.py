@@ -11,6 +11,7 @@ from towpath_console.pages import (
     networks,
     overview,
     policy,
+    providers,
     queues,
     runs,
     settings,
@@ -35,6 +36,7 @@ PAGES: tuple[PageRoute, ...] = (
     *costs.PAGES,
     *metrics_view.PAGES,
     *settings.PAGES,
+    *providers.PAGES,
     *docs.PAGES,
 )
 """The first whose path matches is shown."""

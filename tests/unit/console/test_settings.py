@@ -1,6 +1,7 @@
 """Settings: keys that are shown once and ended only on purpose, switches with a reason, notices, and no secret."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of,
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Page
 from towpath_console.pages import settings
+from towpath_console.pages.providers import providers
 from towpath_gateway.core.api_keys import ALL_SCOPES
 from towpath_gateway.core.api_keys import ROLES as PLATFORM_ROLES
 
@@ -39,6 +41,28 @@ async def test_settings_are_shown_with_their_origin_and_to_others_who_may_see_th
     assert "TOWPATH_LOG_LEVEL" not in drawn(await settings.configuration(asked_of(api, query)), query)
     blind = RecordedApi(**{"/v1/settings": FORBIDDEN})
     assert "platform:operate" in drawn(await settings.configuration(asked_of(blind)))
+
+
+async def test_settings_stand_under_what_they_are_about() -> None:
+    names = ("TOWPATH_OIDC_ISSUER", "TOWPATH_NATS_URL", "OTEL_PROPAGATORS", "TOWPATH_EMBEDDED")
+    rows = [{"name": name, "value": "x", "origin": "default", "secret": False} for name in names]
+    html = drawn(await settings.configuration(asked_of(RecordedApi(**{"/v1/settings": {"settings": rows}}))))
+    topics = re.findall(r'rowgroup" colspan="3">(.*?)<', html)
+    assert topics == ["Sign-in", "Message bus", "Logs, health and traces", "Process"], "no topic without a setting"
+
+
+async def test_a_provider_without_a_key_is_told_from_one_that_could_be_asked() -> None:
+    def prompt(body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"model_missing": "" if body["model"].startswith("gemini:") else "no key"}
+
+    api = RecordedApi(**{"/v1/networks": {"networks": [{"name": "shop"}]}, "/v1/networks/shop/prompt": prompt})
+    page = await providers(asked_of(api))
+    states = [row["state"] for row in page.data["providers"]]
+    assert states == ["configured", "not configured", "not configured", "not configured"]
+    assert "OPENAI_API_KEY=" in drawn(page) and "GEMINI_API_KEY=" not in drawn(page)
+    for blind in ({"networks": []}, {"networks": [{"name": "shop"}]}):
+        nobody = RecordedApi(**{"/v1/networks": blind, "/v1/networks/shop/prompt": FORBIDDEN})
+        assert "is not known" in drawn(await providers(asked_of(nobody)))
 
 
 async def test_a_key_is_shown_once_and_is_in_no_address() -> None:

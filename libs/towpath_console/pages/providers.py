@@ -1,0 +1,51 @@
+"""Providers of models: which of them a decider could ask now, and what the others lack.
+
+Asked for as a prompt is: what is configured is looked for, and neither shown nor tried.
+"""
+
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from towpath_console.api import Api, ApiRefusalError
+from towpath_console.page import Asked, Page, PageRoute
+from towpath_console.pages.shared import together
+
+
+class Provider(NamedTuple):
+    """A provider, how a network names a model of it, and the variable that opens it."""
+
+    title: str
+    example: str
+    variable: str
+
+
+PROVIDERS = {
+    "gemini": Provider("Google Gemini", "gemini:gemini-2.5-flash", "GEMINI_API_KEY"),
+    "openai": Provider("OpenAI", "openai:gpt-5-mini", "OPENAI_API_KEY"),
+    "anthropic": Provider("Anthropic", "anthropic:claude-sonnet-4-6", "ANTHROPIC_API_KEY"),
+    "local": Provider("A server of your own, as OpenAI's", "local:qwen3", "TOWPATH_LOCAL_URL"),
+}
+
+
+async def providers(asked: Asked) -> Page:
+    """Make the page; where no network is published nobody can be asked for a prompt, so nothing is known."""
+    listed = (await asked.api.get("/v1/networks"))["networks"]
+    network = listed[0]["name"] if listed else ""
+    found = await together(**{name: _readiness(asked.api, network, name) for name in PROVIDERS})
+    rows = [{**PROVIDERS[name]._asdict(), **found[name]} for name in PROVIDERS]
+    view = {"tab": "providers", "rows": rows, "known": any(row["state"] != "not known" for row in rows)}
+    return Page("Providers", "providers.html", {"providers": rows}, view)
+
+
+async def _readiness(api: Api, network: str, provider: str) -> dict[str, Any]:
+    if not network:
+        return {"state": "not known", "missing": ""}
+    try:
+        answer = await api.post(f"/v1/networks/{quote(network)}/prompt", {"model": PROVIDERS[provider].example})
+    except ApiRefusalError:
+        return {"state": "not known", "missing": ""}
+    missing = answer.get("model_missing", "")
+    return {"state": "not configured" if missing else "configured", "missing": missing}
+
+
+PAGES = (PageRoute("/settings/providers", providers, "/settings"),)
