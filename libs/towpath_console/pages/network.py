@@ -108,6 +108,7 @@ async def run_network(asked: Asked, form: Mapping[str, str]) -> Done:
     task: Json = {"network": name, "user_message": form.get("message", "")}
     task |= {"version": version} if (version := number_of(form.get("version"), "version")) else {}
     task |= {"model": form["model"]} if form.get("model") else {}
+    task |= {"debug": True} if form.get("debug") == "yes" else {}
     if form.get("script"):
         try:
             task["script"] = json.loads(form["script"])

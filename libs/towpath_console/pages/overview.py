@@ -69,6 +69,8 @@ async def start_run(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     task: dict[str, Any] = {"network": network, "user_message": form.get("message", "")}
     if model:
         task["model"] = model
+    if form.get("debug") == "yes":
+        task["debug"] = True
     lacks = await lacks_of(asked.api, network, model) if form.get("anyway") != "yes" else []
     if lacks:
         data = {"task": task, "lacks": [lack._asdict() for lack in lacks]}

@@ -99,6 +99,13 @@ async def test_every_part_of_a_network_is_drawn(tab: str) -> None:
     assert "version 2, current" in html and 'aria-current="page"' in html
 
 
+async def test_the_prompt_is_that_of_the_task_that_was_written() -> None:
+    api = shop()
+    html = drawn(await network(asked(api, {"tab": "prompts", "task": "Refund <8811>"}, network="team/shop")))
+    assert [body["user_message"] for path, body in api.sent if path.endswith("/prompt")] == ["Refund <8811>"]
+    assert 'name="task" value="Refund &lt;8811&gt;"' in html
+
+
 async def test_an_older_version_is_told_from_the_current_one() -> None:
     html = drawn(await network(asked(shop(), {"version": "1"}, network="team/shop")))
     assert "You look at an older version." in html and 'name="version" value="1"' in html

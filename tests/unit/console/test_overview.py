@@ -116,6 +116,11 @@ async def test_six_models_of_a_network_are_looked_at_and_further_ones_are_named_
     assert isinstance(await start_run(asked_of(ready), {"network": "desk", "message": "x"}), Done)
 
 
+async def test_a_run_keeps_its_prompts_where_somebody_asks_for_it() -> None:
+    page, _ = await sent(QUEUE, "no key", debug="yes")
+    assert isinstance(page, Page) and 'name="debug"' in drawn(page) and page.data["task"]["debug"] is True
+
+
 async def test_a_busy_worker_and_a_model_with_a_key_lack_nothing() -> None:
     done, paths = await sent({**QUEUE, "listeners": 0, "in_flight": 3}, "")
     assert isinstance(done, Done) and paths == ["/v1/networks/desk/prompt", "/v1/runs"]

@@ -12,7 +12,10 @@ from towpath_console.pages.shared import if_allowed, together
 ANSWERED = frozenset({400, 404, 409, 422})
 """Refusals that are about what was asked, and stand beside the form."""
 
-EXAMPLE = "{}"
+NOTHING = "{}"
+
+EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+"""What stands for an argument of a type until somebody writes another value; for every other type an ellipsis."""
 
 
 async def simulate(asked: Asked) -> Page:
@@ -23,27 +26,35 @@ async def simulate(asked: Asked) -> Page:
         tools=if_allowed(asked.api.get("/v1/tools")),
         agents=agents_of(asked, query.get("network", "")),
     )
+    networks = [network["name"] for network in found["networks"].get("networks", ())]
+    if networks and not query.get("network"):
+        found["agents"] = await agents_of(asked, networks[0])  # the one that the form has chosen
+    tools = {tool["name"]: tool for tool in found["tools"].get("tools", ())}
+    parameters = (tools.get(query.get("tool", "")) or {}).get("parameters")
+    written = query.get("args", "").strip()
+    is_example = written in ("", NOTHING)
+    args = example_of(parameters) if is_example else written
     verdict: Mapping[str, Any] = {}
     problem: Mapping[str, Any] = {}
     body: dict[str, Any] = {}
     if query.get("tool") and query.get("agent") and query.get("network"):
         try:
-            body = _question(query, found["agents"])
+            body = _question(query, args, found["agents"])
             verdict = await asked.api.post("/v1/policy/check", body)
         except ApiRefusalError as error:
             if error.status not in ANSWERED:
                 raise
             problem = error.problem
-    tools = {tool["name"]: tool for tool in found["tools"].get("tools", ())}
     view = {
         "verdict": verdict,
         "problem": problem,
         "question": body,
-        "networks": [network["name"] for network in found["networks"].get("networks", ())],
+        "networks": networks,
         "agents": sorted(found["agents"]),
         "tools": sorted(tools),
-        "parameters": (tools.get(query.get("tool", "")) or {}).get("parameters"),
-        "args": query.get("args") or EXAMPLE,
+        "parameters": parameters,
+        "args": args,
+        "is_example": is_example and args != NOTHING,
         "command": _command(body),
         "tab": "simulate",
     }
@@ -64,10 +75,22 @@ async def agents_of(asked: Asked, network: str) -> dict[str, Any]:
     return agents
 
 
-def _question(query: Mapping[str, str], agents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def example_of(parameters: Mapping[str, Any] | None) -> str:
+    """Return the arguments that a tool can't do without, as JSON to be changed."""
+    properties = (parameters or {}).get("properties") or {}
+    return json.dumps({name: _example(properties.get(name) or {}) for name in (parameters or {}).get("required") or ()})
+
+
+def _example(schema: Mapping[str, Any]) -> Any:
+    if schema.get("enum"):
+        return schema["enum"][0]
+    return EXAMPLES.get(str(schema.get("type")), "...")
+
+
+def _question(query: Mapping[str, str], written: str, agents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the question as the API takes it; raises ApiRefusalError for arguments that are no JSON object."""
     try:
-        args = json.loads(query.get("args") or EXAMPLE)
+        args = json.loads(written)
     except (ValueError, RecursionError) as error:
         raise _no_arguments(f"they are no JSON: {error}") from error
     if not isinstance(args, dict):

@@ -97,7 +97,7 @@ def what_of(step: Mapping[str, Any]) -> str:
         case "RESPOND":
             return "answers"
         case "":
-            return "could not decide" if step.get("success") is False else "is being decided"
+            return "is being decided" if step.get("success") is None else "could not decide"
         case other:
             return other.replace("_", " ").lower()
 

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from towpath_console.drawings.timeline import TimelineRow, timeline
@@ -65,7 +65,7 @@ async def run_timeline(asked: Asked) -> Page:
         "shows": list(SHOWS.items()),
         "attempts": list(ATTEMPTS.items()),
         "chosen": f"{SHOWS.get(show, show)}, {ATTEMPTS.get(attempt, attempt)}",
-        "pager": _pager(start, len(rows), number),
+        "pager": _pager(start, len(rows), number) if filtered else _pager_of_steps(start, rows, part, number),
     }
     data = {"steps": part.steps, **found}
     return Page(f"Run {run_id[:8]}", "run.html", data, view, refresh_of(run, part.seq))
@@ -153,6 +153,22 @@ def _pager(start: int, shown: int, number: int) -> dict[str, Any] | None:
         "earlier": str(max(1, start + 1 - STEPS_SHOWN)) if start else None,
         "later": str(start + shown + 1) if start + shown < number else None,
         "latest": str(first_of_last) if start + shown < number else None,
+    }
+
+
+def _pager_of_steps(start: int, rows: Sequence[TimelineRow], part: HistoryPart, number: int) -> dict[str, Any] | None:
+    """Return where the other steps are; a fork has none of its own before the first, and the last may not be told."""
+    if not start and part.whole:
+        return None
+    pager = _pager(start, len(rows), number)
+    if pager is None or not rows:
+        return pager
+    later = None if part.whole else str(rows[-1].number + 1)
+    return pager | {
+        "first": rows[0].number,
+        "last": rows[-1].number,
+        "later": later,
+        "latest": later and pager["latest"],
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from towpath_console.drawings.timeline import TimelineRow
 from towpath_contracts.problems.registry import REGISTRY
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 
 _LOOK = "Look at the step where it ended. Fork from there with a note for the model, or continue with a message."
 _REMEDIES = {
@@ -36,7 +37,7 @@ class RunEnd(NamedTuple):
 def end_of(run: Mapping[str, Any], rows: Sequence[TimelineRow]) -> RunEnd | None:
     """Return why *run* ended without an answer; None where it goes on, or has completed."""
     status, reason = run["status"], str(run.get("reason") or "")
-    if status not in ("failed", "cancelled"):
+    if status not in FINAL_STATUSES or status == "completed":
         return None
     if status == "cancelled":
         said = str(run.get("message") or "It was cancelled.")
@@ -44,7 +45,7 @@ def end_of(run: Mapping[str, Any], rows: Sequence[TimelineRow]) -> RunEnd | None
     failed = next((row.number for row in reversed(rows) if row.good is False), None)
     known = REGISTRY.get(reason)
     return RunEnd(
-        title="Why it failed",
+        title="Why it failed" if status == "failed" else f"Why it is {status.replace('_', ' ')}",
         tone="bad",
         said=str(run.get("message") or reason.replace("_", " ") or "The log says no more."),
         remedy=_REMEDIES.get(reason) or (known.remedy if known else _LOOK),

@@ -198,6 +198,27 @@ async def test_a_question_is_put_as_it_was_written_and_refusals_stand_beside_it(
     assert quoted.view["command"] == "", "no command that a shell would read otherwise"
 
 
+async def test_a_call_is_asked_about_with_the_arguments_that_it_needs_until_others_are_written() -> None:
+    properties = {"order_id": {"type": "string"}, "amount": {"type": "number"}, "why": {"enum": ["broken", "late"]}}
+    refund = tool("orders.refund") | {
+        "parameters": {"properties": properties | {"note": {"type": "string"}}, "required": list(properties)}
+    }
+    network = {"network": "support", "agent": "tech", "tool": "orders.refund"}
+    answers = {
+        "/v1/networks": {"networks": [{"name": "support"}]},
+        "/v1/networks/support": {"snapshot": {"agents": {"tech": {}}}},
+        "/v1/tools": {"tools": [refund]},
+        "/v1/policy/check": {"verdict": "allow", "rule": "small", "policy_version": 1, "trace": []},
+    }
+    page = await policy_question.simulate(asked_of(AnsweredApi(answers), network))
+    assert page.data["question"]["args"] == {"order_id": "...", "amount": 1, "why": "broken"}
+    assert "values that stand for any" in drawn(page).text
+    page = await policy_question.simulate(asked_of(AnsweredApi(answers), network | {"args": '{"amount": 129}'}))
+    assert page.data["question"]["args"] == {"amount": 129} and "stand for any" not in drawn(page).text
+    page = await policy_question.simulate(asked_of(AnsweredApi(answers)))
+    assert page.view["agents"] == ["tech"], "those of the network that the form has chosen"
+
+
 async def test_a_pasted_policy_is_compared_piece_by_piece_and_its_problems_are_listed() -> None:
     group = {
         "change": "newly_denied", "was": "allow", "network": "n", "agent_key": "a", "tool": "t", "calls": 2,

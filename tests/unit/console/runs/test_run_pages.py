@@ -220,6 +220,43 @@ async def test_the_bars_of_steps_end_where_their_line_ends() -> None:
     assert max(ends) == float(line or 0)
 
 
+async def test_a_run_that_failed_says_why_in_words_and_not_as_an_answer() -> None:
+    final = {"status": "error", "error": "model_unauthorized", "message": "no key for Gemini"}
+    failed = run_of(1, "failed") | {"final": final, "message": "no key for Gemini"}
+    page = drawn(await run_timeline(asked(api_of(1, **{f"/v1/runs/{RUN}": failed}))))
+    assert "Why it failed" in page and "no key for Gemini" in page and ">Answer<" not in page
+    told = drawn(await run_timeline(asked(api_of(1, **{f"/v1/runs/{RUN}": failed | {"final": {"rows": 3}}}))))
+    assert ">Answer<" in told, "an answer that it gave all the same is shown"
+    open_step = step_of(1) | {"success": None, "action": None}
+    given_up = step_of(2, good=False) | {"action": None}
+    others = {
+        f"/v1/runs/{RUN}": failed | {"status": "cancelled"},
+        f"/v1/runs/{RUN}/history": history_of([open_step, given_up]),
+    }
+    page = drawn(await run_timeline(asked(api_of(2, **others))))
+    assert ">Cancelled<" in page and "could not decide" in page and "◐" not in page and "⊘" in page
+
+
+async def test_steps_that_are_not_recorded_are_not_said_to_be_on_another_page() -> None:
+    begun = api_of(2, **{f"/v1/runs/{RUN}/history": history_of([])})
+    assert (await run_timeline(asked(begun))).view["pager"] is None
+    own = [step_of(number) for number in range(2, 5)]
+    fork_of_it = api_of(4, **{f"/v1/runs/{RUN}/history": history_of(own)})
+    assert (await run_timeline(asked(fork_of_it))).view["pager"] is None, "a fork has no step of its own before"
+    pager = (await run_timeline(asked(api_of(250)))).view["pager"]
+    assert (pager["first"], pager["last"], pager["later"], pager["earlier"]) == (151, 250, None, "51")
+    pager = (await run_timeline(asked(api_of(250), {"from": "51"}))).view["pager"]
+    assert (pager["first"], pager["last"], pager["later"], pager["latest"]) == (51, 150, "151", "151")
+
+
+async def test_a_prompt_that_was_not_kept_can_be_made_again() -> None:
+    calls = {"calls": [{"kind": "decision", "model": "m", "prompt": "", "prompt_digest": "d"}]}
+    api = api_of(1, **{f"/v1/runs/{RUN}/steps/1/model-calls": calls})
+    page = drawn(await run_step(asked(api, {"tab": "prompt"}, step="1")))
+    assert "The prompt was not kept" in page
+    assert "/networks/calm?tab=prompts&amp;version=1&amp;agent=calm&amp;task=calm" in page
+
+
 async def test_budgets_say_how_much_is_used_and_are_left_out_for_who_may_not_see_them() -> None:
     page = drawn(await run_timeline(asked(api_of(1))))
     assert "90 % · nearly used up" in page
