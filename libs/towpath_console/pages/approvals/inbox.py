@@ -47,6 +47,9 @@ MENDED_HERE = frozenset({"reason_required", "retry_refused", "role_missing", "re
 
 NOT_FOUND = 404
 
+MOST_TOLD = 200
+"""Characters of what was decided that are said again."""
+
 
 async def approvals(asked: Asked) -> Page:
     """Make the inbox, or the list of closed gates."""
@@ -121,11 +124,15 @@ async def decide(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     try:
         await say(asked, gate_id, verdict, form.get("reason", ""), form.get("digest", ""))
     except ApiRefusalError as error:
-        return await refused_at_gate(asked, error, form.get("reason", ""))
+        return await refused_at_gate(asked, error, form.get("reason", ""), _back(form))
+    what = form.get("what", "")[:MOST_TOLD]
+    return Done(_back(form), (DIRECT | RESOLVED)[verdict] + (f" That was {what}." if what else ""))
+
+
+def _back(form: Mapping[str, str]) -> str:
+    """Return the page on which somebody decided, which they see again."""
     back = form.get("back", "")
-    return Done(
-        back if back.startswith("/") and not back.startswith("//") else "/approvals", (DIRECT | RESOLVED)[verdict]
-    )
+    return back if back.startswith("/") and not back.startswith("//") else "/approvals"
 
 
 async def delegate(asked: Asked, form: Mapping[str, str]) -> Done | Page:
@@ -151,15 +158,16 @@ async def say(asked: Asked, gate_id: str, verdict: str, reason: str, digest: str
         await asked.api.post(f"/v1/gates/{gate_id}/resolve", body | {"verdict": verdict})
 
 
-async def refused_at_gate(asked: Asked, error: ApiRefusalError, reason: str) -> Page:
+async def refused_at_gate(asked: Asked, error: ApiRefusalError, reason: str, back: str = "/approvals") -> Page:
     """Return the gate as it is now with why nothing was decided; raises *error* where that is not told there."""
     code = error.problem.get("code")
     if code not in STALE | MENDED_HERE:
         raise error
     gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
     if code in MENDED_HERE and gate["status"] == "pending":
-        words = " ".join(str(error.problem.get(name) or "") for name in ("detail", "remedy")).strip()
-        return await gate_page(asked, gate, status=error.status, problem=words, reason=reason)
+        told = [str(error.problem.get(name) or "").rstrip(".") for name in ("detail", "remedy")]
+        words = " ".join(f"{one[0].upper()}{one[1:]}." for one in told if one)
+        return await gate_page(asked, gate, status=error.status, problem=words, reason=reason, back=back)
     successor = await _successor(asked, gate)
     return await gate_page(asked, gate, status=error.status, stale=error.problem, next=successor, reason=reason)
 

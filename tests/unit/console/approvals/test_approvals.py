@@ -125,6 +125,8 @@ async def test_a_word_goes_with_the_digest_of_what_was_looked_at() -> None:
     done = await decide(one, {"reason": "ok", "digest": "sha256:aa", "back": "/approvals?rule=large"})
     assert done == Done("/approvals?rule=large", "Approved.")
     assert api_of(one).sent == [(f"{GATE}/approve", {"reason": "ok", "digest": "sha256:aa"})]
+    told = await decide(asked({f"{GATE}/approve": {}}, verdict="approve"), {"what": "orders.refund, run 01a2"})
+    assert told == Done("/approvals", "Approved. That was orders.refund, run 01a2.")
     other = asked({f"{GATE}/resolve": {}}, verdict="stop")
     assert await decide(other, {"reason": "x", "back": "//evil.example"}) == Done("/approvals", "The run ends.")
     assert api_of(other).sent == [(f"{GATE}/resolve", {"reason": "x", "verdict": "stop"})]
@@ -154,10 +156,11 @@ async def test_a_missing_reason_is_asked_for_beside_the_field() -> None:
     no = ApiRefusalError(
         422, {"code": "reason_required", "title": "Reason", "detail": "say why", "remedy": "Give one."}
     )
-    page = await decide(asked({f"{GATE}/deny": no}, verdict="deny"), {"reason": " "})
+    page = await decide(asked({f"{GATE}/deny": no}, verdict="deny"), {"reason": " ", "back": "/runs/r"})
     html = drawn(page)
     assert isinstance(page, Page) and page.status == 422
-    assert "say why Give one." in html and 'aria-invalid="true"' in html and 'class="decide"' in html
+    assert 'name="back" value="/runs/r"' in html, "a second try leads to where the first was made"
+    assert "Say why. Give one." in html and 'aria-invalid="true"' in html and 'class="decide"' in html
 
 
 async def test_enter_in_the_reason_decides_nothing() -> None:
