@@ -27,7 +27,8 @@ from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
 
 LOCAL_REMEDY = (
-    "Send the header in the file authorization of the data folder, which `towpath up` names: "
+    "In a browser, open the link Console that `towpath up` prints when it starts: it lets one browser in. "
+    "Elsewhere send the header in the file authorization of the data folder, which `towpath up` names: "
     "curl --header @.towpath/authorization. The command line and the client read it where ./.towpath is that folder; "
     "anywhere else put what stands behind Bearer in it into TOWPATH_API_KEY: with --ephemeral or --data "
     "`towpath up` prints the line that does, Shell."

@@ -69,7 +69,8 @@ def _entry_id(asked: Asked) -> int:
 
 def _missing(written: str) -> ApiRefusalError:
     problem = {"code": "not_found", "title": "There is no such entry", "detail": f"entry {written}"}
-    return ApiRefusalError(404, problem | {"remedy": "Look for it on the page of the audit: it has its number there."})
+    remedy = "Look for it on the page of the audit. Some numbers are never used, and other projects have theirs."
+    return ApiRefusalError(404, problem | {"remedy": remedy})
 
 
 async def _entry(asked: Asked, entry_id: int) -> dict[str, Any]:

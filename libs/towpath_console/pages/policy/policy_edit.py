@@ -64,6 +64,7 @@ async def check(asked: Asked, form: Mapping[str, str]) -> Page:
     words = [one for one in cells["changes"] if one["was"] != one["becomes"]]
     view = {
         "would_be": refused,
+        "by_file": found["now"].get("applied_by") == "file",
         "lines": lines,
         "cells": words[:SHOWN_CELLS],
         "cells_left": len(words[SHOWN_CELLS:]) + cells["more"],

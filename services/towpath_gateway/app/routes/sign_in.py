@@ -31,6 +31,9 @@ OIDC_DONE = "/sign-in/oidc/done"
 """Where a provider sends browsers back to."""
 
 NO_LINK = "this link was used, or is of an earlier start: towpath up prints a new one at each start"
+NO_LINK_REMEDY = (
+    "Stop towpath up and start it again, and open the link Console that it prints; nothing is lost by that."
+)
 NO_SESSIONS = "this gateway has no TOWPATH_SESSION_SECRET, so that it can begin no session"
 NO_SESSIONS_REMEDY = "Set it, the same for all replicas (docs/console.md), or send a key: Authorization: Bearer KEY."
 
@@ -93,7 +96,7 @@ async def sign_in(
         return request.app.state.console.sign_in(request, local_path(page))  # type: ignore[no-any-return]
     cookie = local.sign_in(token) if local is not None and token else None
     if cookie is None:
-        raise ProblemError(problem("unauthenticated", NO_LINK))
+        raise ProblemError(problem("unauthenticated", NO_LINK, remedy=NO_LINK_REMEDY))
     headers = {"Location": "/", "Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
     return Response(status_code=303, headers=headers)
 
@@ -102,7 +105,7 @@ async def sign_in(
 async def sign_in_with_key(request: Request, dependencies: Dependencies) -> Response:
     """Exchange a key for the cookie of a new session, and go to the page that was asked for."""
     if not dependencies.settings.asks_for_keys:
-        raise ProblemError(problem("unauthenticated", NO_LINK))
+        raise ProblemError(problem("unauthenticated", NO_LINK, remedy=NO_LINK_REMEDY))
     _refuse_other_site(dependencies, request)
     form = await _form(request, dependencies.settings.http_body_s)
     page = local_path(form.get("next", "/"))
