@@ -11,7 +11,7 @@ from towpath_console.page import Asked, Page, PageRoute
 from towpath_console.pages.shared import together
 
 
-class Provider(NamedTuple):
+class ProviderAccess(NamedTuple):
     """A provider, how a network names a model of it, and the variable that opens it."""
 
     title: str
@@ -20,10 +20,10 @@ class Provider(NamedTuple):
 
 
 PROVIDERS = {
-    "gemini": Provider("Google Gemini", "gemini:gemini-2.5-flash", "GEMINI_API_KEY"),
-    "openai": Provider("OpenAI", "openai:gpt-5-mini", "OPENAI_API_KEY"),
-    "anthropic": Provider("Anthropic", "anthropic:claude-sonnet-4-6", "ANTHROPIC_API_KEY"),
-    "local": Provider("A server of your own, as OpenAI's", "local:qwen3", "TOWPATH_LOCAL_URL"),
+    "gemini": ProviderAccess("Google Gemini", "gemini:gemini-2.5-flash", "GEMINI_API_KEY"),
+    "openai": ProviderAccess("OpenAI", "openai:gpt-5-mini", "OPENAI_API_KEY"),
+    "anthropic": ProviderAccess("Anthropic", "anthropic:claude-sonnet-4-6", "ANTHROPIC_API_KEY"),
+    "local": ProviderAccess("A server of your own, as OpenAI's", "local:qwen3", "TOWPATH_LOCAL_URL"),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from towpath_console.drawings.timeline import TimelineRow, timeline
 from towpath_console.page import Asked, Page, PageRoute
-from towpath_console.pages.runs.history import Step, error_of, read_steps, what_of
+from towpath_console.pages.runs.history import HistoryPart, Step, error_of, read_steps, what_of
 from towpath_console.pages.runs.run_end import end_of
 from towpath_console.pages.shared import if_allowed, together
 from towpath_contracts.runs.statuses import FINAL_STATUSES

@@ -105,8 +105,8 @@ def decided(step: Step) -> dict[str, Any] | None:
         return {"kind": "hands over", "to": details.get("target_agent_name") or "?", "text": details.get("context")}
     if action == "RESPOND":
         payload = details.get("payload")
-        is_message = isinstance(payload, dict) and set(payload) == {"message"}
-        return {"kind": "answers", "text": payload["message"] if is_message else payload}
+        alone = payload["message"] if isinstance(payload, dict) and set(payload) == {"message"} else payload
+        return {"kind": "answers", "text": alone}
     return {"kind": "other", "name": action.replace("_", " ").capitalize(), "details": details}
 
 

@@ -23,7 +23,7 @@ TRACE = [{"rule": "large", "effect": "deny", "matched": True, "detail": HOSTILE}
 MADE = {"execution_id": CALL, "step_number": 2, "agent_id": "a", "tool": "t", "args": {"amount": 500}}
 
 
-HISTORY = {"steps": [{}], "tool_executions": [MADE], "next_after_step": None}
+HISTORY = {"steps": [{}], "tool_executions": [MADE], "next_after_step": None, "seq": 9}
 
 
 def platform(version: int = 3, entries: Any = (DECIDED,), history: Any = HISTORY, **statuses: int) -> AnsweredApi:
@@ -82,6 +82,7 @@ async def test_the_call_is_looked_for_in_the_first_five_hundred_steps_and_a_late
             "steps": [{}] * read,
             "tool_executions": [MADE] if read >= place else [],
             "next_after_step": read,
+            "seq": 9,
         }
 
     html = await shown(platform(history=history), id="14")

@@ -224,7 +224,7 @@ async def test_a_run_that_failed_says_why_in_words_and_not_as_an_answer() -> Non
     final = {"status": "error", "error": "model_unauthorized", "message": "no key for Gemini"}
     failed = run_of(1, "failed") | {"final": final, "message": "no key for Gemini"}
     page = drawn(await run_timeline(asked(api_of(1, **{f"/v1/runs/{RUN}": failed}))))
-    assert "Why it failed" in page and "no key for Gemini" in page and ">Answer<" not in page
+    assert "Why it failed" in page and "No key for Gemini" in page and ">Answer<" not in page
     told = drawn(await run_timeline(asked(api_of(1, **{f"/v1/runs/{RUN}": failed | {"final": {"rows": 3}}}))))
     assert ">Answer<" in told, "an answer that it gave all the same is shown"
     open_step = step_of(1) | {"success": None, "action": None}
@@ -234,7 +234,7 @@ async def test_a_run_that_failed_says_why_in_words_and_not_as_an_answer() -> Non
         f"/v1/runs/{RUN}/history": history_of([open_step, given_up]),
     }
     page = drawn(await run_timeline(asked(api_of(2, **others))))
-    assert ">Cancelled<" in page and "could not decide" in page and "◐" not in page and "⊘" in page
+    assert ">Cancelled<" in page and "Could not decide" in page and "◐" not in page and "⊘" in page
 
 
 async def test_steps_that_are_not_recorded_are_not_said_to_be_on_another_page() -> None:
