@@ -81,6 +81,7 @@ UNWATCHED_TABLES = {
     "rule_count": "counts of a run's limits",
     "shadow_policy": "a policy that is never obeyed",
     "switch": "what is paused now; every change is an entry",
+    "worker": "what processes say of themselves, and who is to stop; every word of a person is an entry",
 }
 CANDIDATES = ("denied", "void", "consumed", "refused", "manual", "escalate")
 """Values of columns that only have some."""

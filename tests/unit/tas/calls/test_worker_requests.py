@@ -68,7 +68,8 @@ async def test_what_moves_the_tools_of_a_project_waits_for_the_next_change(statu
         return answer
 
     bus, tools = SimpleNamespace(subscriber=lambda *_: handlers.append), SimpleNamespace(register=taken)
-    serve_toolsets(bus, tools, SimpleNamespace(report=None), SimpleNamespace(beat=None))  # type: ignore[arg-type]
+    others = SimpleNamespace(report=None, beat=None)
+    serve_toolsets(bus, tools, others, others)  # type: ignore[arg-type]
     offer = RegisterTools(project="shop", toolset="desk", worker="w", owner="o", tools=())
     began = monotonic()
     for _ in range(2):
