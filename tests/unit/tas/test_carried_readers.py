@@ -4,7 +4,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.tas.test_careful_example import asked, bundle
 from tests.unit.tas.test_provenance import SEND
@@ -260,6 +260,7 @@ def admitted(found: CallProvenance) -> set[str]:
     return set(SINKS) - set(found.context()["leaks"])
 
 
+@settings(deadline=None)
 @given(OUTPUTS, BODY, st.tuples(TEXTS, WRITTEN), st.sampled_from([SECRET, "hx7-99-zk", "x@y.example"]))
 def test_the_readers_only_shrink_as_more_is_read_and_copied(
     outputs: list[tuple[Any, Any]], body: list[str], more: tuple[Any, Any], also: str
@@ -272,6 +273,7 @@ def test_the_readers_only_shrink_as_more_is_read_and_copied(
         assert narrow.context()["confidential"] or not wide.context()["confidential"]
 
 
+@settings(deadline=None)
 @given(OUTPUTS, BODY, st.data())
 def test_what_nobody_declared_is_never_known_to_more(
     outputs: list[tuple[Any, Any]], body: list[str], data: st.DataObject
@@ -284,6 +286,7 @@ def test_what_nobody_declared_is_never_known_to_more(
         assert admitted(undeclared) == set()
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(string.printable, min_size=1, max_size=12), max_size=4), st.text(max_size=40))
 def test_no_text_breaks_the_search_for_readers(texts: list[str], body: str) -> None:
     run = known(({"rows": [{"who": text, "text": text} for text in texts]}, {"of": "rows", "fields": "who"}))
