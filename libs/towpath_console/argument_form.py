@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from towpath_console.text import hidden_count
+
 PREFIX, LEFT_OUT = "arg.", "leave-out."
 LONG_CHARS = 60
 """Texts of this length have several lines to be written in."""
@@ -29,6 +31,11 @@ class ArgumentField(NamedTuple):
     fault: str = ""
 
     @property
+    def hidden(self) -> int:
+        """How many characters of the text show nothing."""
+        return hidden_count(self.text)
+
+    @property
     def rows(self) -> int:
         """The lines of the field, where it has several."""
         return max(2, min(12, self.text.count("\n") + 1 + len(self.text) // 80))
@@ -48,6 +55,8 @@ def read_form(form: Mapping[str, str], fields: Sequence[ArgumentField]) -> tuple
     filled: list[ArgumentField] = []
     for field in fields:
         text = form.get(PREFIX + field.name, "").replace("\r\n", "\n")
+        if field.kind in ("text", "lines") and text == _as_browsers_send(field):
+            text = field.text  # nobody changed it
         left_out = LEFT_OUT + field.name in form or (not field.is_given and not text)
         fault = ""
         if not left_out:
@@ -107,6 +116,12 @@ def _kind(value: Any, schema: Mapping[str, Any], *, given: bool) -> str:
             return "lines" if len(value) > LONG_CHARS or "\n" in value else "text"
         return "json"
     return {"string": "text", "number": "number", "integer": "number", "boolean": "truth"}.get(str(declared), "json")
+
+
+def _as_browsers_send(field: ArgumentField) -> str:
+    """Return the text of a field as it comes back untouched: browsers have line ends of their own, and no U+0000."""
+    lines = field.text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    return lines if field.kind == "lines" else lines.replace("\n", "")
 
 
 def _read(field: ArgumentField, text: str) -> Any:

@@ -188,6 +188,24 @@ async def test_an_edit_sends_all_arguments_and_says_each_fault_beside_its_field(
     assert "too small" in html and "one more" in html and 'value="half"' in html
 
 
+@pytest.mark.parametrize("value", ["x" * 20_001, "a\u00ad\u202eb", "a\rb", "a\r\nb", "a\nb\rc", "a\0b"])
+async def test_an_edit_of_one_argument_leaves_the_others_exactly_as_they_are(value: str) -> None:
+    gate = a_gate(args={"order_id": value, "amount": 129.0})
+    page = Tags(drawn(await edit(asked({GATE: gate}))))
+    given = next(
+        (said["value"] for tag, said in page.tags if tag == "input" and said.get("name") == "arg.order_id"), None
+    )
+    written = value if given is None else given
+    assert written == value, "the field holds all of it"
+    assert given is not None or value.replace("\r\n", "\n") in page.text.replace("\r\n", "\n")
+    line_ends = "" if given is not None else "\n"
+    back = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").replace("\n", line_ends)
+    one = asked({GATE: gate, f"{GATE}/edit": {}})
+    form = {"arg.order_id": back.replace("\n", "\r\n"), "arg.amount": "12", "digest": "d"}
+    assert isinstance(await change(one, form), Done)
+    assert api_of(one).sent[0][1]["args"] == {"order_id": value, "amount": 12}
+
+
 async def test_an_edit_names_what_the_tool_takes_but_not_what_the_system_fills_in() -> None:
     html = drawn(await edit(asked()))
     assert 'name="arg.speed"' in html and "The order." in html and "arg.tenant" not in html
