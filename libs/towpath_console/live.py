@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import random
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
@@ -214,8 +215,10 @@ class LiveViews:
                 drawn = await view.draw()
             except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
                 return self._failed(view, error)
-            except Exception:  # noqa: BLE001 - of one page; whoever looks on is told, and it is tried again
-                _log.exception("A page could not be drawn again.")
+            except Exception as error:  # noqa: BLE001 - of one page; whoever looks on is told, and it is tried again
+                # Where it came from, never its text, which may hold what is on the page.
+                frames = "".join(traceback.format_tb(error.__traceback__))
+                _log.error("A page could not be drawn again: %s\n%s", type(error).__name__, frames)
                 problem = {"code": "internal", "title": "The page could not be drawn", "detail": ""}
                 return self._failed(view, ApiRefusalError(500, problem))
             finally:

@@ -185,11 +185,14 @@ async def test_a_page_that_is_refused_meanwhile_ends_the_streams_of_all_who_look
 
 
 @pytest.mark.parametrize("fault", [DOWN, ValueError("of the page")])
-async def test_who_looks_on_is_told_that_a_page_is_not_live_for_a_while(views: LiveViews, fault: Exception) -> None:
+async def test_who_looks_on_is_told_that_a_page_is_not_live_for_a_while(
+    views: LiveViews, fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     drawer = Drawer("one", fault, fault, "one", "two")
     stream = views.watch("key", drawer, None)
     found = [event async for event in _first(stream, 5)]
     assert found[1:] == [Drawn("one", 1).event, live.CUT, live.LIVE, Drawn("two", 1).event]
+    assert ("ValueError" in caplog.text) == isinstance(fault, ValueError) and "of the page" not in caplog.text
     await stream.aclose()
 
 
