@@ -82,6 +82,8 @@ def up_command(
         Let who submits a run approve its calls: there is nobody else. Each such approval is marked in the audit.
     sample
         Bring a help desk to try, with its tools, policy and network: one run that is finished, one that waits for you.
+        Its policy is put in force for all that is in the data folder, and whoever submits a run may approve its calls,
+        as with --single-person.
     """
     return up(
         UpOptions(

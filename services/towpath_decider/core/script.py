@@ -16,7 +16,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from towpath_contracts.decisions.assessments import ANSWERS
-from towpath_contracts.decisions.request import DecisionKind, PlayedScriptEntry, PromptContext
+from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, PlayedScriptEntry, PromptContext
 
 COMMON = "*"
 MAX_DELAY_MS = 3_600_000
@@ -102,11 +102,16 @@ def _holds(entry: Any, context: PromptContext | None) -> bool:
     if not isinstance(when, dict):
         return True
     said = context.user_message if context is not None else ""
-    ended = context.outputs[0].status if context is not None and context.outputs else ""
+    ended = _last_status(context.outputs) if context is not None else ""
     last_call = when.get("last_call")
     return str(when.get("task", "")) in said and (
         last_call is None or (ended != "" and (ended == "succeeded") == (last_call == "succeeded"))
     )
+
+
+def _last_status(outputs: Sequence[FullToolOutput]) -> str:
+    """Return how the last call of the newest step ended; steps come newest first, calls of one in their order."""
+    return next((one.status for one in reversed(outputs) if one.step == outputs[0].step), "")
 
 
 def _queue(entry: Any) -> str:

@@ -173,14 +173,15 @@ def told(**changes: Any) -> list[str]:
     return [said["action_reasoning"], said.get("when", "")]
 
 
-def output(status: str) -> FullToolOutput:
-    """Return what the last call gave."""
-    return FullToolOutput(execution_id=uuid.uuid4(), tool="orders.find", step=1, status=status, text="x")
+def output(status: str, step: int = 2) -> FullToolOutput:
+    """Return what a call of a step gave."""
+    return FullToolOutput(execution_id=uuid.uuid4(), tool="orders.find", step=step, status=status, text="x")
 
 
 def test_an_entry_is_passed_over_where_its_condition_does_not_hold() -> None:
     assert told(user_message="Refund order 8811") == ["another task", ""]
-    assert told(outputs=(output("succeeded"), output("denied"))) == ["went well", ""]
+    assert told(outputs=(output("succeeded"), output("denied", step=1))) == ["went well", ""]
+    assert told(outputs=(output("denied"), output("succeeded"))) == ["went well", ""], "the second call of the step"
     for status in ("failed", "denied", "unknown"):
-        assert told(outputs=(output(status), output("succeeded"))) == ["did not", ""]
+        assert told(outputs=(output(status), output("succeeded", step=1))) == ["did not", ""]
     assert told() == ["no condition", "Friday"], "before a call none has succeeded, and none has failed"
