@@ -87,7 +87,8 @@ def _instance(rows: list[Any]) -> WorkerInstance:
         toolsets=tuple(row["toolset"] for row in rows),
         host=last["host"],
         version=last["version"],
-        state=_state(last, drained=drained is not None),
+        # A drained process that was forgotten meanwhile, after a long outage, is idle all the same: only these say so.
+        state=_state(last, drained=drained is not None or last["idle"]),
         started_at=min(row["started_at"] for row in rows),
         heard_at=last["heard_at"],
         calls=last["calls"],

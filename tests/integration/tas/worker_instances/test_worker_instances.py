@@ -73,6 +73,10 @@ async def test_who_is_silent_is_gone_then_forgotten_and_one_toolset_has_a_bounde
             await caller.ask(rpc.DRAIN_WORKER, project=caller.project, worker_id=one, actor="ann", roles=("operator",))
         await connection.execute(age, caller.project, 900.0, new)
         assert await listed(caller) == {}
+        await connection.execute("DELETE FROM tas.worker WHERE project = $1", caller.project)
+        await beat(caller, one, idle=True)
+        assert (await listed(caller))[one].state == "drained", "as it says itself, though its drain is forgotten"
+        await connection.execute(age, caller.project, 900.0, new)
         await connection.execute(
             "INSERT INTO tas.worker (project, toolset, worker_id, name, host, version, slots, calls, idle, started_at,"
             " heard_at) SELECT $1, 'orders', lpad(n::text, 32, '0'), 'w', '', '', 1, 0, false, now(), now()"
