@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from towpath.cli.administration.model_keys import ModelKeys
 from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
 from towpath_embedded.log_follower import IN_FORCE, policy_in_force
+from towpath_embedded.up import models_with_key
+from towpath_fabric.process_protection import PROVIDER_KEYS
 
 FOLLOWED = {"version": 5, "rules": 2, "source": "/home/ann/policy.yaml", "applied_by": "file"}
 
@@ -89,3 +92,23 @@ def test_only_a_platform_with_the_sample_or_with_nothing_of_ones_own_says_what_i
     assert "towpath run support" in next_steps({"sample": "/x", "is_bare": False})[0]
     assert "towpath up --sample" in next_steps({"sample": "", "is_bare": True})[0]
     assert next_steps({"sample": "", "is_bare": False}) == next_steps({}) == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "provider"),
+    [
+        ("GEMINI_API_KEY", "gemini"),
+        ("GOOGLE_API_KEY", "gemini"),
+        ("OPENAI_API_KEY", "openai"),
+        ("ANTHROPIC_API_KEY", "anthropic"),
+        ("TOWPATH_LOCAL_URL", "local"),
+    ],
+)
+def test_a_platform_and_its_commands_know_the_same_keys(
+    variable: str, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in (*PROVIDER_KEYS, "TOWPATH_LOCAL_URL"):
+        monkeypatch.delenv(other, raising=False)
+    assert (models_with_key(), ModelKeys().found()) == ([], ())
+    monkeypatch.setenv(variable, "x")
+    assert (models_with_key(), ModelKeys().found()) == ([provider], (provider,))

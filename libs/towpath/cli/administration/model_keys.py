@@ -3,14 +3,14 @@
 A key is looked for and never shown.
 """
 
-from pydantic import Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr
 from pydantic_settings import BaseSettings
 
 
 class ModelKeys(BaseSettings):
     """Which model providers have a key here; the keys themselves are never shown."""
 
-    gemini: SecretStr | None = Field(default=None, validation_alias="GEMINI_API_KEY")
+    gemini: SecretStr | None = Field(default=None, validation_alias=AliasChoices("GEMINI_API_KEY", "GOOGLE_API_KEY"))
     openai: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
     anthropic: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
     local: str | None = Field(default=None, validation_alias="TOWPATH_LOCAL_URL")
