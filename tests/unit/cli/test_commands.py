@@ -17,11 +17,13 @@ from cyclopts import App
 from towpath.cli import main
 from towpath.cli.access.gates_commands import verdicts
 from towpath.cli.app import _COMMANDS, make_app
+from towpath.cli.runs.runs_commands import where_none_are
 from towpath.cli.shared.exit_codes import exit_code, format_problem
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.client.settings import running_server_url
 from towpath_contracts.problems.registry import REGISTRY, problem
+from towpath_contracts.runs.views import RunPage
 from towpath_tas.adapters.keys import load_key
 
 TOWPATH = Path(sys.executable).parent / "towpath"
@@ -334,3 +336,9 @@ def test_a_file_without_a_key_is_not_taken_for_one(tmp_path: Path, capsys: pytes
     kept.write_text("towpath/default\n71\nhash\n\n— towpath sig+nature\n")
     assert main(["audit", "verify", str(bundle), "--key", str(kept)]) == 2
     assert "holds no public key" in capsys.readouterr().err
+
+
+def test_a_list_of_runs_that_found_none_among_the_newest_says_how_to_go_on() -> None:
+    older = uuid.uuid4()
+    assert f"--before {older}" in where_none_are(RunPage(runs=(), next_before=older))
+    assert "towpath run NETWORK" in where_none_are(RunPage(runs=()))

@@ -4,6 +4,7 @@ Printing events needs all their classes: what does so is imported by the command
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from uuid import UUID
 
 from cyclopts import App, Parameter
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from towpath_contracts.runs.tree import RunTreeNode
+    from towpath_contracts.runs.views import RunPage
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
@@ -135,6 +137,7 @@ async def list_runs(
     parent: str | None = None,
     depth: int | None = None,
     thread: str | None = None,
+    before: UUID | None = None,
     limit: int = 50,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
@@ -148,6 +151,7 @@ async def list_runs(
         parent: Only children of this run.
         depth: Only runs that stand so deep; 0 are those that somebody submitted.
         thread: Only the runs of the thread that this run belongs to.
+        before: Only older runs than this one.
         limit: How many, at most 200.
     """
     async with common.connect() as client:
@@ -156,10 +160,16 @@ async def list_runs(
         if thread is not None:
             begins = (await client.get(await short_ids.resolve_run_id(client, thread))).thread_id
         wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
-        page = await client.runs(**wanted, parent_run_id=above, thread_id=begins, limit=limit)
+        page = await client.runs(**wanted, parent_run_id=above, thread_id=begins, before=before, limit=limit)
     rows = [run.model_dump(mode="json") for run in page.runs]
-    hint = "There are no such runs. Start one: towpath run NETWORK MESSAGE."
-    common.out().rows("runs", rows, _LIST, empty=hint)
+    common.out().rows("runs", rows, _LIST, empty=where_none_are(page))
+
+
+def where_none_are(page: "RunPage") -> str:
+    """Return what is said of a page without runs: there may be older ones that were not looked through."""
+    if page.next_before is None:
+        return "There are no such runs. Start one: towpath run NETWORK MESSAGE."
+    return f"None of the newest runs is such a one. Look through older ones: --before {page.next_before}"
 
 
 @app.command(help_epilogue=examples("towpath runs show 0192f3", "towpath runs show 0192f3 -o json"))
