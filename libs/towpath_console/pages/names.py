@@ -1,4 +1,4 @@
-"""Names of networks and tools in addresses: they may hold slashes, and must not lead anywhere else."""
+"""Names of networks and tools, and ids, in addresses: names may hold slashes, and none may lead anywhere else."""
 
 import re
 from urllib.parse import quote
@@ -6,6 +6,12 @@ from urllib.parse import quote
 from towpath_console.api import ApiRefusalError
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.:/-]{0,127}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether *text* is the whole id of a run, a call or an erasure."""
+    return _UUID.fullmatch(text) is not None
 
 
 def checked_name(name: str, what: str) -> str:

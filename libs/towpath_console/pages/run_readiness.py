@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, NamedTuple
 
 from towpath_console.api import Api, ApiRefusalError
+from towpath_console.pages.names import checked_name
 from towpath_console.pages.queues import state_of
 from towpath_console.pages.shared import together
 from towpath_console.pages.tools import PLATFORM
@@ -25,6 +26,7 @@ class Lack(NamedTuple):
 
 async def lacks_of(api: Api, network: str, model: str = "") -> list[Lack]:
     """Return what *network* lacks, if its agents are to ask *model*, or else each its own."""
+    network = checked_name(network, "network")
     found = await together(
         network=_if_known(api.get(f"/v1/networks/{network}")), queues=_if_known(api.get("/v1/queues"))
     )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of, drawn, refused
 
+from towpath_console.api import ApiRefusalError
 from towpath_console.page import Done, Page
 from towpath_console.pages.overview import overview, start_run
 from towpath_console.pages.overview_figures import platform_figures, run_figures
@@ -169,3 +170,11 @@ def test_beside_runs_stand_what_is_spent_of_what_and_what_is_wrong() -> None:
     assert shown["Dead letters"].value == "2+" and shown["Calls in queues"].value == "14"
     hidden = {name: {} for name in found} | {"letters": {"letters": []}, "samples": {"samples": [{"waits": None}]}}
     assert platform_figures(hidden, "0") == [], "what may not be read, and what is as it should be"
+
+
+async def test_the_name_of_a_network_leads_nowhere_else() -> None:
+    api = RecordedApi()
+    for name in ("", "../runs/r1/cancel?x=", "desk/../../runs"):
+        with pytest.raises(ApiRefusalError, match="no network has this name"):
+            await start_run(asked_of(api, {}), {"network": name, "message": "x"})
+    assert api.asked == api.sent == []

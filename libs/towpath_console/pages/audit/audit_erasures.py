@@ -3,12 +3,12 @@
 Nothing is erased by the first form: another person confirms it, on the page that says what goes and what stays.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Done, Page
+from towpath_console.pages.names import is_uuid
 from towpath_console.pages.shared import chosen, with_zone
 
 LIMIT = 50
@@ -38,8 +38,6 @@ LEFT = {
     ),
 }
 """What stays, by the kind of an erasure."""
-
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 async def erasures(asked: Asked) -> Page:
@@ -72,7 +70,7 @@ async def request_erasure(asked: Asked, form: Mapping[str, str]) -> Done:
     reason = form.get("reason", "").strip()
     if form.get("kind") == "run":
         run_id = given.get("run_id", "")
-        if not _UUID.fullmatch(run_id):
+        if not is_uuid(run_id):
             raise _invalid("/run_id", "name the run by its whole id")
         if given.keys() - {"run_id"}:
             raise _invalid("/kind", "a run is erased whole: leave caller and time empty")
@@ -99,7 +97,7 @@ async def decide(asked: Asked, form: Mapping[str, str]) -> Done:
 
 def _id(asked: Asked) -> str:
     name = asked.path["erasure_id"]
-    if not _UUID.fullmatch(name):
+    if not is_uuid(name):
         raise ApiRefusalError(404, {"code": "erasure_not_found", "title": "There is no such erasure", "detail": name})
     return name
 

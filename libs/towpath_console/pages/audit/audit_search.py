@@ -6,6 +6,7 @@ from typing import Any
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Page
 from towpath_console.pages.audit.audit_verify import last_verified
+from towpath_console.pages.names import is_uuid
 from towpath_console.pages.shared import chosen, with_zone
 
 LIMIT = 50
@@ -22,7 +23,6 @@ VERDICTS = ("allow", "require_approval", "deny", "approved", "denied", "granted"
 
 LONGEST_NUMBER = 19
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 
 
@@ -56,7 +56,7 @@ def _named(written: str) -> dict[str, Any]:
         return {}
     if written.isascii() and written.isdecimal() and len(written) < LONGEST_NUMBER:
         return {"before": str(int(written) + 1), "limit": 1}
-    if _UUID.fullmatch(written):
+    if is_uuid(written):
         return {"run_id": written}
     found = _DIGEST.fullmatch(written)
     if found is not None:

@@ -5,12 +5,12 @@ the version that decided.
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Page
+from towpath_console.pages.names import is_uuid
 from towpath_console.pages.runs.history import read_steps
 from towpath_console.pages.runs.run_step import as_the_rules_stand
 from towpath_console.pages.shared import together
@@ -20,8 +20,6 @@ MOST_STEPS = 500
 
 GONE = frozenset({403, 404, 410})
 """Refusals of a part of the page: the rest is shown, with the reason."""
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 async def decision(asked: Asked) -> Page:
@@ -53,9 +51,9 @@ async def decision(asked: Asked) -> Page:
 
 async def _decided(asked: Asked, written: str) -> dict[str, Any] | None:
     """Return the recorded decision: of an entry by its number, of a call by its id the first one."""
-    if _UUID.fullmatch(written):
+    if is_uuid(written):
         run = asked.query.get("run", "")
-        named = {"run_id": run} if _UUID.fullmatch(run) else {}
+        named = {"run_id": run} if is_uuid(run) else {}
         found = await asked.api.get("/v1/audit", execution_id=written, phase="decision", limit=100, **named)
         entries = found["entries"]
     elif written.isascii() and written.isdecimal() and len(written) < 19:
