@@ -113,7 +113,10 @@ class EmbeddedServer:
         try:
             state: dict[str, Any] = json.loads(line)
         except ValueError as error:
-            detail = "; ".join([f"the platform ended with status {process.wait()}", *self._notices])
+            status = process.wait()
+            if self._reader is not None:
+                self._reader.join(STOP_S)  # so that its last lines are among them
+            detail = "; ".join([f"the platform ended with status {status}", *self._notices])
             raise UnavailableError(problem("service_failed", detail)) from error
         if "gateway_url" not in state:
             raise RefusedError(Problem.model_validate(state))

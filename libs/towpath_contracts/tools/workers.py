@@ -24,6 +24,7 @@ MAX_INSTANCES = 256
 """Of one toolset: what one credential can fill."""
 
 MAX_LISTED = 1_000
+"""Toolsets of processes in one answer."""
 
 WorkerId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 """Of one process from its start to its end; the next one on the same machine has another."""
@@ -83,7 +84,7 @@ class ListWorkers(Message):
 
 
 class WorkerList(Message):
-    """Worker processes, those that started first before others; `left_out` did not fit the answer."""
+    """Worker processes, those that started first before others; `left_out` of their toolsets did not fit the answer."""
 
     workers: tuple[WorkerInstance, ...]
     left_out: int = 0

@@ -18,7 +18,7 @@ ON CONFLICT (project, toolset, worker_id) DO NOTHING
 
 -- name: list_workers
 SELECT worker_id, toolset, name, host, version, slots, calls, idle, started_at, heard_at, drained_at, drained_by, reason,
-  heard_at < now() - make_interval(secs => $2) AS gone
+  heard_at < now() - make_interval(secs => $2) AS gone, count(*) OVER () AS found
 FROM tas.worker WHERE project = $1 AND heard_at >= now() - make_interval(secs => $3)
 ORDER BY started_at, worker_id, toolset LIMIT $4
 

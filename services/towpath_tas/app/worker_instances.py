@@ -51,9 +51,8 @@ class WorkerInstances:
 
     async def list(self, request: ListWorkers) -> WorkerList:
         """Return the processes of the project; those that have gone for a while longer."""
-        rows = await self._pool.fetch(WORKERS.list_workers, request.project, GONE_S, FORGOTTEN_S, MAX_LISTED + 1)
-        found = _instances(rows[:MAX_LISTED])
-        return WorkerList(workers=found, left_out=max(0, len(rows) - MAX_LISTED))
+        rows = await self._pool.fetch(WORKERS.list_workers, request.project, GONE_S, FORGOTTEN_S, MAX_LISTED)
+        return WorkerList(workers=_instances(rows), left_out=rows[0]["found"] - len(rows) if rows else 0)
 
     async def drain(self, request: DrainWorker) -> WorkerDrained:
         """Let a process take no new calls; raises ProblemError `role_missing`, or `not_found` where nobody is there."""

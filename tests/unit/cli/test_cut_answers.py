@@ -8,8 +8,10 @@ from typing import Any, Literal
 import pytest
 
 from towpath.cli.access.costs_command import costs
+from towpath.cli.administration.workers_commands import list_workers
 from towpath.cli.runs.bulk_command import bulk
 from towpath_contracts.runs.costs import CostReport, NamedCost
+from towpath_contracts.tools.workers import WorkerList
 
 
 def options(client: Any) -> Any:
@@ -36,6 +38,17 @@ async def test_costs_say_how_many_names_are_left_out(
     await costs(by=by, common=options(SimpleNamespace(budgets=SimpleNamespace(costs=answer))))
     said = capsys.readouterr().err
     assert says in said and bool(said) == bool(says)
+
+
+@pytest.mark.parametrize(("left_out", "says"), [(3, "3 more toolsets of workers are not listed\n"), (0, "")])
+async def test_workers_that_found_no_room_are_counted(
+    left_out: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer() -> WorkerList:
+        return WorkerList(workers=(), left_out=left_out)
+
+    await list_workers(common=options(SimpleNamespace(workers=SimpleNamespace(list=answer))))
+    assert capsys.readouterr().err == says
 
 
 @pytest.mark.parametrize("whole", [True, False])

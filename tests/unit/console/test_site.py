@@ -127,3 +127,13 @@ def _api(status: int, content: bytes) -> Api:
         return httpx2.Response(status, content=content, request=request)
 
     return Api(httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://api"), {})
+
+
+async def test_what_a_browser_keeps_for_the_console_is_kept_for_a_year_and_shown_to_no_script() -> None:
+    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    async with httpx2.AsyncClient(transport=transport, base_url="https://here") as browser:
+        form = {"name": "Shop", "status": "failed"}
+        answer = await browser.post("/runs/views", data=form, headers={"origin": "https://here"})
+    kept = answer.headers["set-cookie"]
+    assert answer.status_code == 303 and "Max-Age=31536000" in kept
+    assert "HttpOnly" in kept and "Secure" in kept and "SameSite=lax" in kept

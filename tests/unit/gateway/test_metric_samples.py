@@ -9,7 +9,7 @@ import pytest
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.app import metric_samples
-from towpath_gateway.app.metric_samples import GATE_PAGES, MAX_PROJECTS, MAX_SAMPLES, MetricSampler
+from towpath_gateway.app.metric_samples import EVERY_S, GATE_PAGES, MetricSampler
 
 
 class Services:
@@ -62,14 +62,14 @@ async def test_memory_is_bounded_and_nobody_is_asked_for_whom_nobody_looks(monke
     await sampler.take()
     assert services.asked == []
     sampler.look("shop")
-    for _ in range(MAX_SAMPLES + 9):
+    for _ in range(249):
         await sampler.take()
-    assert len(sampler.look("shop")) == MAX_SAMPLES
-    for number in range(MAX_PROJECTS):
+    assert len(sampler.look("shop")) * EVERY_S == 3_600, "an hour"
+    for number in range(8):
         sampler.look(f"other-{number}")
     services.asked.clear()
     await sampler.take()
-    assert set(services.asked) == {f"other-{number}" for number in range(MAX_PROJECTS)}
+    assert set(services.asked) == {f"other-{number}" for number in range(8)}
     now = 4_000.0
     services.asked.clear()
     await sampler.take()

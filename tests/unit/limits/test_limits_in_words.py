@@ -15,12 +15,14 @@ from towpath.tools import process
 from towpath.tools.isolation import data_folders
 from towpath_agent.app import agent_answers
 from towpath_audit import sealed_erasures
+from towpath_console import live
 from towpath_contracts import json_schema
 from towpath_contracts.networks import spec
 from towpath_decider.adapters import gemini
 from towpath_engine.state.run import LOG_TAIL
 from towpath_fabric import dead_letters, health
 from towpath_fabric.turns import shared_answers
+from towpath_gateway.app import metric_samples
 from towpath_gateway.app.routes import grants
 from towpath_gateway.core import headers
 from towpath_log_writer.core import final_state
@@ -55,6 +57,9 @@ TOLD = [
         seal_times.MAX_CLOCK_DIFFERENCE,
         timedelta(minutes=5),
     ),
+    ("console.md", "each is drawn again after 20 seconds at the latest", live.LONGEST_PAUSE_S, 20),
+    ("console.md", "no more than four", live.AT_ONCE, 4),
+    ("console.md", "sampled by the gateway every 15 seconds", metric_samples.EVERY_S, 15),
     ("mcp.md", "where the connection had lived for half a minute", server.STEADY_S, 30),
     ("mcp.md", "wait for it up to ten seconds", server.PENDING_S, 10),
     ("mcp.md", "once a second at most", server.PROGRESS_S, 1),

@@ -4,6 +4,7 @@ import pytest
 
 from towpath.client import http
 from towpath.client import nats as client_nats
+from towpath_contracts.tools import workers
 from towpath_decider.app import provider_limiter
 from towpath_decider.core import rate_policy
 from towpath_embedded import platform_state
@@ -14,6 +15,7 @@ from towpath_fabric.turns import fair_request_queue
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import event_stream
 from towpath_gateway.app.routes import grants, policies
+from towpath_gateway.app.routes.operations import workers as workers_page
 from towpath_orchestrator.app.api import (
     budgets,
     client_requests,
@@ -56,6 +58,12 @@ GIVES_UP_FIRST = {
 def test_who_answers_gives_up_before_who_asks(pair: str) -> None:
     answers, asks = GIVES_UP_FIRST[pair]
     assert 0.4 * asks <= answers < asks or answers == policy_threads.MAX_WAIT_S < asks
+
+
+def test_a_worker_is_gone_when_three_of_its_words_are_missing_and_stays_listed_for_ten_minutes() -> None:
+    assert 3 * workers.BEAT_S < workers.GONE_S <= 4 * workers.BEAT_S
+    listed = "one that is gone for ten minutes longer"
+    assert listed in (workers_page.list_workers.__doc__ or "") and workers.FORGOTTEN_S == 10 * 60
 
 
 SIGNS_OF_LIFE = {

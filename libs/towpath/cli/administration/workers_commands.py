@@ -4,6 +4,7 @@ A credential is for named toolsets of one project; one password, made here, is w
 worker read it and is never printed.
 """
 
+import sys
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -52,6 +53,8 @@ async def list_workers(*, toolset: str | None = None, common: ConnectionOptions 
     common.out().rows(
         "workers", rows, _PROCESSES, empty="No worker says that it is there; start one: towpath worker MODULE"
     )
+    if found.left_out:
+        sys.stderr.write(f"{found.left_out} more toolsets of workers are not listed\n")
 
 
 @app.command(

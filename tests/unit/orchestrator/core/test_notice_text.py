@@ -7,13 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from aiosmtplib import SMTPRecipientRefused, SMTPRecipientsRefused, SMTPResponseException
 
-from towpath_orchestrator.adapters.notice_posts import mail
+from towpath_orchestrator.adapters.notice_posts import mail, send_mail
 from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, MailServer, load_receivers
 from towpath_orchestrator.core.notice_text import (
-    CHAT_CHARS,
     LEFT_OUT,
-    MAX_ARGUMENTS,
     NoticeText,
     chat_message,
     mail_body,
@@ -82,7 +81,7 @@ def test_what_others_wrote_adds_no_line_no_header_no_link_and_no_mention(place: 
 
 
 def test_the_values_that_nobody_vouches_for_come_first_and_secrets_are_left_out() -> None:
-    args = {f"a{n}": n for n in range(MAX_ARGUMENTS)} | {"to": "eve", "card": {"api_key": "k-1", "no": 4}}
+    args = {f"a{n}": n for n in range(8)} | {"to": "eve", "card": {"api_key": "k-1", "no": 4}}
     origins = [{"path": "to", "from": "untrusted"}, {"path": "a0", "from": "task"}]
     said = text(args=args | {"password": "hunter2"}, origins=origins)
     assert said.arguments[0] == ("to", '"eve"', True)
@@ -95,8 +94,16 @@ def test_the_values_that_nobody_vouches_for_come_first_and_secrets_are_left_out(
 def test_a_message_fits_into_what_a_chat_takes() -> None:
     args = {f"{n}" * 100: "<&`" * 1_000 for n in range(9)}
     posted = chat_message(text(args=args, rule="r" * 500, agent="&" * 500))
-    assert len(posted["text"]) <= CHAT_CHARS + 10 and posted["text"].endswith("… more behind it\n```")
+    assert 1_500 < len(posted["text"]) < 2_000 and posted["text"].endswith("… more behind it\n```"), "as Discord takes"
     assert max(len(line) for line in mail_body(text(args=args)).splitlines()) < 350
+
+
+def test_names_stay_short_enough_for_a_line_and_a_subject() -> None:
+    said = text(tool="t" * 500, rule="r" * 500, args={})
+    assert dict(said.facts)["Tool"] == "t" * 79 + "…"
+    assert len(said.subject) == 150 and said.subject.endswith("…")
+    whole = text(tool="t" * 80, rule="", args={})
+    assert dict(whole.facts)["Tool"] == "t" * 80 and whole.subject == f"A call waits for approval: {'t' * 80}"
 
 
 def test_gates_of_a_run_and_unknown_outcomes_ask_in_their_own_words() -> None:
@@ -131,6 +138,41 @@ def test_a_file_names_mailboxes_and_chats_each_for_its_projects(tmp_path: Path) 
     assert mia.wants("shop", "gate.opened") and not mia.wants("shop", "gate.closed")
     assert ops.wants("other", "gate.opened") and not mia.wants("other", "gate.opened")
     assert not ops.shows_arguments and "s3cret" not in repr(ops) and "hunter2" not in repr((mia, mia.server))
+
+
+@pytest.mark.parametrize(("tls", "port"), [("starttls", 587), ("tls", 465), ("none", 25)])
+def test_a_mail_server_is_spoken_to_at_the_port_of_its_protocol_unless_another_is_named(
+    tmp_path: Path, tls: str, port: int
+) -> None:
+    server = f"host: 127.0.0.1, tls: {tls}, from: t@x.example"
+    for named, wanted in (("", port), (", port: 2525", 2_525)):
+        file = written(tmp_path, f"smtp: {{{server}{named}}}\ntargets: [{{name: a, email: [m@x.example]}}]")
+        (mailbox,) = load_receivers(None, file, {})
+        assert isinstance(mailbox, Mailbox) and mailbox.server.port == wanted
+
+
+@pytest.mark.parametrize(("codes", "is_gone"), [((550,), True), ((500,), True), ((499,), False), ((450, 550), False)])
+async def test_an_address_that_is_refused_for_good_is_tried_no_more_and_any_other_again(
+    monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], is_gone: bool
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise SMTPRecipientsRefused([SMTPRecipientRefused(code, "no", "mia@shop.example") for code in codes])
+
+    monkeypatch.setattr("aiosmtplib.send", refuse)
+    found = await send_mail(MAILBOX, "msg_1", text(), 1.0)
+    assert (found.taken, found.gone) == (False, is_gone) and str(max(codes)) in found.error
+
+
+@pytest.mark.parametrize("failure", [SMTPResponseException(550, "greylisted"), OSError("away")])
+async def test_a_mail_server_that_is_away_or_refuses_all_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr("aiosmtplib.send", fail)
+    found = await send_mail(MAILBOX, "msg_1", text(), 1.0)
+    assert (found.taken, found.gone) == (False, False) and found.error
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
 """The cells that another matrix changes: each with every verdict that a call may get, and no cell that stays."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import PermissionChange, PermissionsDiff
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.app.policy.policy_diff import MAX_CELLS, first_changes
+from towpath_tas.app.policy.policy_diff import MAX_CELLS, _cells, first_changes
 from towpath_tas.core.permission_comparison import permission_changes
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.policy.policy_file import read_policy
@@ -64,3 +69,13 @@ def test_changed_cells_fit_into_one_message_however_long_the_names_of_their_rule
     shown = first_changes([long] * MAX_CELLS)
     whole = PermissionsDiff(version=1, agents=1, changes=shown).model_dump_json().encode()
     assert 500_000 < len(whole) < 1024 * 1024
+
+
+@pytest.mark.parametrize(("tools", "more"), [(1_000, 0), (1_001, 1)])
+def test_a_thousand_cells_are_listed_and_the_others_counted(tools: int, more: int) -> None:
+    specs = [TOOLS[0].model_copy(update={"name": f"t{number}"}) for number in range(tools)]
+    registry = SimpleNamespace(tools={spec.name: SimpleNamespace(spec=spec) for spec in specs})
+    network = {"network": "support", "spec": '{"agents": [{"key": "billing"}]}'}
+    bundle: Any = SimpleNamespace(registry=registry, matrix=matrix())
+    found = _cells("shop", bundle, matrix("{name: all, effect: allow}"), [network])
+    assert (found.agents, len(found.changes), found.more) == (1, 1_000, more)
