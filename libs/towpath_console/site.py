@@ -50,6 +50,10 @@ HEADERS = {
 """Of every page: nothing runs but the console's own files, and nothing is loaded from anywhere else."""
 
 
+UNAUTHENTICATED = 401
+"""Who is not let in sees no menu: nothing that it leads to would open."""
+
+
 class Console:
     """The pages of the API *app*; streams end once *stopping* is set."""
 
@@ -118,7 +122,7 @@ class Console:
     def refused(self, status: int, problem: Mapping[str, Any], path: str, caller: Caller = ANYBODY) -> Response:
         """Return the page that says why something was refused."""
         page = Page(str(problem.get("title") or "Refused"), "refused.html", {"problem": dict(problem)})
-        return self._alone(page, status, path, caller)
+        return self._alone(page, status, path, NOBODY if status == UNAUTHENTICATED else caller)
 
     def sign_in(self, status: int, *, page: str, problem: Mapping[str, Any] | None, **known: bool) -> Response:
         """Return the page with the form to sign in with, which leads on to *page*; *problem* is why one is not let in.
