@@ -68,7 +68,7 @@ def tool_numbered(number: int) -> Json:
 
 
 NO_PROPOSALS: Json = {"held": {}, "proposals": []}
-AROUND_OVERVIEW = {
+AROUND_OVERVIEW: Json = {
     "/v1/statistics": {}, "/v1/networks": {"networks": []}, "/v1/budgets": {"accounts": []}, "/v1/costs": {},
     "/v1/dead-letters": {}, "/v1/metrics/samples": {},
 }  # fmt: skip
