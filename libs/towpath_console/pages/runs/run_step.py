@@ -105,8 +105,9 @@ def decided(step: Step) -> dict[str, Any] | None:
         return {"kind": "hands over", "to": details.get("target_agent_name") or "?", "text": details.get("context")}
     if action == "RESPOND":
         payload = details.get("payload")
-        alone = payload["message"] if isinstance(payload, dict) and set(payload) == {"message"} else payload
-        return {"kind": "answers", "text": alone}
+        if isinstance(payload, dict) and set(payload) == {"message"}:
+            payload = payload["message"]
+        return {"kind": "answers", "text": payload}
     return {"kind": "other", "name": action.replace("_", " ").capitalize(), "details": details}
 
 
