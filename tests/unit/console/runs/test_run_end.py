@@ -34,7 +34,7 @@ def test_a_run_that_goes_on_or_answered_has_no_such_end_and_a_cancelled_one_no_r
 @pytest.mark.parametrize(
     ("action", "details", "said"),
     [
-        ("USE_TOOL", {"tool_name": "t", "tool_params": {"a": 1}}, {"kind": "calls", "calls": [{"tool": "t", "args": {"a": 1}}]}),
+        ("USE_TOOL", {"tool_name": "t", "tool_params": {}}, {"kind": "calls", "calls": [{"tool": "t", "args": {}}]}),
         ("USE_TOOL", {"calls": [{"tool_name": "t"}, "x"]}, {"kind": "calls", "calls": [{"tool": "t", "args": None}]}),
         ("ROUTE_TO_AGENT", {"target_agent_name": "b", "context": "c"}, {"kind": "hands over", "to": "b", "text": "c"}),
         ("RESPOND", {"payload": {"message": "m"}}, {"kind": "answers", "text": "m"}),
