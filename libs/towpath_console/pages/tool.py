@@ -1,6 +1,7 @@
 """One tool: its arguments, what it declares, how its calls ended, whether it is on, and what waits for a person."""
 
 from collections.abc import Mapping
+from inspect import cleandoc
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
@@ -42,6 +43,7 @@ async def tool(asked: Asked) -> Page:
     trial = await trial_of(asked.api, spec, asked.query.get("network", "")) if accepted else None
     view = {
         "tool": spec,
+        "description": cleandoc(spec.get("description") or ""),
         "trial": None if spec.get("internal") else trial,
         "accepted": accepted is not None,
         "version": described["versions"].get(name),
