@@ -10,7 +10,7 @@ from towpath_console.pages.runs.run_step import decided
 
 
 def row(number: int, *, good: bool | None) -> TimelineRow:
-    return TimelineRow(number, "clerk", 0, "calls crm.read", "2026-11-26T14:00:00Z", None, good)
+    return TimelineRow(number, "clerk", 0, "calls crm.read", "2026-11-26T14:00:00Z", None, good, error="", attempt=1)
 
 
 def test_a_run_that_failed_says_why_what_to_do_and_at_which_step() -> None:
