@@ -222,8 +222,8 @@ async def test_a_model_names_the_tools_in_a_run_that_can_call_nothing(client: Cl
     assert (created.grant, created.user_message) == ((), "Where is order 8812?")
     assert not any(entry.event.type.startswith("tool_call") for entry in entries)
     with pytest.raises(TowpathError) as caught:
-        await client.grants.propose("support", "Where is order 8812?")
-    assert "scripted:task" in caught.value.problem.detail, "the sample's own model only plays scripts"
+        await client.grants.propose("support", "Where is order 8812?", model="scripted:task")
+    assert "scripted:task" in caught.value.problem.detail, "it only plays scripts, and none was sent"
     audit = await client.audit.search(run_id=found.run_id)
     assert audit.entries == (), "a run without calls leaves nothing in the audit of calls"
 
