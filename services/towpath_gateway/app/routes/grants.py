@@ -108,7 +108,8 @@ def _ended(run: RunView | None, run_id: str) -> RunView:
     if run is None or run.status not in FINAL_STATUSES:
         raise ProblemError(problem("timeout", "the model has not answered yet", run_id=run_id, remedy=_AGAIN))
     if run.status != "completed":
-        detail = f"the run that asks the model ended as {run.status}: {run.reason or 'without an answer'}"
+        why = run.message or run.reason or "without an answer"
+        detail = f"the run that asks the model ended as {run.status}: {why}"
         raise ProblemError(problem("grant_not_proposed", detail, run_id=run_id))
     return run
 
