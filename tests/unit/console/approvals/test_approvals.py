@@ -1,5 +1,6 @@
 """The pages of approvals: what they ask for, what they say where nothing was decided, and that text stays text."""
 
+import json
 from typing import Any
 
 import pytest
@@ -280,6 +281,19 @@ async def test_as_many_calls_as_a_page_lists_are_decided_together_and_of_more_no
 async def test_a_batch_lists_fifty_calls_and_says_that_there_are_more() -> None:
     one = asked({"/v1/gates": {"gates": [alike(1)], "next_after": "g1"}}, {"tool": "t", "rule": "large"})
     assert "these are the 50 oldest" in drawn(await batch(one)) and api_of(one).asked[0][1]["limit"] == 50
+
+
+@pytest.mark.parametrize(("others", "most"), [(0, 80), (6, 300)])
+async def test_a_call_that_a_batch_shows_in_short_is_not_chosen_at_first(others: int, most: int) -> None:
+    """Few arguments have a cell each, with its JSON; of many the JSON of all is one text."""
+    few: dict[str, Any] = {f"a{number}": number for number in range(others)}
+    room = most - len(json.dumps({**few, "note": ""} if others else ""))
+    for length, is_whole in ((room, True), (room + 1, False)):
+        one = a_gate(args={**few, "note": "x" * length})
+        page = await batch(asked({"/v1/gates": {"gates": [one]}}, {"tool": "t", "rule": "large"}))
+        (row,) = page.view["rows"]
+        assert (row.in_short, row.is_chosen) == (not is_whole, is_whole)
+        assert ("In short" in drawn(page)) != is_whole
 
 
 @pytest.mark.parametrize(("number", "columns"), [(6, 6), (7, 0)])
