@@ -70,8 +70,7 @@ def _told(values: Sequence[Value], verdicts: Verdicts, why: Mapping[str, str]) -
     needless: set[str] = set()
     for value in values:
         made = [Mutant(value, code) for code in value.mutants]
-        survivors = [mutant for mutant in made if verdicts.survives(mutant)]
-        if value.name in why and not survivors:
+        if value.name in why and all(mutant.name in verdicts.noticed for mutant in made):
             needless.add(value.name)
         due = True  # the mutants of the edges only where the one before them was noticed
         for mutant in made:
