@@ -36,7 +36,7 @@ STATUS_SIGNS = {
     "require_approval": "◔",
     "deny": "✕",
     "granted": "●",
-    "expired": "⌛",
+    "expired": "◷",
     "succeeded": "●",
     "valid": "●",
     "invalid": "✕",
