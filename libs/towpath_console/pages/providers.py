@@ -12,18 +12,17 @@ from towpath_console.pages.shared import together
 
 
 class ProviderAccess(NamedTuple):
-    """A provider, how a network names a model of it, and the variable that opens it."""
+    """A provider, and how a network names a model of it."""
 
     title: str
     example: str
-    variable: str
 
 
 PROVIDERS = {
-    "gemini": ProviderAccess("Google Gemini", "gemini:gemini-2.5-flash", "GEMINI_API_KEY"),
-    "openai": ProviderAccess("OpenAI", "openai:gpt-5-mini", "OPENAI_API_KEY"),
-    "anthropic": ProviderAccess("Anthropic", "anthropic:claude-sonnet-4-6", "ANTHROPIC_API_KEY"),
-    "local": ProviderAccess("A server of your own, as OpenAI's", "local:qwen3", "TOWPATH_LOCAL_URL"),
+    "gemini": ProviderAccess("Google Gemini", "gemini:gemini-2.5-flash"),
+    "openai": ProviderAccess("OpenAI", "openai:gpt-5-mini"),
+    "anthropic": ProviderAccess("Anthropic", "anthropic:claude-sonnet-4-6"),
+    "local": ProviderAccess("A server of your own", "local:qwen3"),
 }
 
 
