@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
@@ -158,7 +159,8 @@ async def test_an_address_that_is_refused_for_good_is_tried_no_more_and_any_othe
     async def refuse(*_: Any, **__: Any) -> None:
         raise SMTPRecipientsRefused([SMTPRecipientRefused(code, "no", "mia@shop.example") for code in codes])
 
-    monkeypatch.setattr("aiosmtplib.send", refuse)
+    monkeypatch.setattr("aiosmtplib.SMTP.connect", AsyncMock())
+    monkeypatch.setattr("aiosmtplib.SMTP.send_message", refuse)
     found = await send_mail(MAILBOX, "msg_1", text(), 1.0)
     assert (found.taken, found.gone) == (False, is_gone) and str(max(codes)) in found.error
 
@@ -170,7 +172,7 @@ async def test_a_mail_server_that_is_away_or_refuses_all_is_tried_again(
     async def fail(*_: Any, **__: Any) -> None:
         raise failure
 
-    monkeypatch.setattr("aiosmtplib.send", fail)
+    monkeypatch.setattr("aiosmtplib.SMTP.connect", fail)
     found = await send_mail(MAILBOX, "msg_1", text(), 1.0)
     assert (found.taken, found.gone) == (False, False) and found.error
 
