@@ -209,12 +209,17 @@ async def _connected(dsn: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Reco
 
 
 SLOW = (
+    "attacks/test_attacks.py",
     "e2e/faults/test_kills.py",
     "e2e/faults/test_crash_points.py",
     "simulation/test_worlds.py",
+    "browser/test_console.py",
     "e2e/faults/test_standstill.py",
     "e2e/faults/test_servers.py",
     "integration/embedded/test_whole_platform.py",
+    "e2e/test_erased_runs.py",
+    "e2e/console/test_console.py",
+    "integration/fabric/test_broker_owner.py",
     "e2e/test_objectives.py",
     "e2e/faults/test_messages.py",
     "e2e/faults/test_chaos.py",
