@@ -22,7 +22,7 @@ STATUS_SIGNS = {
     "waiting": "◔",
     "cancelling": "⊘",
     "quarantined": "▲",
-    "timed_out": "⌛",
+    "timed_out": "◷",
     "abandoned": "⊘",
     "paused": "‖",
     "completed": "●",

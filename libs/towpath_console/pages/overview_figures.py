@@ -14,7 +14,7 @@ from towpath_console.text import STATUS_SIGNS, STATUS_TONES, as_time, count
 
 DAY = timedelta(days=1)
 STATUSES = ("running", "waiting", "completed", "failed")
-RARE = ("accepted", "paused", "cancelled")
+RARE = ("queued", "cancelling", "quarantined", "timed_out", "escalated", "abandoned", "cancelled")
 """Statuses that are shown where there is a run of them."""
 
 MICROS = 1_000_000
@@ -45,8 +45,8 @@ def run_figures(runs: Sequence[Mapping[str, Any]], now: datetime, *, has_older: 
     shown = [word for word in (*STATUSES, *RARE) if word in STATUSES or by_status[word]]
     figures = [
         Figure(
-            word.capitalize(), count(by_status[word]), "", f"/runs?{urlencode({'status': word})}",
-            STATUS_SIGNS[word], STATUS_TONES[word] if by_status[word] else "mute",
+            word.replace("_", " ").capitalize(), count(by_status[word]), "", f"/runs?{urlencode({'status': word})}",
+            STATUS_SIGNS.get(word, "·"), STATUS_TONES.get(word, "mute") if by_status[word] else "mute",
         )
         for word in shown
     ]  # fmt: skip

@@ -142,11 +142,17 @@ def began(status: str, hours_ago: float) -> dict[str, Any]:
 
 
 def test_runs_of_the_last_day_are_counted_by_status_each_with_its_list() -> None:
-    runs = [began("failed", 1), began("failed", 2), began("cancelled", 3), began("completed", 25)]
+    runs = [
+        began("failed", 1),
+        began("failed", 2),
+        began("cancelled", 3),
+        began("timed_out", 4),
+        began("completed", 25),
+    ]
     counted = run_figures(runs, NOW, has_older=True)
     shown = {one.name: (one.value, one.page) for one in counted.figures}
     assert shown["Failed"] == ("2", "/runs?status=failed") and shown["Completed"][0] == "0", "a day and no more"
-    assert shown["Cancelled"][0] == "1" and "Paused" not in shown and counted.since is None
+    assert shown["Cancelled"][0] == shown["Timed out"][0] == "1" and "Queued" not in shown and counted.since is None
     assert run_figures(runs[:3], NOW, has_older=True).since == runs[2]["created_at"], "older ones are not counted"
     assert run_figures([], NOW, has_older=False).since is None
 

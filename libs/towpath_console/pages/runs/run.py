@@ -92,7 +92,7 @@ def refresh_of(run: Mapping[str, Any], seq: int | None = None) -> float | None:
 def answer_of(run: Mapping[str, Any]) -> Any:
     """Return what a run answered: its message where it has one; of a run that failed nothing."""
     final = run.get("final")
-    if isinstance(final, dict) and final.get("status") == "error" and run["status"] in ("failed", "cancelled"):
+    if isinstance(final, dict) and final.get("status") == "error" and run["status"] in FINAL_STATUSES - {"completed"}:
         return None
     return final["message"] if isinstance(final, dict) and set(final) == {"message"} else final
 
