@@ -137,3 +137,9 @@ async def test_what_a_browser_keeps_for_the_console_is_kept_for_a_year_and_shown
     kept = answer.headers["set-cookie"]
     assert answer.status_code == 303 and "Max-Age=31536000" in kept
     assert "HttpOnly" in kept and "Secure" in kept and "SameSite=lax" in kept
+
+
+@pytest.mark.parametrize(("status", "has_menu"), [(401, False), (403, True)])
+def test_who_is_not_let_in_is_shown_no_menu(status: int, has_menu: bool) -> None:
+    answer = Console(API, asyncio.Event()).refused(status, {"title": "Refused"}, "/runs")
+    assert answer.status_code == status and ('href="/approvals"' in bytes(answer.body).decode()) == has_menu

@@ -9,7 +9,7 @@ import pytest
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.app import metric_samples
-from towpath_gateway.app.metric_samples import EVERY_S, GATE_PAGES, MetricSampler
+from towpath_gateway.app.metric_samples import EVERY_S, MetricSampler
 
 
 class Services:
@@ -47,7 +47,7 @@ async def test_a_sample_sums_queues_and_days_and_leaves_out_what_nobody_says() -
 
 async def test_gates_are_counted_behind_the_first_page_which_ends_where_one_answer_holds_no_more() -> None:
     sampler = MetricSampler(services := Services())
-    for pages, counted in ((1, 6), (GATE_PAGES, 3 * GATE_PAGES)):
+    for pages, counted in ((1, 6), (4, 15), (5, 15), (9, 15)):
         services.pages = [uuid.uuid4() for _ in range(pages)]
         sampler.look("shop")
         await sampler.take()

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
-from aiosmtplib import SMTPRecipientRefused, SMTPRecipientsRefused, SMTPResponseException
+from aiosmtplib import SMTP, SMTPRecipientRefused, SMTPRecipientsRefused, SMTPResponseException
 
 from towpath_orchestrator.adapters.notice_posts import mail, send_mail
 from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, MailServer, load_receivers
@@ -152,15 +152,25 @@ def test_a_mail_server_is_spoken_to_at_the_port_of_its_protocol_unless_another_i
         assert isinstance(mailbox, Mailbox) and mailbox.server.port == wanted
 
 
+def answer_mails_with(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+    """Have a mail server that is connected to at once fail each e-mail."""
+
+    async def connect(_: SMTP) -> None:
+        return None
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(SMTP, "connect", connect)
+    monkeypatch.setattr(SMTP, "send_message", fail)
+
+
 @pytest.mark.parametrize(("codes", "is_gone"), [((550,), True), ((500,), True), ((499,), False), ((450, 550), False)])
 async def test_an_address_that_is_refused_for_good_is_tried_no_more_and_any_other_again(
     monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], is_gone: bool
 ) -> None:
-    async def refuse(*_: Any, **__: Any) -> None:
-        raise SMTPRecipientsRefused([SMTPRecipientRefused(code, "no", "mia@shop.example") for code in codes])
-
-    monkeypatch.setattr("aiosmtplib.SMTP.connect", AsyncMock())
-    monkeypatch.setattr("aiosmtplib.SMTP.send_message", refuse)
+    refusals = [SMTPRecipientRefused(code, "no", "mia@shop.example") for code in codes]
+    answer_mails_with(monkeypatch, SMTPRecipientsRefused(refusals))
     found = await send_mail(MAILBOX, "msg_1", text(), 1.0)
     assert (found.taken, found.gone) == (False, is_gone) and str(max(codes)) in found.error
 
@@ -169,10 +179,7 @@ async def test_an_address_that_is_refused_for_good_is_tried_no_more_and_any_othe
 async def test_a_mail_server_that_is_away_or_refuses_all_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    async def fail(*_: Any, **__: Any) -> None:
-        raise failure
-
-    monkeypatch.setattr("aiosmtplib.SMTP.connect", fail)
+    answer_mails_with(monkeypatch, failure)
     found = await send_mail(MAILBOX, "msg_1", text(), 1.0)
     assert (found.taken, found.gone) == (False, False) and found.error
 
