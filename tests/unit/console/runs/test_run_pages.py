@@ -285,6 +285,15 @@ async def test_a_tab_of_a_step_asks_only_for_what_it_shows() -> None:
         assert (f"/v1/runs/{RUN}/history", {"after_step": 0, "limit": 1}) in api.asked
 
 
+async def test_before_the_first_step_of_a_fork_stands_the_step_of_the_run_that_it_was_forked_from() -> None:
+    origin = "01a21826-0000-7b51-adac-0b09758c40f8"
+    forked = run_of(3) | {"forked_from": {"run_id": origin, "step": 2}}
+    page = drawn(await run_step(asked(api_of(3, **{f"/v1/runs/{RUN}": forked}), step="2")))
+    assert f'href="/runs/{origin}/steps/1"' in page and f'href="/runs/{RUN}/steps/1"' not in page
+    page = drawn(await run_step(asked(api_of(3, **{f"/v1/runs/{RUN}": forked}), step="3")))
+    assert f'href="/runs/{RUN}/steps/2"' in page
+
+
 async def test_a_step_that_is_not_there_is_no_page() -> None:
     for step, tab in (("9", "decision"), ("x", "decision"), ("²", "decision"), ("1", "other")):
         with pytest.raises(ApiRefusalError, match="not_found"):
