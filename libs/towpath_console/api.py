@@ -4,6 +4,8 @@ Nothing is sent over a network, and nothing is allowed here: the API sees the cr
 decides as for any other client.
 """
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +26,12 @@ _QUESTIONS = re.compile(
 """What is asked by POST and changes nothing. Pages and files ask it too, which browsers get without an `Origin`."""
 
 Params = Mapping[str, str | int | None]
+
+_PATH = re.compile(r"(/[A-Za-z0-9_.~%:@!$&'()*+,;=-]+)+/?")
+"""Paths of the API: what else stands in one came from an address or from data, and can't name anything."""
+
+_ODD = re.compile(rb"\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|NaN|Infinity|[0-9]{4000}")
+"""In an answer that may hold what Python reads and nobody can write as JSON in UTF-8."""
 
 
 class ApiRefusalError(Exception):
@@ -65,22 +73,35 @@ class Api:
 
     async def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         """Return what is at *path*; parameters that are None are left out."""
-        sent = {name: value for name, value in params.items() if value is not None}
-        return self._read(await self._client.get(path, params=sent, headers=self._headers))
+        return await self._asked("GET", path, params)
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send *body* to *path* and return the answer."""
-        sent = None if body is None else dict(body)
-        return self._read(await self._client.post(path, headers=self._headers_of(path), json=sent))
+        return await self._asked("POST", path, {}, body)
 
     async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Put *body* at *path* and return the answer."""
-        return self._read(await self._client.put(path, headers=self._headers, json=dict(body)))
+        return await self._asked("PUT", path, {}, body)
 
     async def delete(self, path: str, **params: str | int | None) -> dict[str, Any]:
         """Take away what is at *path*; parameters that are None are left out."""
-        sent = {name: value for name, value in params.items() if value is not None}
-        return self._read(await self._client.delete(path, params=sent, headers=self._headers))
+        return await self._asked("DELETE", path, params)
+
+    async def _asked(
+        self, method: str, path: str, params: Params, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        if _PATH.fullmatch(path) is None or {".", ".."} & set(path.split("/")):
+            problem = {"code": "not_found", "title": "There is no such thing", "detail": "nothing can have this name"}
+            raise ApiRefusalError(404, problem)
+        query = {name: value for name, value in params.items() if value is not None}
+        sent = None if body is None else dict(body)
+        headers = self._headers_of(path) if method == "POST" else self._headers
+        try:
+            answer = await self._client.request(method, path, params=query, json=sent, headers=headers)
+        except httpx2.InvalidURL:
+            problem = {"code": "request_invalid", "title": "That is too long to ask for", "detail": path[:200]}
+            raise ApiRefusalError(414, problem) from None
+        return self._read(answer)
 
     def _headers_of(self, path: str) -> dict[str, str]:
         """Return the headers of a POST: a question of a page is the console's own, whoever opened the page.
@@ -96,10 +117,40 @@ class Api:
         if answer.status_code == NO_CONTENT:
             return {}
         try:
-            found = answer.json()
-        except ValueError:
-            found = {}
+            found = read_json(answer.content)
+        except (ValueError, RecursionError):
+            found = None
         if answer.is_error or not isinstance(found, dict):
             detail = {"code": "internal", "title": "The API gave no answer", "detail": f"status {answer.status_code}"}
-            raise ApiRefusalError(answer.status_code, found if isinstance(found, dict) and found else detail)
+            status = answer.status_code if answer.is_error else 502
+            raise ApiRefusalError(status, found if isinstance(found, dict) and found else detail)
         return found
+
+
+def read_json(content: bytes) -> Any:
+    """Read JSON so that it can be written as JSON again: numbers too large for that are texts, no pair is half."""
+    if _ODD.search(content) is None:
+        return json.loads(content)
+    return _writable(json.loads(content, parse_constant=str, parse_float=_number, parse_int=_number))
+
+
+def _number(digits: str) -> int | float | str:
+    """Return the number that *digits* are; the digits where it has no end, or more of them than anybody reads."""
+    if len(digits) > _MOST_DIGITS:
+        return digits
+    found = int(digits) if digits.lstrip("-").isdecimal() else float(digits)
+    return found if isinstance(found, int) or math.isfinite(found) else digits
+
+
+_MOST_DIGITS = 4_000
+"""Python refuses to write integers of 4,300 digits."""
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_writable(one) for one in value]
+    if isinstance(value, dict):
+        return {_writable(name): _writable(one) for name, one in value.items()}
+    return value

@@ -83,6 +83,7 @@ class Renderer:
     def _drawn(self, page: Page, frame: str, around: Mapping[str, Any]) -> str:
         template = templates().get_template(page.template)
         before = _caller.set(around.get("caller") or ANYBODY)
+        text.begin_page()
         try:
             return template.render(frame=frame, page=page, data=page.data, **page.view, **around)
         finally:

@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 import time
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +14,17 @@ from towpath_contracts.text import HIDDEN, name_hidden
 
 MAX_SHOWN_CHARS = 20_000
 """Of one value on a page; all of it is behind its JSON twin."""
+
+MOST_OF_A_PAGE, SHORT = 90_000, 200
+"""So many bytes of long texts are drawn at once; once they are used up, a text is cut after a few characters."""
+
+_left: ContextVar[int] = ContextVar("left", default=MOST_OF_A_PAGE)
+
+_MARKS = re.compile(
+    "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+    "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+)"
+)
+"""More marks on one letter than any writing has: they would cover the lines around it."""
 
 NOTHING = "—"
 """Stands for what there is none of."""
@@ -116,13 +129,42 @@ STATUS_TONES = {
 }
 
 
+def begin_page() -> None:
+    """Draw long texts whole again: what follows is another page, or another part of one."""
+    _left.set(MOST_OF_A_PAGE)
+
+
 def visible(value: Any) -> Any:
-    """Return *value* as it may stand in a page: hidden characters of texts are named, long texts are cut."""
+    """Return *value* as it may stand in a page: hidden characters of texts are named, long texts are cut.
+
+    However many of them are long, the page stays one that a browser shows at once.
+    """
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    if len(value) > MAX_SHOWN_CHARS:
-        value = f"{value[:MAX_SHOWN_CHARS]}… ({len(value):,} characters)"
-    return name_hidden(value)
+    if len(value) > SHORT:
+        value = _cut(value)
+    if value.isascii() and value.isprintable():
+        return value
+    value = name_hidden(value)
+    return _MARKS.sub(lambda found: f"{found.group(1)}⟨{len(found.group(2))} more marks⟩", value)
+
+
+def _cut(value: str) -> str:
+    """Return as much of *value* as a text, and what is left of the page, may have, and how long it is."""
+    left = _left.get()
+    shown = value[:MAX_SHOWN_CHARS]
+    size = _size(shown)
+    if size > left:
+        shown = shown[: max(SHORT, int(len(shown) * left / size))]
+        size = min(size, left)
+    _left.set(left - size)
+    return value if len(shown) == len(value) else f"{shown}… ({len(value):,} characters)"
+
+
+def _size(text: str) -> int:
+    """Return about how many bytes *text* has in a page."""
+    marks = sum(map(text.count, "&<>\"'"))
+    return len(text) + 4 * marks + (0 if text.isascii() else 2 * sum(char > "\x7f" for char in text))
 
 
 def hidden_count(value: str) -> int:

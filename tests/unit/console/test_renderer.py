@@ -119,3 +119,17 @@ def test_seconds_are_written_as_people_say_them() -> None:
 def test_a_text_that_is_json_is_written_as_json() -> None:
     assert text.written_json('{"a":1}') == json.dumps({"a": 1}, indent=2)
     assert text.written_json("plain") == "plain"
+
+
+def test_however_many_texts_are_long_a_page_stays_small() -> None:
+    text.begin_page()
+    shown = [text.visible("<" * 1_048_576) for _ in range(100)]
+    assert sum(len(one) for one in shown) * 5 < 250_000
+    assert all("(1,048,576 characters)" in one and one.startswith("<" * text.SHORT) for one in shown)
+
+
+def test_marks_that_would_cover_other_lines_are_counted_and_what_shows_nothing_is_named() -> None:
+    assert text.visible("a" + "\u0301" * 40) == "a" + "\u0301" * 4 + "⟨36 more marks⟩"
+    assert text.visible("or\u00adders\u3164\U000e0101") == "or⟨U+00AD⟩ders⟨U+3164⟩⟨U+E0101⟩"
+    assert text.visible("\u2764\ufe0f é नमस्ते") == "\u2764\ufe0f é नमस्ते"
+    assert text.visible("a\ufe0f") == "a⟨U+FE0F⟩"
