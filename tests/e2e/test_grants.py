@@ -8,14 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
+from tests.support.console.role_pages import NEEDS, READS, pages_known, pages_state, role_faults, strange_faults
 from tests.support.places import EXAMPLES
 
 from towpath.cli import main
 from towpath.client.client import Client
 from towpath.errors import TowpathError
+from towpath_console.pages import ACTIONS
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK
 from towpath_contracts.grant_proposals.proposals import GrantProposal
 from towpath_contracts.runs.views import RunView
@@ -23,7 +26,7 @@ from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_gateway.adapters.key_store import CreateKeyBody
-from towpath_gateway.core.api_keys import SCOPES
+from towpath_gateway.core.api_keys import ROLES, SCOPES, scopes_of
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
 
@@ -97,9 +100,14 @@ async def platform() -> AsyncIterator[Platform]:
             yield running
 
 
-async def key_for(platform: Platform, scopes: tuple[str, ...] = SCOPES, project: str = "default") -> str:
+async def key_for(
+    platform: Platform,
+    scopes: tuple[str, ...] = SCOPES,
+    project: str = "default",
+    roles: tuple[str, ...] = ("policy_admin",),
+) -> str:
     settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
-    new = CreateKeyBody(caller=f"caller-{uuid.uuid4().hex[:6]}", scopes=scopes, roles=("policy_admin",))
+    new = CreateKeyBody(caller=f"caller-{uuid.uuid4().hex[:6]}", scopes=scopes, roles=roles)
     return await create_key(settings, new, project)
 
 
@@ -361,3 +369,30 @@ async def test_commands_show_a_proposal_with_its_reasons(
     assert "agents billing, tech are equipped with it" in await said("from-plan", str(plan), "--network", "support")
     assert "agent billing is equipped with it" in await said("from-plan", str(SAMPLE / "network.yaml"))
     assert "runs used it" in await said("from-runs", "support", "--since", "1h")
+
+
+PUBLISHER = ("runs:read", "runs:write", "networks:read", "networks:write")
+
+
+def browser_of(platform: Platform, key: str) -> httpx2.AsyncClient:
+    headers = {"Authorization": f"Bearer {key}", "Accept": "text/html"}
+    return httpx2.AsyncClient(base_url=platform.gateway_url, headers=headers, timeout=60)
+
+
+async def test_each_role_finds_on_every_page_what_it_may_do_and_no_more(platform: Platform, key: str) -> None:
+    assert set(NEEDS) | READS == {route.path for route in ACTIONS}, "say of a new action which scope it needs"
+    large = use("orders.refund", order_id="8812", amount=129)
+    task = {"network": "support", "user_message": "Refund 8812", **BILLING, "script": [large, respond()]}
+    async with browser_of(platform, key) as everything:
+        known = await pages_known(everything, task)
+        before = await pages_state(everything, known)
+        wrong = []
+        for role in (*ROLES, ""):
+            scopes = scopes_of((), (role,)) if role else PUBLISHER
+            async with browser_of(platform, await key_for(platform, scopes, roles=(role,) * bool(role))) as client:
+                found = await role_faults(client, frozenset(scopes), known)
+            wrong += [f"{role or 'publisher'}: {one}" for one in found]
+        async with browser_of(platform, await key_for(platform, project="elsewhere")) as client:
+            wrong += await strange_faults(client, known)
+        assert wrong == [], "\n".join(wrong)
+        assert await pages_state(everything, known) == before
