@@ -39,7 +39,7 @@ async def read_steps(api: Api, run_id: str, after: int, most: int) -> HistoryPar
         found = await api.get(f"/v1/runs/{run_id}/history", after_step=following, limit=most - len(steps))
         steps += found["steps"]
         calls += found.get("tool_executions") or ()
-        following, seq = found.get("next_after_step"), found["seq"]
+        following, seq = found.get("next_after_step"), found.get("seq", 0)
         if following is None or len(steps) >= most:
             break
     return HistoryPart(steps, calls, following is None, seq)
