@@ -14,7 +14,7 @@ import httpx2
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import NO_AUTHORITIES
-from towpath_embedded.platform_state import lock_folder
+from towpath_embedded.platform_state import DATABASE_FOLDER, lock_folder
 from towpath_embedded.processes.supervisor import Notice
 
 FOLDER = "sample"
@@ -59,9 +59,19 @@ def installed_sample() -> Path:
 
 
 def sample_in(data: Path) -> SampleFiles:
-    """Copy the sample's files into *data*, those that are not there yet; raises where another platform runs on it."""
+    """Copy the sample's files into *data*, those that are not there yet.
+
+    Raises ProblemError where another platform runs on it, and where one has run without the sample: its policy would be
+    replaced by the sample's.
+    """
     files = SampleFiles(data.absolute() / FOLDER)
     with lock_folder(data.absolute()):
+        if (data / DATABASE_FOLDER).is_dir() and not files.folder.is_dir():
+            detail = (
+                f"{data} has the runs and the policy of a platform without the sample, whose policy would replace it"
+            )
+            remedy = "Give the sample a folder of its own: --data FOLDER, or --ephemeral."
+            raise ProblemError(problem("request_invalid", detail, remedy=remedy))
         files.folder.mkdir(exist_ok=True)
         for path in sorted(installed_sample().iterdir()):
             if path.is_file() and not (files.folder / path.name).exists():
