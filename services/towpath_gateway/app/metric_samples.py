@@ -23,7 +23,7 @@ MAX_SAMPLES = 240
 
 MAX_PROJECTS = 8
 LOOKED_AT_S = 3_600.0
-GATES_COUNTED = 500
+GATES_COUNTED = 400
 GATE_PAGES = 5
 """Pages that gates are counted on: a page ends where one answer holds no more."""
 
@@ -31,7 +31,7 @@ GATE_PAGES = 5
 class MetricSample(MessagePart):
     """How a project stood at a moment.
 
-    `waits` and `in_flight` are of its toolsets' queues, `gates` wait for people, 500 at most, and fewer where what they
+    `waits` and `in_flight` are of its toolsets' queues, `gates` wait for people, 400 at most, and fewer where what they
     show is long; tokens, model calls and dollars are those of the UTC day so far. What nobody could say is null.
     """
 

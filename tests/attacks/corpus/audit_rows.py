@@ -50,7 +50,7 @@ NAMELESS = """
     ALTER TABLE gateway.api_key RENAME TO kept_key;
     CREATE VIEW gateway.api_key AS SELECT gateway.shown(prefix) AS prefix, secret_digest, caller, scopes, roles, note,
       created_by, created_with, created_at, expires_at, revoked_at, revoked_by, revoked_with,
-      signed_out_at FROM gateway.kept_key;
+      signed_out_at, ended_sessions FROM gateway.kept_key;
     GRANT SELECT ON gateway.api_key TO towpath_gateway;
     ALTER TABLE gateway.kept_key DISABLE TRIGGER audit_key;
     INSERT INTO gateway.kept_key (prefix, secret_digest, caller, scopes, roles, note, created_by, created_with)
