@@ -14,6 +14,8 @@ import httpx2
 from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp
 
+from towpath_console.kept_answers import KeptAnswers
+
 _CREDENTIALS = ("authorization", "cookie", "host", "origin")
 """Headers by which the API knows who asks, and from where."""
 
@@ -48,19 +50,21 @@ class ApiCaller:
 
     def __init__(self, app: ASGIApp) -> None:
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://console")
+        self._kept = KeptAnswers()
 
     def on_behalf_of(self, request: Request) -> "Api":
         """Return the API as the sender of *request* has it."""
         headers = {name: value for name in _CREDENTIALS if (value := request.headers.get(name)) is not None}
-        return Api(self._client, headers)
+        return Api(self._client, headers, self._kept)
 
 
 class Api:
     """The API for one caller; every method raises ApiRefusalError where it refuses."""
 
-    def __init__(self, client: httpx2.AsyncClient, headers: Mapping[str, str]) -> None:
+    def __init__(self, client: httpx2.AsyncClient, headers: Mapping[str, str], kept: KeptAnswers | None = None) -> None:
         self._client = client
         self._headers = dict(headers)
+        self._kept = kept
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
@@ -74,6 +78,13 @@ class Api:
     async def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         """Return what is at *path*; parameters that are None are left out."""
         return await self._asked("GET", path, params)
+
+    async def get_kept(self, path: str, **params: str | int | None) -> dict[str, Any]:
+        """Return what is at *path*, as this caller was told a moment ago: for figures beside other things."""
+        if self._kept is None:
+            return await self.get(path, **params)
+        key = (self.identity, path, tuple(sorted(params.items())))
+        return await self._kept.get(key, lambda: self.get(path, **params))
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send *body* to *path* and return the answer."""

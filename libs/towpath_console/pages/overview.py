@@ -29,12 +29,12 @@ async def overview(asked: Asked) -> Page:
     found = await together(
         runs=api.get("/v1/runs", limit=COUNTED, depth=0),
         gates=if_allowed(api.get("/v1/gates", status="pending", paused="false", limit=COUNTED_GATES)),
-        statistics=if_allowed(api.get("/v1/statistics")),
+        statistics=if_allowed(api.get_kept("/v1/statistics")),
         networks=if_allowed(api.get("/v1/networks")),
-        budgets=if_allowed(api.get("/v1/budgets", limit=RECENT)),
-        costs=if_allowed(api.get("/v1/costs", by="network", since="1d")),
-        letters=if_allowed(api.get("/v1/dead-letters", limit=RECENT)),
-        samples=if_allowed(api.get("/v1/metrics/samples")),
+        budgets=if_allowed(api.get_kept("/v1/budgets", limit=RECENT)),
+        costs=if_allowed(api.get_kept("/v1/costs", by="network", since="1d")),
+        letters=if_allowed(api.get_kept("/v1/dead-letters", limit=RECENT)),
+        samples=if_allowed(api.get_kept("/v1/metrics/samples")),
     )
     networks = [network["name"] for network in found["networks"].get("networks", ())]
     runs, gates = found["runs"]["runs"], found["gates"].get("gates", ())
