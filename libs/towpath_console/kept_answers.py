@@ -9,8 +9,11 @@ from collections.abc import Awaitable, Callable, Hashable
 from time import monotonic
 from typing import Any
 
-FRESH_S = 15.0
-"""How old an answer may be."""
+FRESH_S, OLDEST_S = 15.0, 600.0
+"""How old an answer may be that cost little to find, and how old any may be."""
+
+ASKING_SHARE = 0.001
+"""Of the time of each caller, at most, for which one answer is being asked for: what takes long is asked for rarely."""
 
 ANSWERS_AT_ONCE = 256
 """The one that was asked for longest ago makes room."""
@@ -27,8 +30,10 @@ class KeptAnswers:
         until, answer = self._answers.get(key, (0.0, {}))
         if until > monotonic():
             return answer
+        began = monotonic()
         answer = await ask()
-        self._answers[key] = (monotonic() + FRESH_S, answer)
+        now = monotonic()
+        self._answers[key] = (now + min(max(FRESH_S, (now - began) / ASKING_SHARE), OLDEST_S), answer)
         self._answers.move_to_end(key)
         while len(self._answers) > ANSWERS_AT_ONCE:
             self._answers.popitem(last=False)

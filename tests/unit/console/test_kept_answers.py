@@ -29,6 +29,24 @@ async def test_an_answer_is_asked_for_again_only_once_it_is_old(monkeypatch: pyt
     assert (await kept.get("another's", ask))["times"] == 3, "nobody is told what another was told"
 
 
+@pytest.mark.parametrize(("took", "until"), [(0.01, 15.0), (0.1, 100.0), (0.7, 600.0)])
+async def test_what_takes_long_to_answer_is_asked_for_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, took: float, until: float
+) -> None:
+    now, kept = [100.0], KeptAnswers()
+    monkeypatch.setattr(kept_answers, "monotonic", lambda: now[0])
+    asking = Asking()
+
+    async def slowly() -> dict[str, Any]:
+        now[0] += took
+        return await asking()
+
+    await kept.get("mine", slowly)
+    for later, times in ((until - 0.5, 1), (until + 0.5, 2)):
+        now[0] = 100.0 + took + later
+        assert (await kept.get("mine", slowly))["times"] == times
+
+
 async def test_the_answer_asked_for_longest_ago_makes_room() -> None:
     ask, kept = Asking(), KeptAnswers()
     for number in range(257):
