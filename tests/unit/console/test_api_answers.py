@@ -22,6 +22,7 @@ def api_of(asked: list[str], answer: httpx2.Response | None = None) -> Api:
         (b'{"a": 1e3, "b": 1e999}', {"a": 1000.0, "b": "1e999"}),
         (b"[NaN, -Infinity, 1.5e300]", ["NaN", "-Infinity", 1.5e300]),
         (b'["\\ud83d", "\\ud83d\\ude00", {"\\ude00": 1}]', ["\ufffd", "\U0001f600", {"\ufffd": 1}]),
+        (b"[%s, %s]" % (b"9" * 4_000, b"9" * 4_001), [int("9" * 4_000), "9" * 4_001]),
         (b"[%s]" % (b"9" * 5_000), ["9" * 5_000]),
     ],
 )

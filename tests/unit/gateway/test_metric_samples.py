@@ -18,6 +18,7 @@ class Services:
     def __init__(self, *away: str) -> None:
         self.away = away
         self.asked: list[str] = []
+        self.gates = 3
         self.pages: list[uuid.UUID] = []
         """Where further pages of gates begin."""
 
@@ -28,7 +29,8 @@ class Services:
         day = SimpleNamespace(model_calls=3, tokens=40, usd=0.5)
         queue = SimpleNamespace(waits=2, in_flight=1)
         behind = self.pages.pop() if method is rpc.LIST_GATES and self.pages else None
-        return SimpleNamespace(queues=(queue, queue), gates=(1, 2, 3), days=(day, day), next_after=behind)
+        gates = range(min(self.gates, request.limit)) if method is rpc.LIST_GATES else ()
+        return SimpleNamespace(queues=(queue, queue), gates=gates, days=(day, day), next_after=behind)
 
 
 async def test_a_sample_sums_queues_and_days_and_leaves_out_what_nobody_says() -> None:
@@ -50,6 +52,14 @@ async def test_gates_are_counted_behind_the_first_page_which_ends_where_one_answ
     for pages, counted in ((1, 6), (4, 15), (5, 15), (9, 15)):
         services.pages = [uuid.uuid4() for _ in range(pages)]
         sampler.look("shop")
+        await sampler.take()
+        assert sampler.look("shop")[-1].gates == counted
+
+
+async def test_of_very_many_gates_four_hundred_are_counted() -> None:
+    sampler = MetricSampler(services := Services())
+    sampler.look("shop")
+    for services.gates, counted in ((399, 399), (1_000, 400)):
         await sampler.take()
         assert sampler.look("shop")[-1].gates == counted
 

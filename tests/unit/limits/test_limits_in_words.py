@@ -15,7 +15,7 @@ from towpath.tools import process
 from towpath.tools.isolation import data_folders
 from towpath_agent.app import agent_answers
 from towpath_audit import sealed_erasures
-from towpath_console import live
+from towpath_console import kept_answers, live
 from towpath_contracts import json_schema
 from towpath_contracts.networks import spec
 from towpath_decider.adapters import gemini
@@ -57,7 +57,9 @@ TOLD = [
         seal_times.MAX_CLOCK_DIFFERENCE,
         timedelta(minutes=5),
     ),
-    ("console.md", "each is drawn again after 20 seconds at the latest", live.LONGEST_PAUSE_S, 20),
+    ("console.md", "each is drawn again after a minute at the latest", live.LONGEST_PAUSE_S, 60),
+    ("console.md", "in queues is up to 15 seconds old there", kept_answers.FRESH_S, 15),
+    ("console.md", "up to ten minutes where it takes long to be counted", kept_answers.OLDEST_S, 600),
     ("console.md", "no more than four", live.AT_ONCE, 4),
     ("console.md", "sampled by the gateway every 15 seconds", metric_samples.EVERY_S, 15),
     ("mcp.md", "where the connection had lived for half a minute", server.STEADY_S, 30),
