@@ -1,10 +1,11 @@
 """What open pages of the console cost: workload W1 without, with and without 200 of them, in turns, on one platform.
 
-120 runs are executed at once all the time: 60 long ones, whose pages are open, and others of 10 steps in a row. A
-process of its own holds the tabs as browsers do: it gets each page, follows its stream, and connects again where that
-ends. 50 show the first page, 50 the list of runs, 60 a run that is under way, 40 the approvals, for a number of people
-who share nothing. Prints one JSON line. Usage:
-`uv run python bench/console_tabs.py [--pairs 3] [--seconds 10] [--people 10] [--storm]`.
+120 runs are executed at once all the time: 60 of 10 steps in a row, as fast as they go, and 60 long ones, whose pages
+are open and whose tool takes about a second, so that they grow little while it is measured. A process of its own holds
+the tabs as browsers do: it gets each page, follows its stream, and connects again where that ends. 50 show the first
+page, 50 the list of runs, 60 a run that is under way, 40 the approvals, for a number of people who share nothing.
+Prints one JSON line. Usage: `uv run python bench/console_tabs.py [--pairs 3] [--seconds 60] [--people 10] [--storm]`.
+A shorter time than the minute after which a page is drawn again at the latest says too little.
 With `--storm` the gateway is killed: how long answers take once it is back, without tabs and while all come back.
 """
 
@@ -37,8 +38,8 @@ from w1 import HERE, Client, network, script
 
 LOOKED_AT = {"/": 50, "/runs": 50, "/runs/RUN": 60, "/approvals": 40}
 LONG_RUNS, SHORT_RUNS, LONG_STEPS, WAITING_RUNS = LOOKED_AT["/runs/RUN"], 60, 990, 10
-PURE, ASKED = "echo_pure", "echo_idempotent"
-SETTLE_S = 3.0
+PURE, PACED, ASKED = "echo_pure", "echo_paced", "echo_idempotent"
+SETTLE_S, TABS_SETTLE_S = 3.0, 20.0
 OPEN_S = 60.0
 """How long is waited for all tabs to be open; how many were is in the result (`live`)."""
 
@@ -212,7 +213,7 @@ class Load:
     async def begin(self) -> None:
         """Start everything."""
         for _ in range(LONG_RUNS):
-            self.long_runs.append(await self._submit(PURE, LONG_STEPS))
+            self.long_runs.append(await self._submit(PACED, LONG_STEPS))
         for _ in range(WAITING_RUNS):
             await self._submit(ASKED, 1)
         self.tasks = [asyncio.create_task(self._again()) for _ in range(SHORT_RUNS)]
@@ -252,13 +253,13 @@ async def compared(options: argparse.Namespace, platform: Platform, load: Load) 
         await asyncio.sleep(SETTLE_S)
         before = await load.measured(options.seconds)
         async with OpenTabs(platform, tabs_of(load.long_runs, options.people)) as tabs:
-            await asyncio.sleep(SETTLE_S)
+            await asyncio.sleep(TABS_SETTLE_S)
             await tabs.told("count")
             found["with"] = await load.measured(options.seconds)
             found["sent"] = await tabs.told("count")
         await asyncio.sleep(SETTLE_S)
         after = await load.measured(options.seconds)
-        # The long runs grow, and a step of theirs costs more: what is between both stands beside their mean.
+        # Tables grow: what is between both stands beside their mean.
         found["without"] = {name: (before.get(name, 0.0) + after.get(name, 0.0)) / 2 for name in {*before, *after}}
         pairs.append(found)
         print(json.dumps(found), file=sys.stderr, flush=True)
@@ -348,12 +349,12 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         platform = Platform(
             folder / "d",
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
-            workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), concurrency=64)],
+            workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), concurrency=64 + LONG_RUNS)],
         )
         async with platform:
             nc = await nats.connect(platform.nats_url)
             control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
-            for tool in (PURE, ASKED):
+            for tool in (PURE, PACED, ASKED):
                 body = PublishNetwork(project="default", actor="bench", spec=network(tool)).model_dump_json()
                 await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
             await control.close()
@@ -375,7 +376,7 @@ def main() -> None:
     """Parse the arguments, print one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--people", type=int, default=10)
     parser.add_argument("--storm", action="store_true")
     parser.add_argument("--hold-tabs", action="store_true", help=argparse.SUPPRESS)
