@@ -358,8 +358,7 @@ async def test_a_stream_that_is_cut_is_taken_up_without_loss_or_repeat(platform:
 
         following = asyncio.create_task(follow())
 
-        def asked() -> dict[Any, Any]:
-            """Return the calls of this run by their ids: an earlier test may have left a run, and calls come again."""
+        def asked() -> dict[Any, Any]:  # of this run: an earlier test may have left one, and calls come again
             return {one.execution_id: one for one in peers.requests if one.run_id == accepted.run_id}
 
         for step in (1, 2):
