@@ -41,6 +41,8 @@ ERASURE = {"caller": "nobody", "reason": "request 4711"}
 """An erasure to ask for: a page shows it."""
 
 BATCH = "?tool=orders.refund&rule=refunds-over-100"
+SCROLLED_TABS = """[...document.querySelectorAll(".tabs")].some((one) =>
+  getComputedStyle(one).overflowY !== "visible" && one.scrollHeight > one.clientHeight)"""
 
 
 def path_of(route: str, run_id: str, gate_id: str, erasure_id: str) -> str | None:
@@ -130,6 +132,8 @@ async def looked_at(page: Page, shot: str) -> list[str]:
     if await page.evaluate("document.documentElement.scrollWidth") > 391:
         found.append(f"{shot}: wider than a telephone")
     await page.set_viewport_size({"width": 1440, "height": 900})
+    if await page.evaluate(SCROLLED_TABS):
+        found.append(f"{shot}: tabs with a scroll bar, where all of them fit")
     return found
 
 
@@ -256,7 +260,7 @@ async def test_a_run_from_the_box_keeps_its_rows_over_a_reload_and_the_way_back_
     await page.get_by_label("Status").first.select_option("waiting")
     await page.get_by_role("button", name="Filter").first.click()
     await page.wait_for_url(re.compile("status=waiting"))
-    await page.locator(f"#run-{run_id} a").first.click()
+    await page.locator(f"#run-{run_id} td.wide").click()  # beside its words too
     await page.wait_for_url(re.compile(run_id))
     await page.go_back()
     assert "status=waiting" in page.url and await page.get_by_label("Status").first.input_value() == "waiting"

@@ -1,11 +1,14 @@
 """Pages show what models, tools and callers wrote as text: nothing of it runs, hides or reorders what is around it."""
 
 import json
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import towpath_console as console
 from towpath_console import text
 from towpath_console.page import Page
 from towpath_console.renderer import Renderer
@@ -20,6 +23,14 @@ HOSTILE = (
     "\u202eevil\u2066 \u200bhidden\u0000",
     "javascript:alert(1)",
 )
+
+
+TEMPLATES = Path(console.__file__).parent / "templates"
+GLUED = re.compile(
+    r'<td(?! class="stack")[^>]*>(?:(?!<br|<a |<td|</td>).)*?'
+    r'[}][}](?:[{]%(?! el)[^%]*%[}])*<span class="hint">'
+)
+"""A value in a cell with what belongs to it right behind; of a value that is cut by `/`, as in 3/10, that is meant."""
 
 
 class Tags(HTMLParser):
@@ -133,3 +144,13 @@ def test_marks_that_would_cover_other_lines_are_counted_and_what_shows_nothing_i
     assert text.visible("or\u00adders\u3164\U000e0101") == "or⟨U+00AD⟩ders⟨U+3164⟩⟨U+E0101⟩"
     assert text.visible("\u2764\ufe0f é नमस्ते") == "\u2764\ufe0f é नमस्ते"
     assert text.visible("a\ufe0f") == "a⟨U+FE0F⟩"
+
+
+def test_what_stands_beside_a_value_in_a_cell_is_no_part_of_its_word() -> None:
+    lines = [
+        f"{path.name}:{number}: {line.strip()[:200]}"
+        for path in sorted(TEMPLATES.rglob("*.html"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (found := GLUED.search(line)) and not line[found.end() :].startswith("/")
+    ]
+    assert lines == [], "a cell shows agent and run as one word: put a space between them"
