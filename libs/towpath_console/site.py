@@ -119,9 +119,11 @@ class Console:
             return JSONResponse(body, 500, HEADERS, media_type="application/problem+json")
         return self.refused(500, problem, path)
 
-    def refused(self, status: int, problem: Mapping[str, Any], path: str, caller: Caller = ANYBODY) -> Response:
-        """Return the page that says why something was refused."""
-        page = Page(str(problem.get("title") or "Refused"), "refused.html", {"problem": dict(problem)})
+    def refused(
+        self, status: int, problem: Mapping[str, Any], path: str, caller: Caller = ANYBODY, back: str = ""
+    ) -> Response:
+        """Return the page that says why something was refused, with the way to the page *back* of a form."""
+        page = Page(str(problem.get("title") or "Refused"), "refused.html", {"problem": dict(problem), "back": back})
         return self._alone(page, status, path, NOBODY if status == UNAUTHENTICATED else caller)
 
     def sign_in(self, status: int, *, page: str, problem: Mapping[str, Any] | None, **known: bool) -> Response:
@@ -150,14 +152,22 @@ class Console:
         body = self._renderer.whole(page, **_around(path, ANYBODY, section="/docs"))
         return Response(body, media_type="text/html", headers={**HEADERS, "Vary": "Accept"})
 
-    async def _refused(self, api: Api, error: ApiRefusalError, path: str, *, twin: bool) -> Response:
+    async def _refused(self, api: Api, error: ApiRefusalError, path: str, *, twin: bool, back: str = "") -> Response:
         if twin:
             return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
         try:
             caller = caller_of(await api.get("/v1/me"))
         except ApiRefusalError:
             caller = ANYBODY
-        return self.refused(error.status, error.problem, path, caller)
+        return self.refused(error.status, error.problem, path, caller, back)
+
+    def _came_from(self, request: Request) -> str:
+        """Return the page of this console with the form that was sent; none where it is not said, or not a page."""
+        said = urlsplit(request.headers.get("referer", ""))
+        is_page = any(pattern.fullmatch(said.path) for pattern, _ in self._pages)
+        if said.netloc.lower() != request.headers.get("host", "").lower() or not is_page:
+            return ""
+        return _url(said.path, {name: value for name, value in parse_qsl(said.query) if name != "message"})
 
     def _acting(self, route: ActionRoute) -> Any:
         async def act(request: Request) -> Response:
@@ -179,7 +189,7 @@ class Console:
             try:
                 done = await route.act(asked, await self._form(sent))
             except ApiRefusalError as error:
-                return await self._refused(api, error, request.url.path, twin=False)
+                return await self._refused(api, error, request.url.path, twin=False, back=self._came_from(request))
             if isinstance(done, Page):
                 around = await self._around(asked.api, route.section, request.url.path, {}) | {"message": ""}
                 body = self._renderer.whole(done, **around)

@@ -217,18 +217,18 @@
   }
   // htmx ends a stream by aborting its request and then cancels its reader, which fails with that abort: heard by nobody.
   addEventListener("unhandledrejection", (event) => event.reason?.name === "AbortError" && event.preventDefault());
-  // An id that is shown short is copied whole; without a clipboard there is no button.
+  // An id that is shown short is copied whole, a secret from where it stands; without a clipboard there is no button.
   function writeCopies() {
     if (!navigator.clipboard) return;
-    for (const button of document.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
+    for (const button of document.querySelectorAll("[data-copy][hidden], [data-copy-of][hidden]")) button.hidden = false;
   }
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest?.("[data-copy]");
+    const button = event.target.closest?.("[data-copy], [data-copy-of]");
     if (!button) return;
     const word = button.querySelector("span");
     const before = word.dataset.word ?? word.textContent;
     word.dataset.word = before;
-    await navigator.clipboard.writeText(button.dataset.copy);
+    await navigator.clipboard.writeText(button.dataset.copy ?? document.getElementById(button.dataset.copyOf).textContent);
     word.textContent = "Copied";
     setTimeout(() => (word.textContent = before), 2000);
   });

@@ -19,6 +19,7 @@ SCOPES = (
 SWITCH_KINDS = ("tool", "network", "caller", "project")
 NOTICE_STATUSES = ("dead", "pending", "sent", "all")
 DAY_S = 86_400
+INVALID = 422
 TOPICS = {
     "Address and requests": ("GATEWAY_", "HTTP_", "MAX_", "RUN_WAIT_S"),
     "Sign-in": ("AUTH", "LOCAL_", "OIDC_", "SESSION_"),
@@ -59,6 +60,11 @@ def _by_topic(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
 
 async def keys(asked: Asked) -> Page:
     """Make the list of keys, with what makes and ends one."""
+    return await _keys(asked, {}, "")
+
+
+async def _keys(asked: Asked, said: Mapping[str, str], problem: str) -> Page:
+    """Make the list of keys; *said* and *problem* are of a form by which no key was made."""
     found = await asked.api.get("/v1/keys", limit=KEYS, **chosen(asked.query, "after"))
     words = asked.query.get("caller", "")
     view = {
@@ -68,15 +74,17 @@ async def keys(asked: Asked) -> Page:
         "words": words,
         "roles": ROLES,
         "scopes": SCOPES,
+        "said": said,
+        "problem": problem,
     }
-    return Page("Keys", "keys.html", found, view)
+    return Page("Keys", "keys.html", found, view, status=INVALID if problem else 200)
 
 
 async def make_key(asked: Asked, form: Mapping[str, str]) -> Page:
-    """Make a key and show it, this once: nothing can tell it again."""
+    """Make a key and show it, this once: nothing can tell it again. What was written is kept where none is made."""
     days = form.get("days", "").strip()
     if days and not days.isdecimal():
-        raise _invalid("/days", f"{days[:40]!r} is no number of days")
+        return await _keys(asked, form, f"“{days[:40]}” is no number of days.")
     body: dict[str, Any] = {
         "caller": form.get("caller", ""),
         "roles": [role for role in ROLES if form.get(f"role:{role}") == "yes"],
@@ -85,7 +93,14 @@ async def make_key(asked: Asked, form: Mapping[str, str]) -> Page:
     }
     if days:
         body["expires_in_s"] = int(days) * DAY_S
-    made = await asked.api.post("/v1/keys", body)
+    if not body["roles"] and not body["scopes"]:
+        return await _keys(asked, form, "choose what it may do, a role or a scope.")
+    try:
+        made = await asked.api.post("/v1/keys", body)
+    except ApiRefusalError as error:
+        if error.status != INVALID:
+            raise
+        return await _keys(asked, form, f"{error.problem.get('detail') or error.problem.get('title')}.")
     return Page("Key made", "key_made.html", {"prefix": made["prefix"]}, {"tab": "keys", "made": made})
 
 

@@ -156,7 +156,7 @@ class KeyStore:
         if unknown:
             raise ProblemError(problem("request_invalid", f"unknown scopes {unknown}; known are {list(ALL_SCOPES)}"))
         if not new.scopes:
-            raise ProblemError(problem("request_invalid", f"name scopes, or a role of {list(ROLES)}"))
+            raise ProblemError(problem("request_invalid", f"name scopes, or one of the roles {', '.join(ROLES)}"))
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         async with self._turns.held(project):

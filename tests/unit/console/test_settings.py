@@ -74,8 +74,31 @@ async def test_a_key_is_shown_once_and_is_in_no_address() -> None:
     assert isinstance(made, Page) and made.refresh_s is None and made.status == 200
     html = drawn(made)
     assert html.count("twp_aaaaaaaaaaaa.secret") == 1 and "it makes keys" in html
+    assert '<code id="key">twp_' in html and 'data-copy-of="key"' in html, "copied from where it stands"
     assert "secret" not in str(made.data), "not in the twin either"
     assert not re.search(r'(href|action|content|value)="[^"]*secret', html)
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ({}, "choose what it may do, a role or a scope."),
+        ({"role:viewer": "yes", "days": "soon"}, "“soon” is no number of days."),
+        ({"role:viewer": "yes"}, "the caller ann is reserved."),
+    ],
+)
+async def test_a_form_by_which_no_key_is_made_keeps_what_was_written(form: dict[str, str], says: str) -> None:
+    def listed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "roles" in given:
+            raise ApiRefusalError(422, {"code": "request_invalid", "detail": "the caller ann is reserved"})
+        return {"keys": []}
+
+    written = {"caller": "ann", "note": "the shop's", "scope:nonsense": "yes", **form}
+    page = await settings.make_key(asked_of(RecordedApi({"/v1/keys": listed})), written)
+    html = drawn(page)
+    assert page.status == 422 and f"No key was made: {says}" in html
+    assert 'value="ann"' in html and "the shop&#39;s" in html
+    assert ('name="role:viewer" value="yes" checked' in html) == ("role:viewer" in form)
 
 
 async def test_a_key_is_revoked_only_once_somebody_has_confirmed_it() -> None:

@@ -61,6 +61,23 @@ async def test_a_link_of_somebody_else_makes_no_page_say_anything(came_from: str
     assert answer.status_code == 200 and ("Checked by security" in answer.text) == is_said
 
 
+@pytest.mark.parametrize(
+    ("referer", "leads"),
+    [
+        ("http://here/settings/keys?caller=ann&message=done", "/settings/keys?caller=ann"),
+        ("http://here/settings/keys/aaaa/revoke", "/"),
+        ("http://elsewhere/settings/keys", "/"),
+        ("", "/"),
+    ],
+)
+async def test_a_refused_form_leads_back_to_the_page_with_it(referer: str, leads: str) -> None:
+    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    headers = {"origin": "http://here", "referer": referer}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here", headers=headers) as browser:
+        answer = await browser.post("/settings/keys/aaaa/revoke")
+    assert answer.status_code == 422 and f'<a class="button" href="{leads}">' in answer.text
+
+
 @pytest.mark.parametrize(("fields", "status"), [(2_000, 200), (2_001, 413), (500_000, 413)])
 async def test_a_form_of_too_many_fields_is_refused_before_it_is_read(fields: int, status: int) -> None:
     transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
