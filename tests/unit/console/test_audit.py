@@ -226,6 +226,20 @@ async def test_a_bundle_is_asked_for_piece_by_piece_with_the_chain_of_its_pieces
     assert refusing.seen[0][2] == {"every_project": True}
 
 
+async def test_a_bundle_of_a_day_has_what_happened_from_its_first_moment_to_its_last() -> None:
+    api = AnsweredApi({"/v1/audit/export": {"lines": ["a"], "cursor": None}})
+    await audit_files.export(asked_of(api, {"day": "2026-02-28", "since": "", "until": ""}))
+    assert api.seen[0][2] == {"since": "2026-02-28T00:00:00+00:00", "until": "2026-02-28T23:59:59.999999+00:00"}
+
+
+@pytest.mark.parametrize("query", [{"day": "2026-02-30"}, {"day": "tomorrow"}, {"day": "2026-02-28", "since": "x"}])
+async def test_no_bundle_is_of_a_day_that_is_none_or_has_times_beside_it(query: dict[str, str]) -> None:
+    api = AnsweredApi({"/v1/audit/export": {"lines": ["a"], "cursor": None}})
+    with pytest.raises(ApiRefusalError) as refused:
+        await audit_files.export(asked_of(api, query))
+    assert refused.value.status == 422 and api.seen == []
+
+
 async def test_erasures_are_listed_with_who_asked_and_who_decided() -> None:
     one = {
         "erasure_id": RUN, "kind": "payloads", "status": "done", "run_id": RUN, "caller": HOSTILE, "before": None,

@@ -4,6 +4,8 @@ The files are what the API answers and nothing else, so that whoever checks them
 """
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from towpath_audit.bundle import digest
@@ -16,6 +18,8 @@ from towpath_console.pages.shared import with_zone
 TEXT = "text/plain; charset=utf-8"
 TIMES = ("since", "until")
 LINES = "application/jsonl; charset=utf-8"
+WHOLE_DAY = timedelta(days=1, microseconds=-1)
+"""To the last moment of a day: an entry of the next one's first is in no bundle of this one."""
 
 
 async def checkpoint(asked: Asked) -> Page:
@@ -62,10 +66,24 @@ async def export(asked: Asked) -> Download:
     """
     query = asked.query
     wanted: dict[str, Any] = {name: with_zone(query[name]) for name in TIMES if query.get(name)}
+    if query.get("day"):
+        wanted |= _day(query["day"], beside=sorted(wanted))
     if query.get("every_project"):
         wanted["every_project"] = True
     first = await asked.api.post("/v1/audit/export", wanted)
     return Download("towpath-audit.jsonl", LINES, _pieces(asked.api, wanted, first))
+
+
+def _day(written: str, beside: list[str]) -> dict[str, str]:
+    """Return the first and the last moment of a day of UTC; raises ApiRefusalError for what is none, or not alone."""
+    begin: datetime | None = None
+    with suppress(ValueError):
+        begin = datetime.strptime(written, "%Y-%m-%d").replace(tzinfo=UTC)
+    if begin is None or beside:
+        detail = "give a day, or from and to" if beside else f"{written[:40]!r} is no day such as 2026-11-26"
+        problem = {"code": "request_invalid", "title": "No bundle is of such a time", "detail": detail}
+        raise ApiRefusalError(422, problem)
+    return {"since": begin.isoformat(), "until": (begin + WHOLE_DAY).isoformat()}
 
 
 async def _pieces(api: Api, wanted: Mapping[str, Any], piece: Mapping[str, Any]) -> AsyncIterator[str]:
