@@ -20,7 +20,7 @@
     }
   }
 
-  // A time to come says how long that is from now, beside when it is.
+  // A time to come says how long that is from now, beside when it is; what waits, for how long it has.
   function writeTimesLeft() {
     for (const time of document.querySelectorAll("time[data-until]")) {
       const minutes = Math.round((new Date(time.dateTime) - Date.now()) / 60000);
@@ -28,6 +28,11 @@
       const left = minutes < 1 ? "now" : minutes < 60 ? `in ${minutes} min` : minutes < 2880 ? `in ${Math.floor(minutes / 60)} h ${minutes % 60} min` : `in ${Math.floor(minutes / 1440)} d`;
       time.textContent = `${left} (${time.dataset.at})`;
       time.classList.toggle("soon", minutes < 60);
+    }
+    for (const since of document.querySelectorAll("[data-since]")) {
+      const minutes = Math.floor((Date.now() - new Date(since.dataset.since)) / 60000);
+      const gone = minutes < 60 ? `${minutes} min` : minutes < 2880 ? `${Math.floor(minutes / 60)} h` : `${Math.floor(minutes / 1440)} d`;
+      since.textContent = minutes < 1 ? "" : `, ${gone} ago`;
     }
   }
 

@@ -52,7 +52,7 @@ async def first_steps(api: Api, networks: Sequence[str], runs: Sequence[Mapping[
         FirstStep(
             found["tools"].get("versions", {}).get(tool, 1) > 1,
             "Change the tool",
-            f"Edit the description of {tool} in tools.py of the folder Sample, which towpath up names; start it again.",
+            f"Edit the description of {tool} in tools.py of the folder that towpath up prints as Sample; start again.",
             f"/tools/{tool}",
         ),
     ]

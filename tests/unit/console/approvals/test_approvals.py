@@ -48,6 +48,14 @@ async def test_the_inbox_asks_for_what_people_can_decide_with_the_filters_of_its
     assert "matches these filters" in drawn(page) and "large" in drawn(page)
 
 
+async def test_the_inbox_says_what_comes_first_and_since_when_each_waits() -> None:
+    two = [a_gate(), a_gate() | {"gate_id": "later", "opened_at": "2026-11-26T15:00:00Z"}]
+    html = drawn(await approvals(asked({"/v1/gates": {"gates": two}})))
+    assert "What waits longest comes first." in html
+    assert 'data-since="2026-11-26T14:00:00Z"' in html and 'data-since="2026-11-26T15:00:00Z"' in html
+    assert "comes first" not in drawn(await approvals(asked({"/v1/gates": {"gates": two[:1]}}))), "of one there is none"
+
+
 async def test_a_gate_that_was_handed_over_says_to_whom_and_the_inbox_may_show_those_alone() -> None:
     one = asked(query={"assigned_to": "me"})
     await approvals(one)

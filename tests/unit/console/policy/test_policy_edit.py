@@ -69,7 +69,7 @@ async def test_a_check_changes_nothing_and_says_which_cells_and_calls_would_chan
     page = await policy_edit.check(asked_of(api), FORM)
     assert [body["dry_run"] for body in api.sent()] == [True] and api.sent()[0]["text"] == TEXT
     html = html_of(page)
-    assert "3 cells of the matrix would change" in html and "1 says the same word" in html
+    assert "3 cells of the matrix would change" in html and "In 1 cell another rule or condition" in html
     assert "1 networks were left out" in html and "Of 4 recorded calls none" in html
     assert "was applied from a file" not in html
     assert "It would be version 8" in html and "Apply it" in html and "What differs from the text in force" in html
