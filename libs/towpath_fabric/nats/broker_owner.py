@@ -18,6 +18,7 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
+from towpath_fabric.nats.cancellable_nats_client import CancellableNatsClient
 from towpath_fabric.socket_owners import connection_user
 
 
@@ -114,9 +115,9 @@ class OwnerCheckedBroker(NatsBroker):
         return client
 
 
-def client_of(owner: int | None) -> Client:
+def client_of(owner: int | None) -> CancellableNatsClient:
     """Return a client that talks to a broker of *owner* alone, to any where it is None; it is not connected yet."""
-    client = Client()
+    client = CancellableNatsClient()
     if owner is not None:
         client._transport = OwnerCheckedTransport(owner)
     return client

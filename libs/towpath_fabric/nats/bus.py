@@ -43,7 +43,7 @@ from towpath_fabric.nats.replies import (
     with_caller_span,
 )
 from towpath_fabric.nats.request_sender import RequestSender
-from towpath_fabric.nats.tolerant_nats_client import make_tolerant
+from towpath_fabric.nats.tolerant_nats_client import TolerantNatsClient, make_tolerant
 from towpath_fabric.ports import Handler
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import get_logger
@@ -145,7 +145,7 @@ class Bus:
         self.stop_grace_s = settings.stop_grace_s
         self.replies = ReplyBuilder(role)
         self.broker = make_broker(role, settings, self.replies, tracing)
-        self._nc: Client | None = None
+        self._nc: TolerantNatsClient | None = None
         self._requests: RequestSender | None = None
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
         self._ack_inbox = ""
@@ -384,7 +384,10 @@ class Bus:
         return self.reconnects
 
     async def close(self) -> None:
-        """Drain and close; safe to call twice."""
-        if self._nc is not None:
+        """Drain and close within `stop_grace_s`, then close by force; safe to call twice."""
+        if (nc := self._nc) is not None:
             self._nc = self._requests = None
-            await self.broker.stop()
+            if not await nc.close_within(self.stop_grace_s, self.broker.stop()):
+                get_logger(self.role).warning(
+                    "closed the connection to the broker, which did not take all that was sent"
+                )

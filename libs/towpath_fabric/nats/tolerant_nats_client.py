@@ -15,6 +15,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, ConnectionReconnectingError
 
+from towpath_fabric.nats.cancellable_nats_client import CancellableNatsClient
+
 _CONTROL = re.compile("[\x00-\x20\x7f-\x9f]")
 _REPLY = re.compile(rb"(?:_INBOX|_R_\.|\$JS\.(?:ACK|FC)\.)[!-)+-=?-~]*")
 """Inboxes, inboxes of other accounts (the broker names them `_R_.`), and the broker's own subjects; no wildcards."""
@@ -35,7 +37,7 @@ def usable_reply(reply: bytes) -> str:
     return reply.decode() if _REPLY.fullmatch(reply) else ""
 
 
-class TolerantNatsClient(Client):
+class TolerantNatsClient(CancellableNatsClient):
     """A client that survives every message. It overrides two private methods of nats-py, which has no hook for them."""
 
     async def drain(self) -> None:
@@ -77,8 +79,9 @@ class TolerantNatsParser(nats_parser.Parser):
     )
 
 
-def make_tolerant(client: Client) -> Client:
+def make_tolerant(client: Client) -> TolerantNatsClient:
     """Change the class of a connected *client*, before its first subscription: FastStream creates the client itself."""
     client.__class__ = TolerantNatsClient
     client._ps.__class__ = TolerantNatsParser
+    assert isinstance(client, TolerantNatsClient)
     return client

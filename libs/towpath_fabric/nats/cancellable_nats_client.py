@@ -1,0 +1,83 @@
+"""A NATS client whose attempts to connect end when they are cancelled, and that can be closed whatever the broker does.
+
+nats-py waits for each answer with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes together
+with the answer. nats-py would then go on to connect for ever, and whoever waited for the end of its task would hang.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+
+class CancellableNatsClient(Client):
+    """Overrides two private methods of nats-py, between which every attempt to connect and to reconnect passes."""
+
+    _connecting: "asyncio.Task[Any] | None" = None
+    _cancelled_before = 0
+
+    async def connect(self, *arguments: Any, **options: Any) -> None:
+        """Connect; where that fails or is cancelled, no socket is left open."""
+        self._connecting = asyncio.current_task()
+        if self._connecting is not None:  # what cleans up in a task that was cancelled before may still connect
+            self._cancelled_before = self._connecting.cancelling()
+        try:
+            await super().connect(*arguments, **options)
+        except BaseException:
+            self._hang_up()
+            raise
+        finally:
+            self._connecting = None
+
+    async def close_within(self, limit_s: float, draining: Coroutine[Any, Any, None]) -> bool:
+        """Let *draining* close the connection; where it has not within *limit_s*, or is cancelled, close it by force.
+
+        Returns whether it was drained.
+        """
+        task = asyncio.create_task(draining)
+        try:
+            await asyncio.wait([task], timeout=limit_s)
+            drained = task.done() and not isinstance(task.exception(), NatsError)
+            if drained:
+                task.result()
+            return drained
+        finally:
+            if not self.is_closed:
+                await self._abandon()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])  # which has nothing left to wait for
+                task.cancelled() or task.exception()
+
+    async def _abandon(self) -> None:
+        """Close without the broker: what it has not taken yet is dropped."""
+        self._pending = []
+        self._pending_data_size = 0
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+        await self.close()
+
+    def _hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call]
+
+    def _is_cancelled(self) -> bool:
+        task = asyncio.current_task()
+        before = self._cancelled_before if task is self._connecting else 0
+        return task is not None and task.cancelling() > before
+
+    async def _connect_to_server(self, s: Any) -> None:
+        if not self._is_cancelled():
+            await super()._connect_to_server(s)
+        if self._is_cancelled():
+            self._hang_up()
+            raise asyncio.CancelledError
+
+    async def _process_connect_init(self) -> None:
+        await super()._process_connect_init()
+        if self._is_cancelled():
+            await self.close()
+            raise asyncio.CancelledError
