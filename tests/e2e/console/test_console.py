@@ -19,6 +19,7 @@ from tests.support.waiting import eventually
 from towpath_audit.proof import verify_proof
 from towpath_audit.verifier import verify
 from towpath_console.pages import PAGES
+from towpath_contracts.canonical import digest
 from towpath_embedded.platform import Platform
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -253,6 +254,14 @@ async def test_a_call_is_changed_in_a_form_and_what_is_wrong_stands_beside_its_f
             break
         await asyncio.sleep(0.05)
     assert any(call["phase"] == "approval.edited" for call in calls), "the audit knows who changed it"
+    *_, decision = [call["entry_id"] for call in calls if call["phase"] == "decision"]
+    for _ in range(200):
+        told = (await browser.get(f"/policy/decision.json?id={decision}")).json()
+        if told["changed"]:
+            break
+        await asyncio.sleep(0.05)
+    assert "amount" in told["changed"] and told["call"]["args"]["amount"] == 64.5, told
+    assert digest(told["about"]) == told["decided"]["args_digest"], "what was asked about is told from what ran"
 
 
 async def test_several_calls_of_a_rule_are_decided_together_and_come_back_as_what_was_decided_before(

@@ -1,7 +1,8 @@
 """Why a call was decided as it was: the decision as recorded, the rule as it stood then, and what it was asked about.
 
 The record is what counts. How each rule is weighed is asked of the policy in force, and the page says whether that is
-the version that decided.
+the version that decided. A person may have changed the arguments since: history has those that ran, so the ones that
+were decided about are told by the digest that the record has.
 """
 
 import asyncio
@@ -11,9 +12,10 @@ from typing import Any
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Page
 from towpath_console.pages.names import is_uuid
-from towpath_console.pages.runs.history import read_steps
+from towpath_console.pages.runs.history import proposed_calls, read_steps
 from towpath_console.pages.runs.run_step import as_the_rules_stand
 from towpath_console.pages.shared import together
+from towpath_contracts.canonical import digest
 
 MOST_STEPS = 500
 """Of a run, in which the call is looked for."""
@@ -36,12 +38,18 @@ async def decision(asked: Asked) -> Page:
     )
     rules = {rule["name"]: rule for rule in found["then"].get("rules", ())}
     call = found["call"].get("call")
-    now = await as_the_rules_stand(asked.api, found["call"]["run"], call) if call else {}
+    about = found["call"].get("about")
+    now, changed = {}, []
+    if call is not None and about is not None:
+        now = await as_the_rules_stand(asked.api, found["call"]["run"], call | {"args": about})
+        changed = _changed_members(about, call["args"])
     view = {
         "decided": decided,
         "rule": _telling(rules.get(decided["rule"] or "")),
         "rule_refusal": found["then"].get("refusal"),
         "call": call,
+        "about": about,
+        "changed": changed,
         "call_refusal": found["call"].get("refusal"),
         "now": now,
         "same_version": now.get("policy_version") == decided["policy_version"],
@@ -72,7 +80,37 @@ async def _call(asked: Asked, decided: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     run, part = await asyncio.gather(asked.api.get(f"/v1/runs/{run_id}"), read_steps(asked.api, run_id, 0, MOST_STEPS))
     calls = [one for one in part.calls if str(one["execution_id"]) == decided["execution_id"]]
-    return {"run": run, "call": calls[0]} if calls else {}
+    if not calls:
+        return {}
+    proposed = [
+        args
+        for step in part.steps
+        if step.get("step_number") == calls[0]["step_number"]
+        for tool, args in proposed_calls(step)
+        if tool == calls[0]["tool"]
+    ]
+    about = (args for args in (calls[0]["args"], *proposed) if _fits(args, decided["args_digest"]))
+    return {"run": run, "call": calls[0], "about": next(about, None)}
+
+
+def _fits(args: Any, wanted: str) -> bool:
+    """Return whether *args* have the digest *wanted*; where the record has none, nothing tells them apart."""
+    try:
+        return not wanted or digest(args) == wanted
+    except ValueError:  # NaN, which is not JSON
+        return False
+
+
+def _changed_members(before: Any, after: Any) -> list[str]:
+    """Return the names of the arguments that differ."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return []
+    return [name for name in before | after if not _fits(_member(after, name), digest(_member(before, name)))]
+
+
+def _member(args: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a member so that one which is not there differs from each that is."""
+    return [args[name]] if name in args else []
 
 
 def _telling(rule: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -91,5 +129,13 @@ async def _or_reason(asking: Any) -> dict[str, Any]:
 
 
 def _page(view: Mapping[str, Any]) -> Page:
-    usual: dict[str, Any] = {"rule": None, "call": None, "now": {}, "missing": "", "tab": "decision"}
-    return Page("Explain a decision", "policy/decision.html", dict(view), usual | dict(view))
+    usual: dict[str, Any] = {
+        "rule": None,
+        "call": None,
+        "about": None,
+        "changed": (),
+        "now": {},
+        "missing": "",
+        "tab": "decision",
+    }
+    return Page("Explain a decision", "policy/decision.html", dict(view), usual | {"tab": "decision"} | dict(view))

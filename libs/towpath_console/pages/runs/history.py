@@ -76,6 +76,16 @@ def action_of(step: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(decided.get("action") or ""), details if isinstance(details, dict) else {}
 
 
+def proposed_calls(step: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls that the model asked for in a step, in their order: the tool, and the arguments."""
+    action, details = action_of(step)
+    if action != "USE_TOOL":
+        return []
+    listed = details["calls"] if isinstance(details.get("calls"), list) else [details]
+    calls = [one for one in listed if isinstance(one, dict)]
+    return [(str(one.get("tool_name")), one.get("tool_params") or {}) for one in calls]
+
+
 def tools_of(step: Mapping[str, Any]) -> list[str]:
     """Return the names of the tools that a step calls."""
     action, details = action_of(step)

@@ -9,6 +9,7 @@ from tests.support.answered_api import AnsweredApi, asked_of
 from towpath_console.api import ApiRefusalError
 from towpath_console.pages.policy import policy_decision
 from towpath_console.renderer import Renderer
+from towpath_contracts.canonical import digest
 
 RUN = "01a21845-b704-742b-8158-186564bfbba8"
 CALL = "da500714-597f-5802-b5a7-d562c8f3d7e5"
@@ -87,3 +88,45 @@ async def test_the_call_is_looked_for_in_the_first_five_hundred_steps_and_a_late
 
     html = await shown(platform(history=history), id="14")
     assert ("500" in html, "not among the first steps" in html) == (is_shown, not is_shown)
+
+
+EDITED = MADE | {"args": {"amount": 64, "order": "o-1"}, "call_index": 0}
+ASKED = {"amount": 500, "order": "o-1"}
+
+
+def edited(action: Any) -> dict[str, Any]:
+    step = {"step_number": 2, "action": {"action": "USE_TOOL", "action_details": action}}
+    return {"steps": [{}, step], "tool_executions": [EDITED], "next_after_step": None, "seq": 9}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"tool_name": "t", "tool_params": ASKED},
+        {"calls": [{"tool_name": "t", "tool_params": {"amount": 1}}, {"tool_name": "t", "tool_params": ASKED}]},
+    ],
+)
+async def test_of_a_call_that_was_edited_since_the_arguments_are_shown_that_were_decided_about(action: Any) -> None:
+    decided = DECIDED | {"args_digest": digest(ASKED)}
+    api = platform(entries=[decided], history=edited(action))
+    html = await shown(api, id="14")
+    about = html.partition("What it was asked about")[2]
+    before, _, since = about.partition("<details")
+    assert "500" in before and "64" not in before, "first what was asked about"
+    assert "Somebody changed <code>amount</code> since" in before and "64" in since.partition("</details>")[0]
+    asked = next(sent for _, path, sent in api.seen if path == "/v1/policy/check")
+    assert asked["args"] == ASKED, "the rules are weighed for what was decided about"
+
+
+async def test_arguments_that_are_not_those_of_the_digest_are_never_shown_as_those_that_were_decided_about() -> None:
+    decided = DECIDED | {"args_digest": digest({"amount": 7})}
+    api = platform(entries=[decided], history=edited({"tool_name": "t", "tool_params": {"amount": 1}}))
+    html = await shown(api, id="14")
+    assert "They were changed since, and are not kept here" in html
+    assert "64" in html.partition("<details")[2].partition("</details>")[0], "what it runs with is said to be that"
+    assert "How each rule" not in html and all(path != "/v1/policy/check" for _, path, _ in api.seen)
+
+
+async def test_the_arguments_that_a_digest_fits_were_not_changed() -> None:
+    html = await shown(platform(entries=[DECIDED | {"args_digest": digest(MADE["args"])}]), id="14")
+    assert "500" in html and "since" not in html.partition("What it was asked about")[2].partition("How each")[0]
