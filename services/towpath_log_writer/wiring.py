@@ -13,7 +13,7 @@ from towpath_log_writer.adapters.history_tables import QUERIES, HistoryStore, Sw
 from towpath_log_writer.app.history_queries import CostQueries, HistoryQueries
 from towpath_log_writer.app.history_writer import HistoryWriter
 from towpath_log_writer.app.repair import HistoryRepairer
-from towpath_log_writer.app.stream_readers import DebugLogReader, HistoryEventReader, StreamBacklog, forget_marks
+from towpath_log_writer.app.stream_readers import DebugLogReader, HistoryEventReader, StreamBacklog, forget_past
 from towpath_log_writer.metrics import LogWriterMetrics
 from towpath_log_writer.settings import LogWriterSettings
 
@@ -51,7 +51,7 @@ def build_service(settings: LogWriterSettings) -> Service:
             service.on_stop(consumer.stop)
         service.loop(reader.run)
         service.loop(DebugLogReader(logs, guard(LOGS_CONSUMER, logs), tables, settings, metrics, log).run)
-        service.loop(lambda: forget_marks(tables, log))
+        service.loop(lambda: forget_past(tables, log))
         service.loop(RunErasureLoop(pool, ERASURES, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))

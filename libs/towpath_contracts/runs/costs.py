@@ -30,7 +30,7 @@ class CostSum(MessagePart):
 class NamedCost(CostSum):
     """The costs of one network, agent (`network/agent`), model, or label (`key=value`).
 
-    The name is empty for everything that found no room on its day, and for labels of erased runs.
+    The name is empty for everything that found no room on its day, and for labels that only erased runs had.
     """
 
     name: str

@@ -15,6 +15,7 @@ import asyncpg
 
 from towpath_contracts.decisions.request import LlmCallLog, ToolLog
 from towpath_contracts.ids import effect_id
+from towpath_contracts.runs.costs import MAX_DAYS
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.postgres.refused_values import VALUE_REFUSED
@@ -30,6 +31,9 @@ INVALID_DATA = (*VALUE_REFUSED, asyncpg.IntegrityConstraintViolationError, Value
 
 NAMES_OF_DAY = 1_000
 """Labels, agents, models or networks of one project and day whose costs are kept apart; the others are one row."""
+
+KEPT_DAYS = MAX_DAYS + 1
+"""For how long costs are kept: as far back as can be asked for, and a day more, since clocks differ."""
 
 Connection = Any
 Columns = list[list[Any]]
@@ -76,6 +80,10 @@ class HistoryStore:
     async def forget_marks(self) -> None:
         """Forget marks of messages that were handled alone a day ago or earlier."""
         await self._pool.execute(QUERIES.forget_marks)
+
+    async def forget_costs(self) -> None:
+        """Forget the costs of days that no answer reaches any more."""
+        await self._pool.execute(QUERIES.forget_costs, KEPT_DAYS)
 
     async def add_logs(self, calls: Sequence[LlmCallLog], logs: Sequence[ToolLog]) -> None:
         """Store what deciders and workers logged; what is there already stays."""

@@ -162,6 +162,13 @@ SELECT day, sum(runs)::bigint AS runs, sum(calls)::bigint AS model_calls, sum(to
   sum(usd)::float8 AS usd, sum(unpriced)::bigint AS unpriced
 FROM history.cost WHERE project = $1 AND part = 'network' AND day >= $2 GROUP BY day ORDER BY day
 
+-- Rows that somebody is adding to are left for the next time.
+-- name: forget_costs
+WITH past AS (
+  SELECT project, part, day, name FROM history.cost WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::integer
+  ORDER BY project, part, day, name FOR UPDATE SKIP LOCKED)
+DELETE FROM history.cost c USING past p WHERE (c.project, c.part, c.day, c.name) = (p.project, p.part, p.day, p.name)
+
 -- name: unpriced_models
 SELECT name, sum(unpriced)::bigint AS unpriced FROM history.cost
 WHERE project = $1 AND part = 'model' AND day >= $2 AND unpriced > 0 GROUP BY name ORDER BY 2 DESC, name LIMIT $3

@@ -35,7 +35,7 @@ QUIET_AFTER_S = 5.0
 """When nothing has arrived for this long, the stream is taken to be empty, whatever count it last gave."""
 
 FORGET_S = 600
-"""How often marks of old messages are removed."""
+"""How often marks of old messages and costs of past days are removed."""
 
 
 class StreamBacklog:
@@ -80,13 +80,14 @@ async def handle_in_order(
                 await handle([message])
 
 
-async def forget_marks(tables: HistoryStore, log: Logger) -> None:
-    """Remove the marks of messages that were handled alone long ago, for ever."""
+async def forget_past(tables: HistoryStore, log: Logger) -> None:
+    """Remove marks of messages that were handled alone long ago, and costs of days that are past, for ever."""
     while True:
         try:
             await tables.forget_marks()
+            await tables.forget_costs()
         except DATABASE_DOWN as error:
-            log.info("postgres is away, old marks are removed later", error=str(error))
+            log.info("postgres is away, what is past is removed later", error=str(error))
         await asyncio.sleep(FORGET_S)
 
 

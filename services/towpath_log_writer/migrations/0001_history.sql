@@ -123,19 +123,21 @@ CREATE TABLE history.tool_log (
 
 -- What a day costs (UTC), summed in the transaction that moves the cursors of the runs, so that each answer counts once.
 -- `part` is network, caller, agent, model or label; a label is `key=value` as the task had it. The name '' stands for what found
--- no room, and for labels of runs that were erased.
+-- no room, and for labels that only runs had which were erased. Days that no answer reaches any more are removed.
 CREATE TABLE history.cost (
   project  text NOT NULL,
   part     text NOT NULL CHECK (part IN ('network', 'caller', 'agent', 'model', 'label')),
   day      date NOT NULL,
   name     text NOT NULL,
-  runs     bigint NOT NULL,                      -- that began; of agents and models 0
+  runs     bigint NOT NULL,                      -- that began; of agents and models 0, of labels without erased ones
   calls    bigint NOT NULL,                      -- of models
   tokens   bigint NOT NULL,
   usd      numeric(24, 8) NOT NULL,
   unpriced bigint NOT NULL,                      -- answers whose price nobody knew
   PRIMARY KEY (project, part, day, name)
 ) WITH (fillfactor = 50);
+-- Finds the days that are removed. Nothing that is added to a row changes it, so such a change still needs no index.
+CREATE INDEX cost_day ON history.cost USING brin (day);
 
 -- How far each run's log is in these tables. `prior_seq` makes a write conditional on what its writer believed. Of a run
 -- that was erased the cursor alone stays, behind every event that may still come: nothing is written any more.
@@ -206,12 +208,31 @@ BEGIN
     SELECT k.run_id, wanted.project, 9223372036854775807, 0, true FROM unnest(chosen) k (run_id) ORDER BY k.run_id
     ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq, erased = true;
   LOCK TABLE history.llm_call, history.tool_log IN SHARE ROW EXCLUSIVE MODE;
-  WITH erased AS (
-    DELETE FROM history.cost c WHERE c.project = wanted.project AND c.part = 'label' AND c.name IN (
-      SELECT left(l.key || '=' || l.value, 256) FROM history.agent_execution_history h
-      CROSS JOIN jsonb_each_text(CASE jsonb_typeof(h.state_snapshot -> 'labels') WHEN 'object'
-        THEN h.state_snapshot -> 'labels' ELSE '{}' END) l
-      WHERE h.id = ANY (chosen))
+  -- A label that other runs have keeps its costs, which are sums; the erased ones are no longer counted among its runs, and
+  -- once none is left, its name goes.
+  WITH had AS (
+    SELECT left(l.key || '=' || l.value, 256) AS name, (h.created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS runs
+    FROM history.agent_execution_history h
+    CROSS JOIN jsonb_each_text(CASE jsonb_typeof(h.state_snapshot -> 'labels') WHEN 'object'
+      THEN h.state_snapshot -> 'labels' ELSE '{}' END) l
+    WHERE h.id = ANY (chosen) GROUP BY 1, 2),
+  less AS (
+    UPDATE history.cost c SET runs = greatest(c.runs - h.runs, 0) FROM had h
+    WHERE c.project = wanted.project AND c.part = 'label' AND c.day = h.day AND c.name = h.name
+    RETURNING c.day, h.runs)
+  INSERT INTO history.cost AS c (project, part, day, name, runs, calls, tokens, usd, unpriced)
+    SELECT wanted.project, 'label', l.day, '', sum(l.runs), 0, 0, 0, 0 FROM less l GROUP BY l.day ORDER BY l.day
+    ON CONFLICT (project, part, day, name) DO UPDATE SET runs = c.runs + excluded.runs;
+  WITH had AS (
+    SELECT DISTINCT left(l.key || '=' || l.value, 256) AS name FROM history.agent_execution_history h
+    CROSS JOIN jsonb_each_text(CASE jsonb_typeof(h.state_snapshot -> 'labels') WHEN 'object'
+      THEN h.state_snapshot -> 'labels' ELSE '{}' END) l
+    WHERE h.id = ANY (chosen)),
+  gone AS (
+    SELECT c.name FROM history.cost c JOIN had USING (name) WHERE c.project = wanted.project AND c.part = 'label'
+    GROUP BY c.name HAVING sum(c.runs) = 0),
+  erased AS (
+    DELETE FROM history.cost c USING gone g WHERE c.project = wanted.project AND c.part = 'label' AND c.name = g.name
     RETURNING c.*)
   INSERT INTO history.cost AS c (project, part, day, name, runs, calls, tokens, usd, unpriced)
     SELECT e.project, e.part, e.day, '', sum(e.runs), sum(e.calls), sum(e.tokens), sum(e.usd), sum(e.unpriced)
@@ -236,6 +257,7 @@ GRANT SELECT, INSERT, UPDATE ON history.agent_execution_history, history.agent_e
 -- What is only ever added can't be changed; the one row of `sweep` is there already.
 GRANT SELECT, INSERT ON history.llm_call, history.tool_log, history.skipped_event TO towpath_log_writer;
 GRANT SELECT, INSERT, UPDATE, DELETE ON history.handling_mark TO towpath_log_writer;
+GRANT DELETE ON history.cost TO towpath_log_writer;  -- days that are past
 GRANT SELECT, UPDATE ON history.sweep TO towpath_log_writer;
 
 -- migrate:down

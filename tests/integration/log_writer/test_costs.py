@@ -1,6 +1,8 @@
 """Costs by day: each answer counted once however its event arrives, names bounded, nothing left of erased labels."""
 
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.support.orchestrator import run_history as h
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.costs import CostPart, CostReport, GetCosts
 from towpath_log_writer.adapters import history_tables
+from towpath_log_writer.adapters.history_tables import HistoryStore
 from towpath_log_writer.app import history_queries
 from towpath_log_writer.app.history_queries import CostQueries
 
@@ -80,10 +83,48 @@ async def test_the_labels_of_an_erased_run_are_counted_and_not_told(pool: Any, d
     other = uuid.uuid5(RUN, "other")
     await writer(pool).add(batches(h.messages(RUN, labelled(RUN, 1, customer="ann"))))
     await writer(pool).add(batches(h.messages(other, labelled(other, 1, team="shop"))))
-    owner = await asyncpg.connect(database())
-    try:
-        await erase(owner, RUN)
-    finally:
-        await owner.close()
-    assert {one.name: one.tokens for one in (await report(pool, "label")).names} == {"": 110, "team=shop": 110}
+    async with owner(database) as connection:
+        await erase(connection, RUN)
+    assert await labels(pool) == {"": (110, 1), "team=shop": (110, 1)}
     assert (await report(pool)).days[0].tokens == 220
+
+
+async def test_a_label_that_another_run_has_keeps_its_costs_until_the_last_of_its_runs_is_erased(
+    pool: Any, database: DatabaseUrl
+) -> None:
+    last = uuid.uuid5(RUN, "last")
+    for run in (RUN, last):
+        await writer(pool).add(batches(h.messages(run, labelled(run, 1, team="shop"))))
+    bank = uuid.uuid5(RUN, "bank")
+    await writer(pool).add(batches(h.messages(bank, labelled(bank, 1, team="bank"))))
+    async with owner(database) as connection:
+        await erase(connection, RUN)
+        assert await labels(pool) == {"team=shop": (220, 1), "team=bank": (110, 1), "": (0, 1)}
+        assert (await report(pool)).names[0].runs == 3, "what is counted by network stays"
+        await erase(connection, last)
+        assert await labels(pool) == {"team=bank": (110, 1), "": (220, 2)}
+
+
+async def test_days_that_no_answer_reaches_are_removed(pool: Any, database: DatabaseUrl) -> None:
+    async with owner(database) as connection:
+        await connection.execute(
+            "INSERT INTO history.cost SELECT 'p', 'label', (now() AT TIME ZONE 'UTC')::date - d, 'a=b', 1, 1, 1, 1, 0"
+            " FROM unnest(ARRAY[0, 92, 93, 94, 1000]) d"
+        )
+        await HistoryStore(pool).forget_costs()
+        left = "SELECT (now() AT TIME ZONE 'UTC')::date - day FROM history.cost ORDER BY 1"
+        assert [row[0] for row in await connection.fetch(left)] == [0, 92, 93], "a day more than can be asked for"
+
+
+@asynccontextmanager
+async def owner(database: DatabaseUrl) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(database())
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def labels(pool: Any) -> dict[str, tuple[int, int]]:
+    """Return the tokens and runs of each label."""
+    return {one.name: (one.tokens, one.runs) for one in (await report(pool, "label")).names}
