@@ -45,6 +45,7 @@ async def metrics_view(asked: Asked) -> Page:
         "since": found["samples"][0]["at"] if found["samples"] else None,
         "every_s": found["every_s"],
         "refused": found["refused"],
+        "kept": found.get("kept", True),
     }
     return Page("Metrics", "metrics_view.html", found, view, REFRESH_S)
 

@@ -1,7 +1,8 @@
 """The last hour of a few numbers of a project, for whoever has no Prometheus: sampled while somebody looks on.
 
 Projects whose numbers were asked for within the last hour are sampled, at most MAX_PROJECTS of them, and of each at
-most MAX_SAMPLES are kept: the memory is bounded, and nobody is asked while nobody looks. Each replica has its own.
+most MAX_SAMPLES are kept: the memory is bounded, and nobody is asked while nobody looks. A project that is looked at
+keeps its place: further ones would push each other out, and none would have an hour. Each replica has its own.
 """
 
 import asyncio
@@ -23,6 +24,9 @@ MAX_SAMPLES = 240
 
 MAX_PROJECTS = 8
 LOOKED_AT_S = 3_600.0
+PLACE_S = 300.0
+"""How long nobody has looked at a project that makes room for another one."""
+
 GATES_COUNTED = 400
 GATE_PAGES = 5
 """Pages that gates are counted on: a page ends where one answer holds no more."""
@@ -45,11 +49,15 @@ class MetricSample(MessagePart):
 
 
 class MetricSamples(Message):
-    """Samples, the oldest first; `refused` counts requests of all projects that were refused for their credential."""
+    """Samples, the oldest first; `refused` counts requests of all projects that were refused for their credential.
+
+    `kept` says whether samples are taken of this project: the places may be those of others.
+    """
 
     every_s: float
     samples: tuple[MetricSample, ...]
     refused: int | None = None
+    kept: bool = True
 
 
 class Asks(Protocol):
@@ -73,14 +81,28 @@ class MetricSampler:
         self._looked_at = asyncio.Event()
 
     def look(self, project: str) -> tuple[MetricSample, ...]:
-        """Return the samples of *project*, and take more for an hour; the one looked at longest ago makes room."""
+        """Return the samples of *project*, and take more for an hour, where it has a place or finds one."""
+        if project not in self._watched and not self._has_room():
+            return ()
         found = self._watched.setdefault(project, _Watched(0.0))
         found.until_s = monotonic() + LOOKED_AT_S
         self._watched.move_to_end(project)
-        while len(self._watched) > MAX_PROJECTS:
-            self._watched.popitem(last=False)
         self._looked_at.set()
         return tuple(found.samples)
+
+    def keeps(self, project: str) -> bool:
+        """Return whether samples of *project* are taken."""
+        return project in self._watched
+
+    def _has_room(self) -> bool:
+        """Return whether there is a place for one more; the project looked at longest ago may make room."""
+        if len(self._watched) < MAX_PROJECTS:
+            return True
+        oldest, watched = next(iter(self._watched.items()))
+        if watched.until_s - LOOKED_AT_S + PLACE_S > monotonic():
+            return False
+        del self._watched[oldest]
+        return True
 
     async def run(self) -> None:
         """Take a sample of each project every EVERY_S, until cancelled."""

@@ -75,6 +75,7 @@ async def test_memory_is_bounded_and_nobody_is_asked_for_whom_nobody_looks(monke
     for _ in range(249):
         await sampler.take()
     assert len(sampler.look("shop")) * EVERY_S == 3_600, "an hour"
+    now = 300.0
     for number in range(8):
         sampler.look(f"other-{number}")
     services.asked.clear()
@@ -84,3 +85,24 @@ async def test_memory_is_bounded_and_nobody_is_asked_for_whom_nobody_looks(monke
     services.asked.clear()
     await sampler.take()
     assert services.asked == []
+
+
+async def test_projects_that_are_looked_at_keep_their_places_and_further_ones_push_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(metric_samples, "monotonic", lambda: now)
+    sampler = MetricSampler(Services())
+    projects = [f"project-{number}" for number in range(10)]
+    for _ in range(240):
+        now += 15.0
+        for project in projects:
+            sampler.look(project)
+        await sampler.take()
+    assert [len(sampler.look(project)) for project in projects] == [240] * 8 + [0, 0]
+    assert [sampler.keeps(project) for project in projects] == [True] * 8 + [False, False]
+    for waited, has_place in ((299.0, False), (1.0, True)):
+        now += waited
+        sampler.look("project-9")
+        assert sampler.keeps("project-9") is has_place, "once nobody has looked at another for five minutes"
+    assert not sampler.keeps("project-0")

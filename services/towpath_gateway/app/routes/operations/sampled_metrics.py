@@ -18,4 +18,5 @@ async def get_samples(dependencies: Dependencies, principal: RunsReader) -> Resp
     """
     refused = dependencies.refused_count() if OPERATE_PLATFORM in principal.scopes else None
     samples = dependencies.sampler.look(principal.project)
-    return json_answer(MetricSamples(every_s=EVERY_S, samples=samples, refused=refused))
+    kept = dependencies.sampler.keeps(principal.project)
+    return json_answer(MetricSamples(every_s=EVERY_S, samples=samples, refused=refused, kept=kept))
