@@ -19,6 +19,9 @@ from towpath_console.kept_answers import KeptAnswers
 _CREDENTIALS = ("authorization", "cookie", "host", "origin")
 """Headers by which the API knows who asks, and from where."""
 
+VIEWS_COOKIE, VERIFIED_COOKIE = "towpath_views", "towpath_audit_verified"
+"""What browsers keep for pages: each is sent to some paths alone, and nothing is decided by them."""
+
 NO_CONTENT = 204
 
 _QUESTIONS = re.compile(
@@ -68,8 +71,13 @@ class Api:
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """What tells this caller from others."""
-        return tuple(sorted(self._headers.items()))
+        """What tells this caller from others: all that the API may look at.
+
+        Not what a browser keeps for some pages, which it sends there and not where these are followed.
+        """
+        pairs = (pair.strip() for pair in self._headers.get("cookie", "").split(";"))
+        sent = ";".join(pair for pair in pairs if pair.partition("=")[0] not in {"", VIEWS_COOKIE, VERIFIED_COOKIE})
+        return tuple(sorted((self._headers | {"cookie": sent}).items()))
 
     def cookie(self, name: str) -> str:
         """Return what the browser keeps under *name*; empty where it keeps nothing."""

@@ -1,8 +1,9 @@
 """Sends what has changed on a page to everybody who looks at it, made once for all of them.
 
 Each view is drawn again after its own time, but all together never take more than a share of one processor: the more
-is looked at, the longer each waits. What is sent is the whole part that changes, so that whoever missed something is
-up to date with the next. Where the page can't be drawn for a while, whoever looks on is told, and told when it can.
+is looked at, the longer each waits. Those of one project wait behind each other before they hold up others. What is
+sent is the whole part that changes, so that whoever missed something is up to date with the next. Where the page can't
+be drawn for a while, whoever looks on is told, and told when it can.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
 from towpath_console.api import ApiRefusalError
+from towpath_console.turns import Turns
+from towpath_contracts.problems.registry import ProblemError
 
 SHARE = 0.04
 """Of one processor, at most, for drawing what is looked at and sending it."""
@@ -37,9 +40,6 @@ KEPT_S = 5.0
 
 MOST_KEPT = 64
 """Views that nobody looks at yet, kept at once; further pages are drawn again for their streams."""
-
-AT_ONCE = 4
-"""Views that are drawn at the same time: many that come at once, after a restart, must not stall others."""
 
 TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.5, 4.0
 """How long until a view is tried again that can't be drawn now: twice as long each time, up to the most."""
@@ -85,6 +85,7 @@ def digest_of(html: str) -> str:
 @dataclass(slots=True, eq=False)
 class _View:
     draw: Callable[[], Awaitable[Drawn]]
+    owner: str
     kept_until: float
     last: Drawn | None = None
     failures: int = 0
@@ -109,16 +110,20 @@ class _View:
 
 
 class LiveViews:
-    """The views that are looked at now, by caller and address; their streams end once *stopping* is set."""
+    """The views that are looked at now, by caller and address; their streams end once *stopping* is set.
 
-    def __init__(self, stopping: asyncio.Event) -> None:
+    *turns* says how many are drawn at once: many that come together, after a restart, must not stall others. The owner
+    of a view is the project whose it is.
+    """
+
+    def __init__(self, stopping: asyncio.Event, turns: Turns) -> None:
         self._stopping = stopping
         self._stop_watch: asyncio.Task[None] | None = None
         self._views: dict[object, _View] = {}
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = turns
         self._drawing = 0
 
-    def keep(self, key: object, draw: Callable[[], Awaitable[Drawn]], drawn: Drawn) -> None:
+    def keep(self, key: object, draw: Callable[[], Awaitable[Drawn]], drawn: Drawn, owner: str = "") -> None:
         """Keep for a moment what was *drawn* of the page *key*, whose stream is about to be asked for.
 
         What is kept of it already is older: whoever has just done something must not be shown how it was before.
@@ -126,7 +131,7 @@ class LiveViews:
         view = self._views.get(key)
         if drawn.refresh_s is None or (view is None and self._has_no_room()):
             return
-        view = view or self._add(key, draw)
+        view = view or self._add(key, draw, owner)
         view.last = drawn
         view.due_at = perf_counter() + drawn.refresh_s
         view.kept_until = perf_counter() + KEPT_S
@@ -136,23 +141,25 @@ class LiveViews:
     def _has_no_room(self) -> bool:
         return sum(not view.watchers for view in self._views.values()) >= MOST_KEPT
 
-    async def begin(self, key: object, draw: Callable[[], Awaitable[Drawn]]) -> None:
+    async def begin(self, key: object, draw: Callable[[], Awaitable[Drawn]], owner: str = "") -> None:
         """Return once there is something to tell of the view *key*; ApiRefusalError where the caller may not see it."""
-        view = self._views.get(key) or self._add(key, draw)
+        view = self._views.get(key) or self._add(key, draw, owner)
         view.kept_until = max(view.kept_until, perf_counter() + KEPT_S)
         view.needed.set()
         await view.begun.wait()
         if view.refused is not None:
             raise view.refused
 
-    async def watch(self, key: object, draw: Callable[[], Awaitable[Drawn]], seen: str | None) -> AsyncIterator[str]:
+    async def watch(
+        self, key: object, draw: Callable[[], Awaitable[Drawn]], seen: str | None, owner: str = ""
+    ) -> AsyncIterator[str]:
         """Yield server-sent events with each change of the view *key*; *seen* is the digest of what is shown.
 
         `live` and `cut` say whether what is shown is followed; `end` that it changes no more, `bye` that this process
         stops.
         """
         yield f"retry: {_retry_ms()}\n\n"
-        view = self._views.get(key) or self._add(key, draw)
+        view = self._views.get(key) or self._add(key, draw, owner)
         woken = asyncio.Event()
         view.watchers.add(woken)
         view.needed.set()
@@ -178,10 +185,10 @@ class LiveViews:
             view.kept_until = perf_counter() + KEPT_S
             view.needed.set()
 
-    def _add(self, key: object, draw: Callable[[], Awaitable[Drawn]]) -> _View:
+    def _add(self, key: object, draw: Callable[[], Awaitable[Drawn]], owner: str) -> _View:
         if self._stop_watch is None:
             self._stop_watch = asyncio.create_task(self._tell_of_the_stop())
-        view = self._views[key] = _View(draw, perf_counter() + KEPT_S)
+        view = self._views[key] = _View(draw, owner, perf_counter() + KEPT_S)
         view.task = asyncio.create_task(self._follow(key, view))
         return view
 
@@ -208,23 +215,29 @@ class LiveViews:
 
     async def _redraw(self, view: _View) -> bool:
         """Draw *view* once, and tell whoever looks on; False where it is not to be drawn again."""
-        async with self._turns:
-            self._drawing += 1
-            began, beside, before = thread_time(), self._drawing, view.last
-            try:
-                drawn = await view.draw()
-            except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
-                return self._failed(view, error)
-            except Exception as error:  # noqa: BLE001 - of one page; whoever looks on is told, and it is tried again
-                # Where it came from, never its text, which may hold what is on the page.
-                frames = "".join(traceback.format_tb(error.__traceback__))
-                _log.error("A page could not be drawn again: %s\n%s", type(error).__name__, frames)
-                problem = {"code": "internal", "title": "The page could not be drawn", "detail": ""}
-                return self._failed(view, ApiRefusalError(500, problem))
-            finally:
-                self._drawing -= 1
-            # Not the time that passed, of which most is waiting where the machine is busy.
-            view.cost_s = OTHERS * (thread_time() - began) / beside
+        try:
+            async with self._turns.held(view.owner):
+                return await self._draw(view)
+        except ProblemError as error:  # others are drawn all the time: it is said to be cut, and tried again
+            return self._failed(view, ApiRefusalError(error.problem.status, error.problem.model_dump(mode="json")))
+
+    async def _draw(self, view: _View) -> bool:
+        self._drawing += 1
+        began, beside, before = thread_time(), self._drawing, view.last
+        try:
+            drawn = await view.draw()
+        except ApiRefusalError as error:  # whoever looks on connects again, and is told then: a key was revoked
+            return self._failed(view, error)
+        except Exception as error:  # noqa: BLE001 - of one page; whoever looks on is told, and it is tried again
+            # Where it came from, never its text, which may hold what is on the page.
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("A page could not be drawn again: %s\n%s", type(error).__name__, frames)
+            problem = {"code": "internal", "title": "The page could not be drawn", "detail": ""}
+            return self._failed(view, ApiRefusalError(500, problem))
+        finally:
+            self._drawing -= 1
+        # Not the time that passed, of which most is waiting where the machine is busy.
+        view.cost_s = OTHERS * (thread_time() - began) / beside
         if view.last is not before:  # the page was drawn meanwhile, and this may be how it was before
             return True
         changed = view.is_cut or view.last is None or view.last.digest != drawn.digest

@@ -21,6 +21,8 @@ from towpath_console.pages import ACTIONS, DOWNLOADS, PAGES
 from towpath_console.pages.problems import problem_page
 from towpath_console.renderer import Renderer, live_address
 from towpath_console.sections import ASSETS, LIVE
+from towpath_console.turns import Turns
+from towpath_contracts.problems.registry import ProblemError
 
 MAX_FORM_BYTES = 1024 * 1024
 """The largest form: as much as the API takes."""
@@ -29,7 +31,7 @@ MAX_FIELDS = 2_000
 """Of one form: half a million empty ones are half a second's work."""
 
 LARGE_FORM_BYTES = 64 * 1024
-"""Larger forms are read beside the loop, one at a time: what is written as `%41` takes long."""
+"""Larger forms are read beside the loop, a few at a time: what is written as `%41` takes long."""
 
 CALLER_KNOWN_S = 30.0
 """How long an open page takes its viewer to have the scopes and roles they had: the API alone decides what they may."""
@@ -55,13 +57,16 @@ UNAUTHENTICATED = 401
 
 
 class Console:
-    """The pages of the API *app*; streams end once *stopping* is set."""
+    """The pages of the API *app*; streams end once *stopping* is set.
 
-    def __init__(self, app: ASGIApp, stopping: asyncio.Event) -> None:
+    Open pages are drawn in turns of their projects, and large forms are read in turns of their senders.
+    """
+
+    def __init__(self, app: ASGIApp, stopping: asyncio.Event, *, drawings: Turns, large_forms: Turns) -> None:
         self._api = ApiCaller(app)
         self._renderer = Renderer()
-        self._live = LiveViews(stopping)
-        self._large_forms = asyncio.Semaphore(1)
+        self._live = LiveViews(stopping, drawings)
+        self._large_forms = large_forms
         self._pages = [(compile_path(route.path)[0], route) for route in PAGES]
         routes = [
             Route(f"{ASSETS}{{file:path}}", serve),
@@ -74,6 +79,10 @@ class Console:
 
     async def _page(self, request: Request) -> Response:
         path = request.url.path
+        plain = path.rstrip("/")
+        if plain != path and any(pattern.fullmatch(plain) for pattern, _ in self._pages):
+            asked = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(f"{quote(plain)}{asked}", status_code=307, headers=HEADERS)
         twin = path.endswith(".json") or "application/json" in request.headers.get("accept", "").partition(",")[0]
         path = path.removesuffix(".json") or "/"
         query = {name: value for name, value in request.query_params.items() if name != "message"}
@@ -88,7 +97,8 @@ class Console:
         around = await self._around(api, route.section, url, query)
         part = self._renderer.live_part(page, **around)
         if page.refresh_s is not None:
-            self._live.keep((api.identity, url), self._drawer(api, path, query), Drawn(part, page.refresh_s))
+            drawn, project = Drawn(part, page.refresh_s), around["caller"].project
+            self._live.keep((api.identity, url), self._drawer(api, path, query), drawn, project)
         whole = self._renderer.whole(page, part, **around, message=_notice(request))
         return Response(whole, media_type="text/html", headers=HEADERS)
 
@@ -187,7 +197,7 @@ class Console:
                     return await self._refused(api, ApiRefusalError(413, problem), request.url.path, twin=False)
             asked = Asked(api, request.path_params, {}, request.url.path)
             try:
-                done = await route.act(asked, await self._form(sent))
+                done = await route.act(asked, await self._form(api, sent))
             except ApiRefusalError as error:
                 return await self._refused(api, error, request.url.path, twin=False, back=self._came_from(request))
             if isinstance(done, Page):
@@ -208,11 +218,15 @@ class Console:
 
         return act
 
-    async def _form(self, sent: bytes) -> dict[str, str]:
+    async def _form(self, api: Api, sent: bytes) -> dict[str, str]:
         if len(sent) <= LARGE_FORM_BYTES:
             return _fields(sent)
-        async with self._large_forms:
-            return await asyncio.to_thread(_fields, sent)
+        sender = caller_of(await api.get("/v1/me"))  # whoever is not let in is refused before anything is read
+        try:
+            async with self._large_forms.held(f"{sender.project}/{sender.name}"):
+                return await asyncio.to_thread(_fields, sent)
+        except ProblemError as error:
+            raise ApiRefusalError(error.problem.status, error.problem.model_dump(mode="json")) from error
 
     def _file(self, route: DownloadRoute) -> Any:
         async def send(request: Request) -> Response:
@@ -234,13 +248,21 @@ class Console:
         api = self._api.on_behalf_of(request)
 
         key, draw = (api.identity, _url(path, query)), self._drawer(api, path, query)
+        project = await self._project_of(api)
         try:
-            await self._live.begin(key, draw)  # a refusal is told before the stream begins
+            await self._live.begin(key, draw, project)  # a refusal is told before the stream begins
         except ApiRefusalError as error:
             return JSONResponse(dict(error.problem), status_code=error.status, headers=HEADERS)
         seen = request.headers.get("last-event-id") or request.query_params.get("seen")
-        stream = self._live.watch(key, draw, seen)
+        stream = self._live.watch(key, draw, seen, project)
         return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
+
+    async def _project_of(self, api: Api) -> str:
+        """Return in whose turns an open page is drawn; those of nobody in particular while that can't be said."""
+        try:
+            return caller_of(await api.get_kept("/v1/me")).project
+        except ApiRefusalError:
+            return ""
 
     def _drawer(self, api: Api, path: str, query: Mapping[str, str]) -> Callable[[], Awaitable[Drawn]]:
         """Return what draws the part of a page that changes; who looks on is asked anew now and then."""

@@ -17,6 +17,7 @@ from tests.support.gateway.sse import frames
 
 from towpath_console.site import Console
 from towpath_fabric.clock import monotonic
+from towpath_gateway.app.console import drawing_turns, form_turns
 
 MAX_S = 10.0
 """For a page of 1 MB texts, on a machine that others use too."""
@@ -121,7 +122,8 @@ async def poisoned_console(gateway: httpx2.AsyncClient) -> AsyncIterator[Poisone
     """Serve a console whose API is that of *gateway*, poisoned."""
     api, stopping = PoisonedApi(gateway), asyncio.Event()
     listening = socket.create_server(("127.0.0.1", 0))
-    settings = uvicorn.Config(Console(api, stopping).application, log_config=None, lifespan="off", ws="none")
+    console = Console(api, stopping, drawings=drawing_turns(), large_forms=form_turns())
+    settings = uvicorn.Config(console.application, log_config=None, lifespan="off", ws="none")
     server = uvicorn.Server(settings)
     task = asyncio.create_task(server.serve([listening]))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -13,12 +13,27 @@ from starlette.types import Receive, Scope, Send
 
 from towpath_console.sections import is_console
 from towpath_contracts.problems.registry import Problem
+from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import problem_body
 from towpath_gateway.core.headers import SAFE_METHODS, local_path
 
 if TYPE_CHECKING:
     from towpath_console.site import Console
+
+
+DRAWINGS, DRAWINGS_OF_PROJECT = 6, 3
+"""Open pages that are drawn at the same time, and those of one project: its slow ones leave places to others."""
+
+DRAWING_WAIT_S = 30.0
+"""How long an open page waits until it is drawn; then whoever looks at it is told that it is not followed now."""
+
+FORMS = 2
+"""Large forms that are read at the same time, at most one of each sender."""
+
+FORM_WAIT_S = 10.0
+FORMS_WAITING = 8
+"""Of one sender: each is a mebibyte."""
 
 
 class ConsoleRoute(BaseRoute):
@@ -83,8 +98,20 @@ class ConsoleRoute(BaseRoute):
         if self._console is None:
             from towpath_console.site import Console  # noqa: PLC0415  # half a second for who opens no page
 
-            self._console = Console(self._app, self._dependencies.stopping)
+            self._console = Console(
+                self._app, self._dependencies.stopping, drawings=drawing_turns(), large_forms=form_turns()
+            )
         return self._console
+
+
+def drawing_turns() -> WorkTurns:
+    """Return the places for drawing open pages, shared by projects."""
+    return WorkTurns(DRAWINGS, lambda _: DRAWINGS_OF_PROJECT, DRAWING_WAIT_S)
+
+
+def form_turns() -> WorkTurns:
+    """Return the places for reading large forms, shared by their senders."""
+    return WorkTurns(FORMS, lambda _: 1, FORM_WAIT_S, max_waiting=FORMS_WAITING)
 
 
 SIGN_IN_PAGES = frozenset({"/sign-in", "/sign-in/oidc", "/sign-in/oidc/done", "/sign-out"})

@@ -62,7 +62,7 @@ class Browser(AnsweredApi):
         self._kept = cookie
 
     def cookie(self, name: str) -> str:
-        return self._kept if name == audit_verify.COOKIE else ""
+        return self._kept if name == audit_verify.VERIFIED_COOKIE else ""
 
 
 async def verified(lines: list[str], cookie: str = "", span: str = "all") -> Done | Page:
@@ -72,7 +72,7 @@ async def verified(lines: list[str], cookie: str = "", span: str = "all") -> Don
 async def test_a_log_that_holds_is_kept_as_verified_by_the_browser_and_shown_so() -> None:
     done = await verified(log_of(4))
     assert isinstance(done, Done) and "4 entries verified" in done.message and done.kept_path == "/audit"
-    kept = done.cookies[audit_verify.COOKIE]
+    kept = done.cookies[audit_verify.VERIFIED_COOKIE]
     page = await audit_verify.verify_form(asked_of(Browser([], kept)))
     html = Renderer().whole(page, **AROUND)
     assert "The first 4 entries of the log fit" in html and "5 entries were written since" in html
@@ -84,7 +84,7 @@ async def test_a_log_that_holds_is_kept_as_verified_by_the_browser_and_shown_so(
 async def test_the_next_time_only_what_was_written_since_is_asked_for_and_held_against_what_was_kept() -> None:
     done = await verified(log_of(4))
     assert isinstance(done, Done)
-    browser = Browser(log_of(6), done.cookies[audit_verify.COOKIE])
+    browser = Browser(log_of(6), done.cookies[audit_verify.VERIFIED_COOKIE])
     again = await audit_verify.verify_now(asked_of(browser), {"span": "last"})
     assert isinstance(again, Done)
     assert [sent.get("since") for _, path, sent in browser.seen if path.endswith("export")] == [
@@ -96,7 +96,7 @@ async def test_the_next_time_only_what_was_written_since_is_asked_for_and_held_a
 async def test_a_log_that_was_written_anew_by_the_holder_of_its_key_is_told_by_what_the_browser_kept() -> None:
     done = await verified(log_of(4))
     assert isinstance(done, Done)
-    other = await verified(log_of(6, tool="another"), done.cookies[audit_verify.COOKIE])
+    other = await verified(log_of(6, tool="another"), done.cookies[audit_verify.VERIFIED_COOKIE])
     assert isinstance(other, Page) and other.data["report"]["faults"]
     html = Renderer().whole(other, **AROUND)
     assert "Something in the log does not fit" in html and "The first 4 entries of the log fit" in html
@@ -130,7 +130,7 @@ async def test_twenty_faults_are_shown_and_the_others_counted() -> None:
 async def test_what_a_browser_kept_is_read_up_to_what_browsers_keep() -> None:
     done = await verified(log_of(4))
     assert isinstance(done, Done)
-    said = base64.urlsafe_b64decode(done.cookies[audit_verify.COOKIE])
+    said = base64.urlsafe_b64decode(done.cookies[audit_verify.VERIFIED_COOKIE])
     for length, is_read in ((3_000, True), (3_004, False)):
         padded = base64.urlsafe_b64encode(said.ljust(length // 4 * 3)).decode()
         assert len(padded) == length

@@ -8,6 +8,8 @@ import pytest
 from towpath_console import live
 from towpath_console.api import ApiRefusalError
 from towpath_console.live import Drawn, LiveViews
+from towpath_fabric.turns.work_turns import WorkTurns
+from towpath_gateway.app.console import drawing_turns
 
 REVOKED = ApiRefusalError(401, {"code": "unauthenticated"})
 DOWN = ApiRefusalError(503, {"code": "unavailable"})
@@ -39,7 +41,7 @@ def stopping() -> asyncio.Event:
 @pytest.fixture
 def views(stopping: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> LiveViews:
     monkeypatch.setattr(live, "TRY_AGAIN_S", 0.01)
-    return LiveViews(stopping)
+    return LiveViews(stopping, drawing_turns())
 
 
 def last_line(event: str) -> str:
@@ -75,7 +77,10 @@ async def test_many_who_come_at_once_share_the_first_drawing_too(views: LiveView
     assert drawer.drawn == 1
 
 
-async def test_not_all_views_are_drawn_at_once_when_all_come_back(views: LiveViews) -> None:
+@pytest.mark.parametrize(("projects", "at_once"), [(1, 3), (4, 6)])
+async def test_not_all_views_are_drawn_at_once_when_all_come_back(
+    views: LiveViews, projects: int, at_once: int
+) -> None:
     at_work, most = 0, 0
 
     async def draw() -> Drawn:
@@ -87,8 +92,38 @@ async def test_not_all_views_are_drawn_at_once_when_all_come_back(views: LiveVie
         return Drawn("one", 60)
 
     async with asyncio.timeout(5):
-        await asyncio.gather(*(views.begin(number, draw) for number in range(50)))
-    assert most == live.AT_ONCE
+        await asyncio.gather(*(views.begin(number, draw, f"{number % projects}") for number in range(50)))
+    assert most == at_once
+
+
+async def test_slow_pages_of_one_project_hold_up_no_page_of_another(views: LiveViews) -> None:
+    released = asyncio.Event()
+
+    async def slow() -> Drawn:
+        await released.wait()
+        return Drawn("slow", 60)
+
+    begun = [asyncio.create_task(views.begin(number, slow, "theirs")) for number in range(8)]
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(1):
+        await views.begin("mine", Drawer("mine", refresh_s=60), "ours")
+    assert not any(task.done() for task in begun)
+    released.set()
+    await asyncio.gather(*begun)
+
+
+async def test_a_page_for_which_there_is_no_place_is_said_to_be_cut_and_is_drawn_once_there_is_one(
+    stopping: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "TRY_AGAIN_S", 0.01)
+    turns = WorkTurns(1, lambda _: 1, 0.02)
+    views = LiveViews(stopping, turns)
+    async with turns.held("others"):
+        stream = views.watch("key", Drawer("one", refresh_s=60), None)
+        assert (await events(stream, 1)) == [live.CUT]
+    stream = views.watch("key", Drawer("one", refresh_s=60), None)
+    assert last_line((await events(stream, 2))[-1]) == "data: one"
+    await stream.aclose()
 
 
 async def test_who_has_seen_the_last_state_is_sent_only_the_next(views: LiveViews) -> None:

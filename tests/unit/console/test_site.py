@@ -1,6 +1,8 @@
 """What comes to the console over HTTP: forms up to a size, and what the API answers in its own process."""
 
 import asyncio
+import json
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import httpx2
@@ -9,9 +11,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from towpath_console.api import Api, ApiRefusalError
+from towpath_console.api import VERIFIED_COOKIE, VIEWS_COOKIE, Api, ApiRefusalError
 from towpath_console.site import Console
+from towpath_gateway.app.console import FORMS, FORMS_WAITING, drawing_turns, form_turns
 
 MIB = 1024 * 1024
 
@@ -40,9 +44,13 @@ API = Starlette(
 )
 
 
+def console(api: ASGIApp = API) -> Console:
+    return Console(api, asyncio.Event(), drawings=drawing_turns(), large_forms=form_turns())
+
+
 @pytest.mark.parametrize(("size", "status", "says"), [(MIB, 200, "Compare"), (MIB + 1, 413, "The form is too large")])
 async def test_a_form_is_taken_up_to_a_mebibyte_and_a_larger_one_is_refused(size: int, status: int, says: str) -> None:
-    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    transport = httpx2.ASGITransport(app=console().application)
     headers = {"origin": "http://here", "content-type": "application/x-www-form-urlencoded"}
     async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
         form = b"text=".ljust(size, b"x")
@@ -54,7 +62,7 @@ async def test_a_form_is_taken_up_to_a_mebibyte_and_a_larger_one_is_refused(size
     ("came_from", "is_said"), [(None, True), ("same-origin", True), ("cross-site", False), ("none", False)]
 )
 async def test_a_link_of_somebody_else_makes_no_page_say_anything(came_from: str | None, is_said: bool) -> None:
-    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    transport = httpx2.ASGITransport(app=console().application)
     headers = {} if came_from is None else {"sec-fetch-site": came_from}
     async with httpx2.AsyncClient(transport=transport, base_url="http://here", headers=headers) as browser:
         answer = await browser.get("/policy/edit?message=Checked+by+security")
@@ -80,7 +88,7 @@ async def test_a_refused_form_leads_back_to_the_page_with_it(referer: str, leads
 
 @pytest.mark.parametrize(("fields", "status"), [(2_000, 200), (2_001, 413), (500_000, 413)])
 async def test_a_form_of_too_many_fields_is_refused_before_it_is_read(fields: int, status: int) -> None:
-    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    transport = httpx2.ASGITransport(app=console().application)
     headers = {"origin": "http://here", "content-type": "application/x-www-form-urlencoded"}
     async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
         answer = await browser.post("/policy/compare", content=b"&".join([b"a"] * fields), headers=headers)
@@ -88,12 +96,89 @@ async def test_a_form_of_too_many_fields_is_refused_before_it_is_read(fields: in
 
 
 async def test_a_large_form_is_read_beside_the_loop() -> None:
-    answer = asyncio.create_task(Console(API, asyncio.Event())._form(b"a=" + b"%41" * 340_000))
+    answer = asyncio.create_task(console()._form(_api(200, b'{"caller": "mia"}'), b"a=" + b"%41" * 340_000))
     turns = 0
     while not answer.done():
         await asyncio.sleep(0)
         turns += 1
     assert (await answer)["a"] == "A" * 340_000 and turns > 2
+
+
+async def test_large_forms_of_one_sender_leave_a_place_for_those_of_others() -> None:
+    turns = form_turns()
+    site = Console(API, asyncio.Event(), drawings=drawing_turns(), large_forms=turns)
+    large = b"a=" + b"x" * (64 * 1024)
+    mine, theirs = (_api(200, json.dumps({"project": "p", "caller": name}).encode()) for name in ("mia", "tom"))
+    async with turns.held("p/mia"):
+        waiting = [asyncio.create_task(site._form(mine, large)) for _ in range(FORMS_WAITING)]
+        await asyncio.sleep(0.01)
+        assert (await site._form(theirs, large)).keys() == {"a"}, "of somebody else it is read meanwhile"
+        with pytest.raises(ApiRefusalError) as refused:
+            await site._form(mine, large)
+        assert (refused.value.status, refused.value.problem["code"]) == (429, "overloaded")
+        assert (await site._form(mine, large[: 64 * 1024])).keys() == {"a"}, "one of 64 KiB needs no place"
+    assert len(await asyncio.gather(*waiting)) == FORMS_WAITING == 8
+    with pytest.raises(ApiRefusalError) as refused:
+        await site._form(_api(401, b'{"code": "unauthenticated"}'), large)
+    assert refused.value.status == 401, "of nobody it is not read"
+
+
+async def test_two_large_forms_are_read_at_once() -> None:
+    turns, inside = form_turns(), 0
+    async with AsyncExitStack() as held:
+        for number in range(3):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await held.enter_async_context(turns.held(f"{number}"))
+                    inside += 1
+    assert inside == FORMS == 2
+
+
+async def test_a_page_whose_browser_keeps_something_for_it_alone_is_drawn_once_for_itself_and_its_stream() -> None:
+    asked = []
+
+    async def runs(request: Request) -> Response:
+        asked.append(request.url.path)
+        return JSONResponse({"runs": [], "next_before": None, "total": 0})
+
+    api = Starlette(routes=[*API.routes, Route("/v1/runs", runs), Route("/{path:path}", runs)])
+    site = console(api)
+    session = "towpath_session_1=mia"
+    transport = httpx2.ASGITransport(app=site.application)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
+        kept = {"cookie": f"{VIEWS_COOKIE}=e30=; {session}; {VERIFIED_COOKIE}=x"}
+        page = await browser.get("/runs", headers=kept)
+        assert page.status_code == 200
+    assert [dict(key[0])["cookie"] for key in site._live._views] == [session], "as its stream sends it"
+    for view in site._live._views.values():
+        view.task.cancel()
+
+
+def test_only_what_the_console_keeps_for_itself_makes_no_other_caller() -> None:
+    def identity(cookie: str) -> object:
+        return Api(httpx2.AsyncClient(), {"cookie": cookie}).identity
+
+    assert identity(f"a=1; {VIEWS_COOKIE}=2;b=3") == identity("a=1;b=3") == identity(f"a=1;b=3; {VERIFIED_COOKIE}=4")
+    assert identity(f"{VIEWS_COOKIE}=2") == identity("") == Api(httpx2.AsyncClient(), {}).identity
+    assert len({identity("a=1"), identity("a=2"), identity(f"x{VIEWS_COOKIE}=1"), identity("")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "leads_to"),
+    [
+        ("/approvals/", "/approvals"),
+        ("/runs/?status=failed&q=a%26b", "/runs?status=failed&q=a%26b"),
+        ("/policy/edit//", "/policy/edit"),
+        ("/runs/a%20b/", "/runs/a%20b"),
+        ("//elsewhere.example/", None),
+        ("/approvals/a/b/c/d/", None),
+    ],
+)
+async def test_a_page_is_found_with_a_slash_at_its_end_too(path: str, leads_to: str | None) -> None:
+    transport = httpx2.ASGITransport(app=console().application)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
+        answer = await browser.get(f"http://here{path}")
+    assert answer.headers.get("location") == leads_to and answer.status_code == (307 if leads_to else 404)
 
 
 QUESTIONS = ("/v1/runs/bulk/select", "/v1/policy/check", "/v1/policy/diff/permissions", "/v1/networks/a/b/prompt")
@@ -153,7 +238,7 @@ def _api(status: int, content: bytes) -> Api:
 
 
 async def test_what_a_browser_keeps_for_the_console_is_kept_for_a_year_and_shown_to_no_script() -> None:
-    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    transport = httpx2.ASGITransport(app=console().application)
     async with httpx2.AsyncClient(transport=transport, base_url="https://here") as browser:
         form = {"name": "Shop", "status": "failed"}
         answer = await browser.post("/runs/views", data=form, headers={"origin": "https://here"})
@@ -164,5 +249,5 @@ async def test_what_a_browser_keeps_for_the_console_is_kept_for_a_year_and_shown
 
 @pytest.mark.parametrize(("status", "has_menu"), [(401, False), (403, True)])
 def test_who_is_not_let_in_is_shown_no_menu(status: int, has_menu: bool) -> None:
-    answer = Console(API, asyncio.Event()).refused(status, {"title": "Refused"}, "/runs")
+    answer = console().refused(status, {"title": "Refused"}, "/runs")
     assert answer.status_code == status and ('href="/approvals"' in bytes(answer.body).decode()) == has_menu

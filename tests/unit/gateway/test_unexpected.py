@@ -65,7 +65,8 @@ async def test_a_fault_of_a_page_of_the_console_is_told_without_what_it_was(
     path: str, accept: str, kind: str, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(Console, "_made", failing)
-    site = Console(door(), asyncio.Event()).application
+    turns = {"drawings": console.drawing_turns(), "large_forms": console.form_turns()}
+    site = Console(door(), asyncio.Event(), **turns).application
     transport = httpx2.ASGITransport(app=site, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://towpath.example") as client:
         found = await client.get(path, headers={"Accept": accept})

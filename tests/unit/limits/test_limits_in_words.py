@@ -22,7 +22,7 @@ from towpath_decider.adapters import gemini
 from towpath_engine.state.run import LOG_TAIL
 from towpath_fabric import dead_letters, health
 from towpath_fabric.turns import shared_answers
-from towpath_gateway.app import metric_samples
+from towpath_gateway.app import console, metric_samples
 from towpath_gateway.app.routes import grants
 from towpath_gateway.core import headers
 from towpath_log_writer.core import final_state
@@ -60,7 +60,13 @@ TOLD = [
     ("console.md", "each is drawn again after a minute at the latest", live.LONGEST_PAUSE_S, 60),
     ("console.md", "in queues is up to 15 seconds old there", kept_answers.FRESH_S, 15),
     ("console.md", "up to ten minutes where it takes long to be counted", kept_answers.OLDEST_S, 600),
-    ("console.md", "no more than four", live.AT_ONCE, 4),
+    ("console.md", "no more than six", console.DRAWINGS, 6),
+    ("console.md", "three of one project", console.DRAWINGS_OF_PROJECT, 3),
+    ("console.md", "within half a minute", console.DRAWING_WAIT_S, 30),
+    ("console.md", "two at a time", console.FORMS, 2),
+    ("console.md", "eight of one sender", console.FORMS_WAITING, 8),
+    ("console.md", "ten seconds at most", console.FORM_WAIT_S, 10),
+    ("console.md", "nobody has looked at it for five minutes", metric_samples.PLACE_S, 300),
     ("console.md", "sampled by the gateway every 15 seconds", metric_samples.EVERY_S, 15),
     ("mcp.md", "where the connection had lived for half a minute", server.STEADY_S, 30),
     ("mcp.md", "wait for it up to ten seconds", server.PENDING_S, 10),

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from towpath_audit.bundle import digest
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note
 from towpath_audit.verifier import BundleVerifier
-from towpath_console.api import Api, ApiRefusalError
+from towpath_console.api import VERIFIED_COOKIE, Api, ApiRefusalError
 from towpath_console.page import Asked, Done, Page
 
-COOKIE = "towpath_audit_verified"
 MAX_COOKIE = 3_000
 """Characters: a checkpoint has a few hundred, and browsers keep about 4,000."""
 
@@ -67,12 +66,12 @@ async def verify_now(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     now = VerifiedLog(figures["exported_at"], figures["size"], figures["keys"], note)
     count = figures["leaves"] + figures["hidden"]
     said = f"{count:,} entries verified; all fit." if count else "Nothing was written since; what was verified fits."
-    return Done("/audit/verify", said, {COOKIE: _written(now)}, "/audit")
+    return Done("/audit/verify", said, {VERIFIED_COOKIE: _written(now)}, "/audit")
 
 
 def last_verified(api: Api) -> VerifiedLog | None:
     """Return what this browser keeps; None where that is nothing, or not what this console wrote."""
-    kept = api.cookie(COOKIE)
+    kept = api.cookie(VERIFIED_COOKIE)
     if not kept or len(kept) > MAX_COOKIE:
         return None
     with suppress(ValueError, TypeError, NoteError, RecursionError):

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from towpath_console.api import Api, ApiRefusalError
+from towpath_console.api import VIEWS_COOKIE, Api, ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.runs.history import require_run_id
-from towpath_console.pages.runs.saved_views import COOKIE, read_views, with_view, without_view
+from towpath_console.pages.runs.saved_views import read_views, with_view, without_view
 from towpath_console.pages.shared import chosen, if_allowed, together
 
 LIMIT = 50
@@ -61,9 +61,11 @@ async def keep_view(asked: Asked, form: Mapping[str, str]) -> Done:
     kept = {name: form[name] for name in FILTERS if form.get(name) and name != "before"}
     name = form.get("name", "").strip()
     if form.get("forget"):
-        return Done("/runs", "The view was forgotten.", {COOKIE: without_view(asked.api, FILTERS, form["forget"])})
+        return Done(
+            "/runs", "The view was forgotten.", {VIEWS_COOKIE: without_view(asked.api, FILTERS, form["forget"])}
+        )
     cookie = with_view(asked.api, FILTERS, name, kept)
-    return Done(f"/runs?{urlencode(kept)}", f"The view {name} is kept in this browser.", {COOKIE: cookie})
+    return Done(f"/runs?{urlencode(kept)}", f"The view {name} is kept in this browser.", {VIEWS_COOKIE: cookie})
 
 
 async def confirm_cancel(asked: Asked) -> Page:

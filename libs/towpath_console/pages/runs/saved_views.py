@@ -8,9 +8,8 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 
-from towpath_console.api import Api, ApiRefusalError
+from towpath_console.api import VIEWS_COOKIE, Api, ApiRefusalError
 
-COOKIE = "towpath_views"
 MOST_VIEWS = 12
 MOST_CHARS = 3_000
 """Of the cookie: browsers keep about 4,000."""
@@ -23,7 +22,7 @@ Views = dict[str, dict[str, str]]
 def read_views(api: Api, filters: Sequence[str]) -> Views:
     """Return the views that the browser of this caller keeps, by name."""
     try:
-        found = json.loads(base64.urlsafe_b64decode(api.cookie(COOKIE).encode("ascii", "replace")))
+        found = json.loads(base64.urlsafe_b64decode(api.cookie(VIEWS_COOKIE).encode("ascii", "replace")))
     except (ValueError, binascii.Error, RecursionError):
         return {}
     views: Views = {}

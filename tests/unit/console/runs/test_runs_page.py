@@ -10,7 +10,7 @@ import pytest
 from tests.support.console.recorded_api import Answer, RecordedApi, refused
 from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags, run_named
 
-from towpath_console.api import ApiRefusalError
+from towpath_console.api import VIEWS_COOKIE, ApiRefusalError
 from towpath_console.page import Asked
 from towpath_console.pages.runs.run import refresh_of, run_view
 from towpath_console.pages.runs.run_list import (
@@ -22,7 +22,6 @@ from towpath_console.pages.runs.run_list import (
     keep_view,
     runs,
 )
-from towpath_console.pages.runs.saved_views import COOKIE
 from towpath_console.renderer import Renderer, templates
 from towpath_console.text import STATUS_SIGNS, STATUS_TONES
 from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES
@@ -55,7 +54,7 @@ def asked(api: RecordedApi, **query: str) -> Asked:
 
 
 def cookie(value: object) -> str:
-    return f"{COOKIE}={base64.urlsafe_b64encode(json.dumps(value).encode()).decode()}"
+    return f"{VIEWS_COOKIE}={base64.urlsafe_b64encode(json.dumps(value).encode()).decode()}"
 
 
 async def test_the_confirmation_counts_runs_that_go_on_and_changes_nothing() -> None:
@@ -119,19 +118,19 @@ async def test_a_form_leads_back_to_the_list_alone() -> None:
 async def test_a_view_is_kept_in_the_browser_and_shown_as_a_link() -> None:
     done = await keep_view(asked(RecordedApi({})), {"name": "Shop", "status": "failed", "label": "team=shop", "x": "y"})
     assert done.location == "/runs?status=failed&label=team%3Dshop"
-    kept = f"{COOKIE}={done.cookies[COOKIE]}"
+    kept = f"{VIEWS_COOKIE}={done.cookies[VIEWS_COOKIE]}"
     api = RecordedApi({"/v1/runs": listed(), "/v1/networks": {"networks": []}}, cookie=kept)
     page = await runs(asked(api, status="failed", label="team=shop"))
     assert page.view["views"] == [("Shop", "status=failed&label=team%3Dshop")]
     html = Renderer().whole(page, **AROUND)
     assert "Forget Shop" in html and "No run matches these filters." in html
     forgotten = await keep_view(asked(api), {"forget": "Shop"})
-    assert json.loads(base64.urlsafe_b64decode(forgotten.cookies[COOKIE])) == {}
+    assert json.loads(base64.urlsafe_b64decode(forgotten.cookies[VIEWS_COOKIE])) == {}
 
 
 @pytest.mark.parametrize("kept", [None, [], "x", {"a": 1}, {"a": {"status": 3, "evil": "x"}}, {"": {}}, {"x" * 99: {}}])
 async def test_a_cookie_that_somebody_else_wrote_does_no_harm(kept: object) -> None:
-    for sent in (cookie(kept), f"{COOKIE}=%%%", f"{COOKIE}={'[' * 3000}", f"{COOKIE}=W1tbW1tb"):
+    for sent in (cookie(kept), f"{VIEWS_COOKIE}=%%%", f"{VIEWS_COOKIE}={'[' * 3000}", f"{VIEWS_COOKIE}=W1tbW1tb"):
         api = RecordedApi({"/v1/runs": listed(), "/v1/networks": {"networks": []}}, cookie=sent)
         views = (await runs(asked(api))).view["views"]
         assert views in ([], [("a", "")]) or not views
@@ -141,7 +140,7 @@ async def test_a_browser_keeps_few_views() -> None:
     for number, name in ((11, "one more"), (12, "view 3")):
         few = cookie({f"view {n}": {"status": "failed"} for n in range(number)})
         kept = await keep_view(asked(RecordedApi({}, cookie=few)), {"name": name, "status": "waiting"})
-        assert len(json.loads(base64.urlsafe_b64decode(kept.cookies[COOKIE]))) == 12
+        assert len(json.loads(base64.urlsafe_b64decode(kept.cookies[VIEWS_COOKIE]))) == 12
     many = cookie({f"view {n}": {"status": "failed"} for n in range(12)})
     with pytest.raises(ApiRefusalError, match="at most 12 views"):
         await keep_view(asked(RecordedApi({}, cookie=many)), {"name": "one more"})
@@ -158,7 +157,7 @@ async def test_a_browser_keeps_no_more_than_it_sends_back() -> None:
         except ApiRefusalError as error:
             assert "forget one first" in str(error)
             break
-        longest = kept.cookies[COOKIE]
+        longest = kept.cookies[VIEWS_COOKIE]
     assert len(longest) == 3_000, "browsers keep about 4,000, with what else is in a cookie"
 
 
