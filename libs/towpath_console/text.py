@@ -111,6 +111,7 @@ STATUS_TONES = {
     "stop": "bad",
     "unknown": "warn",
     "dead": "bad",
+    "obsolete": "mute",
     "requeued": "good",
     "discarded": "mute",
     "sent": "good",

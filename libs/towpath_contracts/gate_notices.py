@@ -14,7 +14,8 @@ from pydantic import AwareDatetime, Field
 from towpath_contracts.base import JsonObject, Message, MessagePart
 
 NoticeKind = Literal["gate.opened", "gate.closed"]
-NoticeStatus = Literal["pending", "sent", "dead"]
+NoticeStatus = Literal["pending", "sent", "dead", "obsolete"]
+"""`dead` is what nobody has taken; `obsolete` what nobody needs, since its gate was closed before."""
 
 
 class GateNoticeBody(MessagePart):

@@ -17,7 +17,7 @@ SCOPES = (
     *("audit:read", "policy:read", "policy:write", "keys:admin", "audit:erase", "platform:operate"),
 )
 SWITCH_KINDS = ("tool", "network", "caller", "project")
-NOTICE_STATUSES = ("dead", "pending", "sent", "all")
+NOTICE_STATUSES = ("dead", "pending", "sent", "obsolete", "all")
 DAY_S = 86_400
 INVALID = 422
 TOPICS = {

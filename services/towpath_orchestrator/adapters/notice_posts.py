@@ -24,11 +24,12 @@ PERMANENT = 500
 
 
 class Handover(NamedTuple):
-    """What became of one try: `gone` where no other will do better."""
+    """What became of one try: `gone` where no other will do better, `obsolete` where there is nothing to tell."""
 
     taken: bool
     gone: bool = False
     error: str = ""
+    obsolete: bool = False
 
 
 async def post_webhook(http: "httpx2.AsyncClient", webhook: Webhook, message_id: str, body: bytes) -> Handover:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart
+from towpath_contracts.canonical import digest_text
 from towpath_orchestrator.adapters.webhooks import (
     LOOPBACK,
     MAX_URL_CHARS,
@@ -29,6 +30,9 @@ from towpath_orchestrator.core.webhook_notices import Webhook
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 """Where a mail server listens, by how it is spoken to."""
+
+NAME_DIGITS = 8
+"""Of the digest of an address."""
 
 MAX_TEXT_RECEIVERS = 50
 """Mailboxes and channels in all: each has a loop of its own."""
@@ -98,6 +102,11 @@ class ChatChannel(TextReceiver):
 Receiver = Webhook | Mailbox | ChatChannel
 
 
+def address_name(target: str, address: str) -> str:
+    """Return the name of one of several addresses of *target*: the same wherever it stands, and not the address."""
+    return f"{target}/{digest_text(address.casefold()).removeprefix('sha256:')[:NAME_DIGITS]}"
+
+
 def load_receivers(
     webhooks: Path | None, notices: Path | None, environment: Mapping[str, str] | None = None
 ) -> tuple[Receiver, ...]:
@@ -154,8 +163,9 @@ def _receivers(
             problems.append(f"{entry.name}: the url is too long")
         yield ChatChannel(name=entry.name, projects=entry.projects, shows_arguments=entry.arguments, url=url)
     elif server is not None:
-        for number, address in enumerate(entry.email, start=1):
-            name = entry.name if len(entry.email) == 1 else f"{entry.name}/{number}"
+        names = [address_name(entry.name, address) for address in entry.email]
+        problems += [f"{entry.name}: an address stands twice" for _ in range(len(names) - len(set(names)))][:1]
+        for name, address in zip(names if len(names) > 1 else [entry.name], entry.email, strict=True):
             yield Mailbox(
                 name=name, projects=entry.projects, shows_arguments=entry.arguments, address=address, server=server
             )

@@ -60,5 +60,5 @@ UPDATE runs.notice SET status = 'dead', error = 'the receiver is no longer in th
 WHERE status = 'pending' AND webhook <> ALL($1::text[]) AND due_at < clock_timestamp() - interval '1 day'
 
 -- name: forget_notices
-DELETE FROM runs.notice WHERE (status = 'sent' AND ended_at < now() - interval '7 days')
+DELETE FROM runs.notice WHERE (status IN ('sent', 'obsolete') AND ended_at < now() - interval '7 days')
   OR (status = 'dead' AND ended_at < now() - interval '30 days')

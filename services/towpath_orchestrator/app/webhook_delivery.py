@@ -160,7 +160,7 @@ class GateNoticeLoop:
                 done = await self._hand_over(http, receiver, row)
         except TimeoutError as failure:
             done = Handover(False, error=type(failure).__name__)
-        status, wait_s = status_after_try(row["tries"], taken=done.taken, gone=done.gone)
+        status, wait_s = status_after_try(row["tries"], taken=done.taken, gone=done.gone, obsolete=done.obsolete)
         await self._pool.execute(QUERIES.settle_notice, row["notice_id"], row["tries"], status, done.error, wait_s)
         if status == "dead":
             self._log.warning("a notice was given up", webhook=receiver.name, error=done.error)
@@ -171,7 +171,7 @@ class GateNoticeLoop:
             return await post_webhook(http, receiver, message_id, row["body"].encode())
         text = await self._text(receiver, row["gate_id"])
         if text is None:
-            return Handover(False, True, CLOSED_BEFORE)
+            return Handover(False, error=CLOSED_BEFORE, obsolete=True)
         if isinstance(receiver, Mailbox):
             return await send_mail(receiver, message_id, text, self._try_s)
         return await post_chat(http, receiver, text)

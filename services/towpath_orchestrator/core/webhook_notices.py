@@ -2,7 +2,8 @@
 
     gate opened or closed ──> pending ──try──> sent
                                 │ ^ │
-                        failed  └─┘ └──> dead: tried in vain, refused by the receiver, or the backlog was full
+                        failed  └─┘ ├──> dead: tried in vain, refused by the receiver, or the backlog was full
+                                    └──> obsolete: nobody is asked at the gate any more
 
 A try that failed is repeated after the waits of RETRY_S. Dead notices are listed, and a person may send them again.
 """
@@ -137,9 +138,11 @@ def new_notices(
     return made
 
 
-def status_after_try(tries: int, *, taken: bool, gone: bool) -> tuple[str, float]:
+def status_after_try(tries: int, *, taken: bool, gone: bool, obsolete: bool = False) -> tuple[str, float]:
     if taken:
         return "sent", 0.0
+    if obsolete:
+        return "obsolete", 0.0
     if gone or tries > len(RETRY_S):
         return "dead", 0.0
     return "pending", float(RETRY_S[tries - 1])

@@ -239,7 +239,7 @@ CREATE TABLE runs.notice (
   project    text NOT NULL,
   kind       text NOT NULL CHECK (kind IN ('gate.opened', 'gate.closed')),
   body       text NOT NULL,
-  status     text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'sent', 'dead')),
+  status     text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'sent', 'dead', 'obsolete')),
   tries      integer NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   due_at     timestamptz NOT NULL DEFAULT clock_timestamp(),

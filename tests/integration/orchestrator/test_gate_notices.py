@@ -311,8 +311,11 @@ async def test_a_chat_is_told_once_and_a_gate_that_was_closed_meanwhile_is_not_t
         assert "A call waits for approval." in message["text"] and "4111" not in message["text"]
         await place.pool.execute(CLOSE)
         await place.pool.execute(SOON)
-        await place.until(lambda rows: rows == [("dead", 2, CLOSED_BEFORE)])
+        await place.until(lambda rows: rows == [("obsolete", 2, CLOSED_BEFORE)])
         page = await replica.list(ListGateNotices(project="shop"))
+        assert page.notices == (), "only dead ones are listed, and none died"
+        (told,) = (await replica.list(ListGateNotices(project="shop", status="obsolete"))).notices
+        assert (told.tries, told.ended_at is not None) == (2, True)
         assert [(one.name, one.channel) for one in page.receivers] == [("ops", "chat")] and page.console_url == ""
         assert (await replica.list(ListGateNotices(project="other"))).receivers == ()
     assert len(place.receiver.asked) == 1, "nobody is told of it any more"

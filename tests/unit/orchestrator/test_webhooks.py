@@ -189,3 +189,4 @@ def test_tries_end_and_the_receiver_can_end_them() -> None:
     assert waits == [*(("pending", float(wait)) for wait in RETRY_S), ("dead", 0.0)]
     assert status_after_try(1, taken=False, gone=True) == ("dead", 0.0)
     assert status_after_try(99, taken=True, gone=False) == ("sent", 0.0)
+    assert status_after_try(99, taken=False, gone=False, obsolete=True) == ("obsolete", 0.0), "it did not fail"

@@ -127,7 +127,7 @@ def _show(out: OutputPrinter, what: What, gate: GateView) -> None:
 
 async def notices(
     *,
-    status: Literal["pending", "sent", "dead", "all"] = "dead",
+    status: Literal["pending", "sent", "dead", "obsolete", "all"] = "dead",
     retry: UUID | None = None,
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/notices", route_class=BoundedJsonRoute, tags=["ga
 async def list_notices(
     dependencies: Dependencies,
     principal: GatesReader,
-    status: Annotated[Literal["pending", "sent", "dead", "all"], Query()] = "dead",
+    status: Annotated[Literal["pending", "sent", "dead", "obsolete", "all"], Query()] = "dead",
     before: Annotated[AwareDatetime | None, Query(description="`next_before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:

@@ -1,5 +1,6 @@
 """What e-mails and messages in chats say of a gate, and that nobody who wrote a part of it can say more."""
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,11 +134,27 @@ def test_a_file_names_mailboxes_and_chats_each_for_its_projects(tmp_path: Path) 
     environment = {"MAIL": "hunter2hunter2\n", "CHAT": "https://chat.example.com/hooks/T0/s3cret"}
     mia, paul, ops = load_receivers(None, file, environment)
     assert isinstance(mia, Mailbox) and isinstance(paul, Mailbox) and isinstance(ops, ChatChannel)
-    assert (mia.name, mia.address, paul.name) == ("approvers/1", "mia@shop.example", "approvers/2")
+    names = [f"approvers/{hashlib.sha256(one.encode()).hexdigest()[:8]}" for one in (mia.address, paul.address)]
+    assert ([mia.name, paul.name], mia.address) == (names, "mia@shop.example")
     assert (mia.server.port, mia.server.tls, mia.server.password) == (587, "starttls", "hunter2hunter2")
     assert mia.wants("shop", "gate.opened") and not mia.wants("shop", "gate.closed")
     assert ops.wants("other", "gate.opened") and not mia.wants("other", "gate.opened")
     assert not ops.shows_arguments and "s3cret" not in repr(ops) and "hunter2" not in repr((mia, mia.server))
+
+
+def test_an_address_keeps_its_name_wherever_it_stands_and_stands_once(tmp_path: Path) -> None:
+    def names(*addresses: str) -> dict[str, str]:
+        written(tmp_path, f"{server}targets: [{{name: a, email: [{', '.join(addresses)}]}}]")
+        found = load_receivers(None, tmp_path / "notices.yaml", {})
+        return {one.address: one.name for one in found if isinstance(one, Mailbox)}
+
+    server = "smtp: {host: 127.0.0.1, from: t@x.example}\n"
+    first = names("m@x.example", "p@x.example")
+    assert names("p@x.example", "n@x.example", "m@x.example").items() > first.items()
+    assert not any("x.example" in name for name in first.values()), "names stand in tables"
+    assert names("m@x.example") == {"m@x.example": "a"}
+    with pytest.raises(ValueError, match="a: an address stands twice"):
+        names("m@x.example", "p@x.example", "M@x.example")
 
 
 @pytest.mark.parametrize(("tls", "port"), [("starttls", 587), ("tls", 465), ("none", 25)])
