@@ -12,6 +12,9 @@ Found = TypeVar("Found")
 FORBIDDEN = frozenset({403})
 """What a caller may not see is left out of a page that has other things to show."""
 
+UNANSWERED = frozenset({503, 504})
+"""Nobody who knows it answers."""
+
 
 async def together(**asked: Awaitable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Ask for all at once; raises the ApiRefusalError of the first that is refused."""
@@ -27,6 +30,19 @@ async def if_allowed(asked: Awaitable[dict[str, Any]]) -> dict[str, Any]:
         if error.status not in FORBIDDEN:
             raise
         return {}
+
+
+async def if_answered(asked: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is asked for, or as `refusal` why the service that knows it does not answer now.
+
+    While the platform is renewed, a service that is one version behind leaves unanswered what only the next one knows.
+    """
+    try:
+        return await asked
+    except ApiRefusalError as error:
+        if error.status not in UNANSWERED:
+            raise
+        return {"refusal": dict(error.problem)}
 
 
 def chosen(query: Mapping[str, str], *names: str) -> dict[str, str | None]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.queues import with_state
-from towpath_console.pages.shared import chosen, if_allowed, together
+from towpath_console.pages.shared import chosen, if_allowed, if_answered, together
 
 REFRESH_S = 3.0
 
@@ -14,7 +14,7 @@ REFRESH_S = 3.0
 async def workers(asked: Asked) -> Page:
     """Make the page: processes, workers by toolset, then the platform's own services."""
     found = await together(
-        workers=asked.api.get("/v1/workers"),
+        workers=if_answered(asked.api.get("/v1/workers")),
         queues=asked.api.get("/v1/queues"),
         tools=if_allowed(asked.api.get("/v1/tools")),
     )
@@ -28,11 +28,11 @@ async def workers(asked: Asked) -> Page:
         for queue in queues
         if queue["toolset"] and (not wanted or wanted in queue["toolset"])
     ]
-    instances = [
-        one for one in found["workers"]["workers"] if not wanted or any(wanted in name for name in one["toolsets"])
-    ]
+    processes = found["workers"].get("workers", ())
+    instances = [one for one in processes if not wanted or any(wanted in name for name in one["toolsets"])]
     view: dict[str, Any] = {
         "instances": instances,
+        "refusal": found["workers"].get("refusal"),
         "unlisted": found["workers"].get("left_out", 0),
         "toolsets": toolsets,
         "services": [queue for queue in queues if not queue["toolset"]],
@@ -42,7 +42,8 @@ async def workers(asked: Asked) -> Page:
         "idle": sum(one["state"] == "nobody listens" for one in toolsets),
         "wanted": wanted,
     }
-    data = {"workers": found["workers"]["workers"], "queues": found["queues"]}
+    known = {"workers": found["workers"].get("workers"), "refusal": view["refusal"]}
+    data = {name: value for name, value in known.items() if value is not None} | {"queues": found["queues"]}
     return Page("Workers", "workers.html", data, view, REFRESH_S)
 
 

@@ -85,6 +85,21 @@ async def test_the_workers_page_says_what_each_toolset_offers_and_where_nobody_w
     assert "policy:read" in html and "platform:operate" in html
 
 
+@pytest.mark.parametrize(("status", "is_shown"), [(503, True), (504, True), (500, False), (401, False)])
+async def test_the_workers_page_shows_toolsets_where_nobody_knows_of_processes_yet(status: int, is_shown: bool) -> None:
+    nobody = ApiRefusalError(status, {"code": "unavailable", "title": "Not there", "detail": HOSTILE})
+    api = RecordedApi(**{"/v1/workers": nobody, "/v1/queues": {"queues": [queue()]}, "/v1/tools": FORBIDDEN})
+    if not is_shown:
+        with pytest.raises(ApiRefusalError):
+            await workers(asked_of(api))
+        return
+    page = await workers(asked_of(api))
+    html = drawn(page)
+    assert "1 without a worker" in html and "Which processes there are can" in html
+    assert "No worker says that it is there" not in html and "<script>alert" not in html
+    assert page.data["refusal"]["code"] == "unavailable" and "workers" not in page.data
+
+
 def worker(**more: Any) -> dict[str, Any]:
     return {
         "worker_id": "a" * 32, "name": HOSTILE, "toolsets": ["shop"], "host": "box-1", "version": "0.1.0",
