@@ -18,11 +18,15 @@ _JOINING = ("\u1160", "\u11ff")
 """The first and the last of the Korean vowels and ends of syllables, which join what stands before them."""
 
 
-HIDDEN = re.compile(
-    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    "|(?<![#*0-9\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff])\ufe0f"
+HIDDEN_SIGNS = (
+    "\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+"""Characters that show nothing wherever they stand, or change the order in which others are read, between brackets of a
+regular expression. Whatever looks for such characters begins with these."""
+
+HIDDEN = re.compile(f"[{HIDDEN_SIGNS}]|(?<![#*0-9\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff])\ufe0f")
 """Characters that show nothing, or change the order in which others are read; but for what makes a sign an emoji."""
 
 

@@ -26,6 +26,11 @@ def checked_name(name: str, what: str) -> str:
     return quote(name)
 
 
+def list_of_runs(path: str) -> str:
+    """Return *path* where it is the list of runs, with or without filters; else the list without any."""
+    return path if path == "/runs" or path.startswith("/runs?") else "/runs"
+
+
 def number_of(text: str | None, what: str) -> int | None:
     """Read a number of a query or a form, or None where there is none; raises ApiRefusalError."""
     if not text:

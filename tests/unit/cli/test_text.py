@@ -17,6 +17,7 @@ from towpath.cli.runs.run_follower import refusal_line
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import (
     doubtful_values,
+    json_escaped,
     one_line,
     plain_json,
     plain_yaml,
@@ -26,6 +27,7 @@ from towpath.cli.shared.text import (
     value_origin,
 )
 from towpath_contracts.problems.registry import problem
+from towpath_contracts.text import HIDDEN
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
 ANYTHING = st.recursive(
@@ -222,3 +224,12 @@ def test_every_letter_that_is_not_shown_is_escaped() -> None:
     text = plain_json([*hidden, "\x9b", "\u3164"])
     assert text.isascii()
     assert json.loads(text) == [*hidden, "\x9b", "\u3164"]
+
+
+def test_what_shows_nothing_is_the_same_in_a_terminal_and_on_a_page() -> None:
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+    on_pages = set(HIDDEN.findall(every)) | {"\ufe0f"}  # one that makes the sign before it an emoji stays on pages
+    escaped = {sign for sign in every if len(json_escaped(sign)) > 1}
+    drawn_around_numbers = set("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+    assert escaped - on_pages == {"\r"} | drawn_around_numbers, "what a terminal obeys, or draws differently"
+    assert on_pages - escaped == set()

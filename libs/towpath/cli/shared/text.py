@@ -9,17 +9,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from towpath_contracts.text import HIDDEN_SIGNS
+
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Control characters but tab and newline, line separators, marks that reorder what a reader sees, half characters."""
 
-_HIDDEN = re.compile(  # beside those: the rest of category Cf, and letters of which nothing is shown
-    _UNSAFE.pattern[:-1]
-    + "\u00ad\u034f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
-    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
+_FORMAT_SIGNS = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+"""The rest of category Cf: they are drawn around numbers, and how wide a terminal takes them for differs."""
+
+_HIDDEN = re.compile(f"{_UNSAFE.pattern[:-1]}{HIDDEN_SIGNS}\ufe0f{_FORMAT_SIGNS}]")
+"""What is escaped in JSON: all that a terminal would obey or not show, also what only makes a sign an emoji."""
+
 _NOT_BARE = re.compile(rf"[\s=;\"\\]|{_HIDDEN.pattern}|^\Z")
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done, Download, DownloadRoute, Page, PageRoute
+from towpath_console.pages.names import list_of_runs
 from towpath_console.pages.runs.history import require_run_id
 from towpath_console.pages.shared import chosen
 from towpath_contracts.runs.bulk import MAX_AT_ONCE, MAX_SELECTED
@@ -66,8 +67,7 @@ async def act(asked: Asked, form: Mapping[str, str]) -> Done:
     number = codes.pop("", 0)
     said = [f"{number} of {len(ids)} runs were {'labelled' if action == 'label' else 'begun anew'}."]
     said += [f"{many} refused: {code}." for code, many in sorted(codes.items())]
-    back = form.get("back", "")
-    return Done(back if back == "/runs" or back.startswith("/runs?") else "/runs", " ".join(said))
+    return Done(list_of_runs(form.get("back", "")), " ".join(said))
 
 
 def _labels(text: str) -> dict[str, str]:

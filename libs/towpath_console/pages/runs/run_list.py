@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from towpath_console.api import VIEWS_COOKIE, Api, ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
+from towpath_console.pages.names import list_of_runs
 from towpath_console.pages.runs.history import require_run_id
 from towpath_console.pages.runs.saved_views import read_views, with_view, without_view
 from towpath_console.pages.shared import chosen, if_allowed, together
@@ -111,11 +112,7 @@ async def cancel_many(asked: Asked, form: Mapping[str, str]) -> Done:
     said = [f"{done} of {len(ids)} runs are being cancelled."]
     said += [f"{ended} had ended already."] if ended else []
     said += [f"{number} refused: {code}." for code, number in sorted(codes.items())]
-    return Done(_back(form.get("back", "")), " ".join(said))
-
-
-def _back(path: str) -> str:
-    return path if path == "/runs" or path.startswith("/runs?") else "/runs"
+    return Done(list_of_runs(form.get("back", "")), " ".join(said))
 
 
 def _depth(wanted: Mapping[str, str | None]) -> int | None:
