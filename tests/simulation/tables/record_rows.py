@@ -1,4 +1,4 @@
-"""What readers of one run ask the tables of schema `runs`: the statements of records.sql, in memory."""
+"""What readers of one run ask the tables of schema `runs`: the statements of records.sql, and labels, in memory."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ ALIVE = ("queued", "running", "waiting", "cancelling")
 
 
 class RunRecordRows:
-    """Reads what `RunRows` holds."""
+    """Reads what `RunRows` holds, and changes the labels by which people find it."""
 
     database: Database
     runs: dict[UUID, Row]
@@ -37,6 +37,16 @@ class RunRecordRows:
         about_files = ("workspace_changed", "run_forked")
         has_files = any(event["type"] in about_files for event in self.events[run_id].values())
         return [{**run, "erased_at": None, "created": self.events[run_id][1]["event"], "has_files": has_files}]
+
+    def label_run(self, session: Session, project: str, run_id: UUID, added: str, removed: list[str]) -> list[Row]:
+        def change() -> None:
+            run = self.runs.get(run_id)
+            if run is not None and run["project"] == project:
+                left = {name: value for name, value in json.loads(run["labels"]).items() if name not in removed}
+                run["labels"] = json.dumps(left | json.loads(added))
+
+        session.write(change)
+        return []
 
     def later_run(self, _session: Session, run_id: UUID) -> list[Row]:
         later = self._later(run_id)
