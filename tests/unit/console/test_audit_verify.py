@@ -1,7 +1,9 @@
 """The page that verifies the log: it says what was verified last, and never that something holds which does not."""
 
+import asyncio
 import base64
 import json
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -46,7 +48,7 @@ def log_of(count: int, *, tool: str = "t", size: int | None = None) -> list[str]
 class Browser(AnsweredApi):
     """What a browser with cookies asks; the log is what *lines* say."""
 
-    def __init__(self, lines: list[str], cookie: str = "") -> None:
+    def __init__(self, lines: list[str], cookie: str = "", project: str = "p") -> None:
         checkpoint = {
             "note": KEY.note(Checkpoint(ORIGIN, 9, bytes(32)).text()), "size": 9, "at": "2026-11-22T11:00:00Z",
             "public_key": KEY.public.text, "fingerprint": KEY.public.fingerprint,
@@ -56,6 +58,7 @@ class Browser(AnsweredApi):
             {
                 "/v1/audit/export": lambda sent: pieces[sent.get("cursor", {}).get("page")],
                 "/v1/audit/checkpoint": checkpoint,
+                "/v1/me": {"caller": "mia", "project": project},
                 "/v1/audit": {"entries": [], "next_before": None, "total": 0},
             }
         )
@@ -158,3 +161,29 @@ async def test_one_field_finds_an_entry_a_run_and_arguments_by_what_is_pasted() 
     for wrong in ("refund", "9" * 19, "9" * 40, "sha256:12"):
         with pytest.raises(ApiRefusalError):
             await found_with(wrong)
+
+
+async def test_a_log_is_verified_once_at_a_time_for_each_project_and_those_of_two_at_the_same_time() -> None:
+    waiting, both_wait, goes_on = [], asyncio.Event(), asyncio.Event()
+
+    class SlowBrowser(Browser):
+        async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+            waiting.append(path)
+            if len(waiting) == 2:
+                both_wait.set()
+            await goes_on.wait()
+            return await super().post(path, body)
+
+    def verify(browser: Browser) -> Coroutine[Any, Any, Done | Page]:
+        return audit_verify.verify_now(asked_of(browser), {"span": "all"})
+
+    begun = [asyncio.create_task(verify(SlowBrowser(log_of(2), project=name))) for name in ("one", "two")]
+    async with asyncio.timeout(5):
+        await both_wait.wait()
+    for project in ("one", "three"):
+        with pytest.raises(ApiRefusalError) as refused:
+            await verify(Browser(log_of(2), project=project))
+        assert (refused.value.status, refused.value.problem["code"]) == (503, "overloaded")
+    goes_on.set()
+    assert all(isinstance(done, Done) for done in await asyncio.gather(*begun))
+    assert isinstance(await verify(Browser(log_of(2), project="three")), Done), "places are given back"
