@@ -23,6 +23,7 @@ from towpath_fabric.http import connections
 from towpath_fabric.turns import fair_threads, shared_answers
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import dependencies, log_readings, stream_pace, strict_requests
+from towpath_log_writer.adapters import history_tables
 from towpath_log_writer.core import final_state
 from towpath_orchestrator.app import admission
 from towpath_orchestrator.app.api import (
@@ -162,6 +163,7 @@ TURNS = [
     promise("scheduling.md", "that the provider names, {} seconds at most", rate_policy.LONGEST_PAUSE_S),
     promise("scheduling.md", "More wait in their places, for {} seconds", provider_limiter.CROWDED_WAIT_S),
     promise("budgets.md", "A project has {} limits at most", budgets.MOST),
+    promise("budgets.md", "days that are more than {} days past are removed", history_tables.KEPT_DAYS),
     promise("budgets.md", "what waits for longer than {} seconds is answered", budgets.WAIT_S),
     promise("policies.md", "at most {} completed ones, newest first", grant_history.MAX_ROOTS),
     promise("policies.md", "out of the newest {} runs", grant_history.MAX_LOOKED),
