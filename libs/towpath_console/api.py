@@ -7,10 +7,11 @@ decides as for any other client.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx2
+from starlette.datastructures import Headers
 from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp
 
@@ -32,6 +33,9 @@ _QUESTIONS = re.compile(
 
 Params = Mapping[str, str | int | None]
 
+OwnOrigin = Callable[[Headers], str]
+"""Gives the Origin of the console's pages for the browser that sent these headers."""
+
 _PATH = re.compile(r"(/[A-Za-z0-9_.~%:@!$&'()*+,;=-]+)+/?")
 """Paths of the API: what else stands in one came from an address or from data, and can't name anything."""
 
@@ -51,23 +55,31 @@ class ApiRefusalError(Exception):
 class ApiCaller:
     """Makes requests of *app* in this process."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, own_origin: OwnOrigin) -> None:
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://console")
+        self._own_origin = own_origin
         self._kept = KeptAnswers()
 
     def on_behalf_of(self, request: Request) -> "Api":
         """Return the API as the sender of *request* has it."""
         headers = {name: value for name in _CREDENTIALS if (value := request.headers.get(name)) is not None}
-        return Api(self._client, headers, self._kept)
+        return Api(self._client, headers, self._kept, self._own_origin(request.headers))
 
 
 class Api:
     """The API for one caller; every method raises ApiRefusalError where it refuses."""
 
-    def __init__(self, client: httpx2.AsyncClient, headers: Mapping[str, str], kept: KeptAnswers | None = None) -> None:
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        headers: Mapping[str, str],
+        kept: KeptAnswers | None = None,
+        own_origin: str = "",
+    ) -> None:
         self._client = client
         self._headers = dict(headers)
         self._kept = kept
+        self._own_origin = own_origin
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
@@ -127,10 +139,9 @@ class Api:
 
         A session may change nothing without an `Origin`, and a browser that opens a page sends none.
         """
-        host = self._headers.get("host")
-        if "origin" in self._headers or not host or _QUESTIONS.fullmatch(path) is None:
+        if "origin" in self._headers or not self._own_origin or _QUESTIONS.fullmatch(path) is None:
             return self._headers
-        return {**self._headers, "origin": f"http://{host}"}
+        return {**self._headers, "origin": self._own_origin}
 
     def _read(self, answer: httpx2.Response) -> dict[str, Any]:
         if answer.status_code == NO_CONTENT:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route, compile_path
 from starlette.types import ASGIApp
 
-from towpath_console.api import Api, ApiCaller, ApiRefusalError
+from towpath_console.api import Api, ApiCaller, ApiRefusalError, OwnOrigin
 from towpath_console.assets_folder import serve
 from towpath_console.caller import ANYBODY, NOBODY, Caller, caller_of
 from towpath_console.live import Drawn, LiveViews
@@ -57,13 +57,16 @@ UNAUTHENTICATED = 401
 
 
 class Console:
-    """The pages of the API *app*; streams end once *stopping* is set.
+    """The pages of the API *app*; streams end once *stopping* is set. Forms come from pages at *own_origin* alone.
 
     Open pages are drawn in turns of their projects, and large forms are read in turns of their senders.
     """
 
-    def __init__(self, app: ASGIApp, stopping: asyncio.Event, *, drawings: Turns, large_forms: Turns) -> None:
-        self._api = ApiCaller(app)
+    def __init__(
+        self, app: ASGIApp, stopping: asyncio.Event, own_origin: OwnOrigin, *, drawings: Turns, large_forms: Turns
+    ) -> None:
+        self._api = ApiCaller(app, own_origin)
+        self._own_origin = own_origin
         self._renderer = Renderer()
         self._live = LiveViews(stopping, drawings)
         self._large_forms = large_forms
@@ -182,7 +185,8 @@ class Console:
     def _acting(self, route: ActionRoute) -> Any:
         async def act(request: Request) -> Response:
             api = self._api.on_behalf_of(request)
-            refused = _cross_site(request)
+            own = self._own_origin(request.headers)
+            refused = _cross_site(request, own)
             if refused is not None:
                 return await self._refused(api, refused, request.url.path, twin=False)
             sent = b""
@@ -210,7 +214,7 @@ class Console:
             said = f"{mark}message={quote(done.message)}" if done.message else ""
             answer = RedirectResponse(location + said, status_code=303, headers=HEADERS)
             for name, value in done.cookies.items():
-                secure = request.url.scheme == "https"
+                secure = own.startswith("https:")
                 answer.set_cookie(
                     name, value, KEPT_S, path=done.kept_path, secure=secure, httponly=True, samesite="lax"
                 )
@@ -306,10 +310,9 @@ def _notice(request: Request) -> str:
     return request.query_params.get("message", "") if is_own else ""
 
 
-def _cross_site(request: Request) -> ApiRefusalError | None:
-    """Return why a form is refused that did not come from a page of this console."""
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower():
+def _cross_site(request: Request, own: str) -> ApiRefusalError | None:
+    """Return why a form is refused that did not come from a page of this console, which is at *own*."""
+    if own and request.headers.get("origin", "").lower() == own:
         return None
     detail = "the form was not sent by a page of this console"
     return ApiRefusalError(403, {"code": "origin_refused", "title": "Another site sent this", "detail": detail})

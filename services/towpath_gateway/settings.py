@@ -2,10 +2,13 @@
 
 from pathlib import Path
 from typing import ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, FilePath, SecretStr, model_validator
 
 from towpath_fabric.settings import Settings
+
+_PORTS = {"http": 80, "https": 443}
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -25,6 +28,8 @@ class GatewaySettings(Settings):
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8787
     auth: Literal["auto", "on", "off"] = "auto"
+    public_url: str = ""
+    """Where browsers find this gateway: a session is used by pages of that site alone, and with https by TLS alone."""
     local_token_file: Path | None = None
     local_sign_in_file: Path | None = None
     session_secret: SecretStr | None = Field(default=None, min_length=32)
@@ -34,7 +39,7 @@ class GatewaySettings(Settings):
     oidc_client_secret: SecretStr | None = None
     oidc_client_secret_file: FilePath | None = None
     oidc_gateway_url: str = ""
-    """Where browsers find this gateway: the provider sends them back to `/sign-in/oidc/done` there."""
+    """`public_url`, for people who sign in elsewhere: the provider sends them back to `/sign-in/oidc/done` there."""
     oidc_scopes: str = "openid profile"
     oidc_name_claim: str = "preferred_username"
     oidc_claim: str = "groups"
@@ -63,13 +68,31 @@ class GatewaySettings(Settings):
         """Whether whoever reaches the port is let in."""
         return self.auth == "off"
 
+    @property
+    def own_url(self) -> str:
+        """Where browsers find this gateway; empty where nobody says so."""
+        return self.public_url or self.oidc_gateway_url
+
+    @property
+    def own_origin(self) -> str:
+        """The origin of its pages; empty where nobody says so."""
+        return origin_at(self.own_url) if self.own_url else ""
+
+    @model_validator(mode="after")
+    def _one_public_url(self) -> "GatewaySettings":
+        given = {origin_at(url) for url in (self.public_url, self.oidc_gateway_url) if url}
+        if len(given) > 1:
+            msg = "TOWPATH_PUBLIC_URL and TOWPATH_OIDC_GATEWAY_URL are the same site: where browsers find this gateway"
+            raise ValueError(msg)
+        return self
+
     @model_validator(mode="after")
     def _oidc_whole(self) -> "GatewaySettings":
         if not self.oidc_issuer:
             return self
         needed = {
             "TOWPATH_OIDC_CLIENT_ID": self.oidc_client_id,
-            "TOWPATH_OIDC_GATEWAY_URL": self.oidc_gateway_url,
+            "TOWPATH_PUBLIC_URL": self.own_url,
             "TOWPATH_OIDC_GRANTS": self.oidc_grants,
             "TOWPATH_SESSION_SECRET": self.session_secret,
         }
@@ -88,3 +111,13 @@ class GatewaySettings(Settings):
             msg = f"without keys the gateway listens on the loopback only, not on {self.gateway_host}: TOWPATH_AUTH=on"
             raise ValueError(msg)
         return self
+
+
+def origin_at(address: str) -> str:
+    """Return the origin of *address* as browsers write it; raises ValueError where it is no address of a site."""
+    parts = urlsplit(address)
+    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
+        raise ValueError(f"{address!r} is not an address such as https://towpath.example")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = "" if parts.port in {None, _PORTS[parts.scheme]} else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}"

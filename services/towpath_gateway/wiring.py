@@ -16,6 +16,7 @@ from towpath_gateway.app.session_cookies import SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.browser_sessions import SessionSeal
 from towpath_gateway.core.oidc import OidcFlowSeal
+from towpath_gateway.core.own_site import OwnSite
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -25,7 +26,8 @@ def build_service(settings: GatewaySettings) -> Service:
     """Return a gateway that serves once the service runs."""
     service = Service("gateway", settings)
     keys = KeyStore(lambda: service.pool)
-    sessions = _sessions(settings, keys)
+    site = OwnSite(settings.own_origin)
+    sessions = _sessions(settings, keys, site)
     dependencies = GatewayDependencies(
         settings=settings,
         log=service.log,
@@ -33,6 +35,7 @@ def build_service(settings: GatewaySettings) -> Service:
         platform=PlatformClient(service.bus, service.stopping, service.telemetry),
         metrics=GatewayMetrics(service.registry),
         stopping=service.stopping,
+        site=site,
         local_token=_local_token(settings),
         sessions=sessions,
         oidc=_oidc(settings, keys, sessions),
@@ -70,10 +73,10 @@ def _local_token(settings: GatewaySettings) -> LocalToken | None:
     return LocalToken(settings.local_token_file, settings.local_sign_in_file, settings.gateway_port)
 
 
-def _sessions(settings: GatewaySettings, keys: KeyStore) -> SessionCookies | None:
+def _sessions(settings: GatewaySettings, keys: KeyStore, site: OwnSite) -> SessionCookies | None:
     if not settings.asks_for_keys or settings.session_secret is None:
         return None
-    return SessionCookies(SessionSeal(settings.session_secret.get_secret_value()), keys)
+    return SessionCookies(SessionSeal(settings.session_secret.get_secret_value()), keys, site)
 
 
 def _oidc(settings: GatewaySettings, keys: KeyStore, sessions: SessionCookies | None) -> OidcSignIn | None:
@@ -87,7 +90,7 @@ def _oidc(settings: GatewaySettings, keys: KeyStore, sessions: SessionCookies | 
     except ImportError as error:
         detail = f"{error.name} is not installed, so nobody can sign in at {settings.oidc_issuer}"
         raise ProblemError(problem("request_invalid", detail, remedy="Install towpath[gateway,oidc].")) from error
-    for address in (settings.oidc_issuer, settings.oidc_gateway_url):
+    for address in (settings.oidc_issuer, settings.own_url):
         if not is_safe_address(address):
             raise ProblemError(problem("request_invalid", f"{address} is not an address with https://"))
     secret = settings.oidc_client_secret
@@ -95,7 +98,7 @@ def _oidc(settings: GatewaySettings, keys: KeyStore, sessions: SessionCookies | 
         settings.oidc_issuer,
         settings.oidc_client_id,
         None if secret is None else secret.get_secret_value(),
-        f"{settings.oidc_gateway_url.rstrip('/')}{OIDC_DONE}",
+        f"{settings.own_url.rstrip('/')}{OIDC_DONE}",
         settings.oidc_scopes,
     )
     return OidcSignIn(
@@ -106,7 +109,7 @@ def _oidc(settings: GatewaySettings, keys: KeyStore, sessions: SessionCookies | 
         claim=settings.oidc_claim,
         name_claim=settings.oidc_name_claim,
         grants=read_grants(settings.oidc_grants),
-        secure=settings.oidc_gateway_url.startswith("https://"),
+        secure=bool(sessions.site.has_tls),
     )
 
 

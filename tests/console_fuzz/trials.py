@@ -13,6 +13,7 @@ import uvicorn
 from tests.console_fuzz.page_faults import page_faults
 from tests.console_fuzz.poisoned_api import PoisonedApi
 from tests.console_fuzz.texts import LONG_TEXTS, TEXTS, values
+from tests.support.console.own_origin import origin_by_host
 from tests.support.gateway.sse import frames
 
 from towpath_console.site import Console
@@ -122,7 +123,7 @@ async def poisoned_console(gateway: httpx2.AsyncClient) -> AsyncIterator[Poisone
     """Serve a console whose API is that of *gateway*, poisoned."""
     api, stopping = PoisonedApi(gateway), asyncio.Event()
     listening = socket.create_server(("127.0.0.1", 0))
-    console = Console(api, stopping, drawings=drawing_turns(), large_forms=form_turns())
+    console = Console(api, stopping, origin_by_host, drawings=drawing_turns(), large_forms=form_turns())
     settings = uvicorn.Config(console.application, log_config=None, lifespan="off", ws="none")
     server = uvicorn.Server(settings)
     task = asyncio.create_task(server.serve([listening]))

@@ -98,8 +98,9 @@ class ConsoleRoute(BaseRoute):
         if self._console is None:
             from towpath_console.site import Console  # noqa: PLC0415  # half a second for who opens no page
 
+            known = self._dependencies
             self._console = Console(
-                self._app, self._dependencies.stopping, drawings=drawing_turns(), large_forms=form_turns()
+                self._app, known.stopping, known.own_origin, drawings=drawing_turns(), large_forms=form_turns()
             )
         return self._console
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemError, problem
 from towpath_contracts.runs.trace_context import HEADER, RemoteSpan, parse_traceparent
@@ -21,7 +22,7 @@ from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SIGN_IN_REMEDY, SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import LOCAL_PERSON, OPERATE_PLATFORM, Principal, bearer, split_key
-from towpath_gateway.core.headers import refused_origin
+from towpath_gateway.core.own_site import OwnSite
 from towpath_gateway.core.shares import Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -52,6 +53,7 @@ class GatewayDependencies:
     request_shares: Shares
     stream_shares: Shares
     stream_pace: StreamPace
+    site: OwnSite
     local_token: LocalToken | None = None
     sessions: SessionCookies | None = None
     oidc: OidcSignIn | None = None
@@ -63,6 +65,12 @@ class GatewayDependencies:
         self.readings = LogReadings(self.platform)
         self.sampler = MetricSampler(self.platform)
         self.body_turns = WorkTurns(1, lambda _: 1, BODY_WAIT_S, "project_share_full")
+
+    def own_origin(self, headers: Headers) -> str:
+        """Return the Origin of pages of this gateway for the browser that sent *headers*."""
+        if self.sessions is not None:
+            return self.sessions.own_origin(headers)
+        return self.site.origin_of(headers.get("host"), has_tls=False)
 
     def refused_count(self) -> int:
         """Return how many requests were refused for their credential since this gateway began."""
@@ -81,15 +89,15 @@ async def authenticate(request: Request) -> Principal:
     dependencies = dependencies_of(request)
     credential = bearer(request.headers.get("authorization"))
     if not dependencies.settings.asks_for_keys and _is_local_person(dependencies, request, credential):
-        why = refused_origin(request.headers.get("host"), request.headers.get("origin"))
+        why = dependencies.site.refused_without_key(request.headers.get("host"), request.headers.get("origin"))
         if why is None:
             return LOCAL_PERSON
         dependencies.metrics.refused.labels("origin_refused").inc()
         raise ProblemError(problem("origin_refused", why))
-    session = dependencies.sessions.shown(request.headers) if dependencies.sessions is not None else None
-    if dependencies.sessions is not None and session is not None:
+    shown = dependencies.sessions.shown(request.headers) if dependencies.sessions is not None else None
+    if dependencies.sessions is not None and shown is not None:
         try:
-            return await dependencies.sessions.principal(session, request.method, request.headers)
+            return await dependencies.sessions.principal(shown, request.method, request.headers)
         except ProblemError as error:
             dependencies.metrics.refused.labels(error.problem.code).inc()
             raise

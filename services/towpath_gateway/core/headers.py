@@ -4,8 +4,8 @@ A preference may be ignored (RFC 7240), an idempotency key may not; what can't b
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from urllib.parse import unquote_plus, urlsplit
+from collections.abc import Iterable
+from urllib.parse import unquote_plus
 from uuid import UUID
 
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -26,8 +26,6 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
-
-_OTHER_SITES = frozenset({"cross-site", "same-site"})
 
 _LOCAL_PATH = re.compile(r"/(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
 
@@ -120,39 +118,6 @@ def idempotency_key(header: str | None, in_body: str | None) -> str | None:
     return key
 
 
-def refused_origin(host: str | None, origin: str | None) -> str | None:
-    """Return why a request without a key is refused on an embedded platform, or None.
-
-    Without keys the platform trusts whoever sits at this machine. A web page in that person's browser is somebody else:
-    it shows by its Origin, and a name that was rebound to this machine by the Host.
-    """
-    if _host_name(host) not in LOOPBACK_HOSTS:
-        return f"the Host {host!r} is not this machine"
-    if origin is None:
-        return None
-    if urlsplit(origin).netloc.lower() != (host or "").lower():
-        return f"the Origin {origin!r} is another site"
-    return None
-
-
-def refused_site(method: str, headers: Mapping[str, str]) -> str | None:
-    """Return why a request is refused that shows no key but the cookie of a session, or None.
-
-    A browser adds the cookie whoever made the request. What changes something has to say by its Origin that a page of
-    this very gateway sent it. Other sites of the same domain or machine get the cookie along for reading too, so what
-    they fetch is refused; a link on them may be followed.
-    """
-    origin, host = headers.get("origin"), headers.get("host", "").lower()
-    if origin is not None:
-        same = bool(host) and urlsplit(origin).netloc.lower() == host
-        return None if same else f"the Origin {origin!r} is another site"
-    if method not in SAFE_METHODS:
-        return "the request changes something, and does not say by its Origin which site sent it"
-    if headers.get("sec-fetch-site") in _OTHER_SITES and headers.get("sec-fetch-mode") != "navigate":
-        return "another site sent this"
-    return None
-
-
 def sent_cookie(cookies: str | None, name: str) -> str:
     """Return the value of a cookie of ours, which is not quoted: some versions of Python take very long to unquote."""
     pairs = (pair.strip().partition("=") for pair in (cookies or "").split(";"))
@@ -184,7 +149,7 @@ def local_path(text: str) -> str:
     return f"{path}?{kept}" if kept else path
 
 
-def _host_name(host: str | None) -> str:
+def host_name(host: str | None) -> str:
     """Return the name without its port; nothing of what is no name and port (RFC 9110 section 7.2)."""
     found = _HOST.fullmatch((host or "").lower())
     return found.group(1) if found else ""

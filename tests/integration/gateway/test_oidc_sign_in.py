@@ -90,7 +90,7 @@ async def test_who_signs_in_gets_what_the_claims_give_and_no_more(place: Place, 
         me = (await client.get("/v1/me")).json()
         assert me["caller"].startswith("mia-shop-") and (me["project"], me["roles"]) == ("shop", ["approver"])
         assert "gates:resolve" in me["scopes"] and "runs:write" not in me["scopes"]
-        sent = await client.post("/v1/runs", json=TASK, headers={"Origin": str(client.base_url).rstrip("/")})
+        sent = await client.post("/v1/runs", json=TASK, headers={"Origin": OUTSIDE})
         assert (sent.status_code, sent.json()["code"]) == (403, "forbidden")
         keys = [key for key in (await admin.get("/v1/keys")).json()["keys"] if key["prefix"] == me["key"]]
         assert keys[0]["created_by"] == "oidc" and provider.issuer in keys[0]["note"]

@@ -92,7 +92,8 @@ async def test_who_signs_in_is_the_holder_of_the_key_in_everything(place: Place)
 
 async def test_no_other_site_uses_a_session(place: Place) -> None:
     async with browser(place, await place.key("shop", "mia")) as client:
-        for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "same-origin"}):
+        origins = ("https://evil.example", "null", place.gateway.url.replace("http:", "https:"))
+        for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, *({"Origin": origin} for origin in origins)):
             answer = await client.post("/v1/runs", json=TASK, headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (403, "origin_refused"), headers
             assert (await client.post("/runs", data={"network": "n"}, headers={**HTML, **headers})).status_code == 403
@@ -269,6 +270,12 @@ async def test_with_tls_the_cookie_is_of_this_host_alone_and_never_sent_without(
         assert (await client.get("/v1/me", headers=shown)).json()["caller"] == "mia"
         sent = await client.post("/v1/runs", json=TASK, headers={**shown, "Origin": f"https://{host}"})
         assert sent.is_success
+        page = await client.get("/runs/bulk?action=label", headers={**HTML, **shown})
+        assert page.status_code == 200, "a page that asks by POST asks as a page with TLS"
+        without = await client.post("/v1/runs", json=TASK, headers={**shown, "Origin": f"http://{host}"})
+        assert (without.status_code, without.json()["code"]) == (403, "origin_refused")
+        planted = {"Cookie": shown["Cookie"].removeprefix("__Host-"), "Origin": f"https://{host}"}
+        assert (await client.post("/v1/runs", json=TASK, headers=planted)).json()["code"] == "origin_refused"
 
 
 async def test_a_page_says_which_role_may_press_a_button(place: Place) -> None:

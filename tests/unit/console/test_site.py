@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
+from tests.support.console.own_origin import origin_by_host
 
-from towpath_console.api import VERIFIED_COOKIE, VIEWS_COOKIE, Api, ApiRefusalError
+from towpath_console.api import VERIFIED_COOKIE, VIEWS_COOKIE, Api, ApiRefusalError, OwnOrigin
 from towpath_console.site import Console
 from towpath_gateway.app.console import FORMS, FORMS_WAITING, drawing_turns, form_turns
 
@@ -44,8 +45,8 @@ API = Starlette(
 )
 
 
-def console(api: ASGIApp = API) -> Console:
-    return Console(api, asyncio.Event(), drawings=drawing_turns(), large_forms=form_turns())
+def console(api: ASGIApp = API, own_origin: OwnOrigin = origin_by_host) -> Console:
+    return Console(api, asyncio.Event(), own_origin, drawings=drawing_turns(), large_forms=form_turns())
 
 
 @pytest.mark.parametrize(("size", "status", "says"), [(MIB, 200, "Compare"), (MIB + 1, 413, "The form is too large")])
@@ -79,7 +80,7 @@ async def test_a_link_of_somebody_else_makes_no_page_say_anything(came_from: str
     ],
 )
 async def test_a_refused_form_leads_back_to_the_page_with_it(referer: str, leads: str) -> None:
-    transport = httpx2.ASGITransport(app=Console(API, asyncio.Event()).application)
+    transport = httpx2.ASGITransport(app=console().application)
     headers = {"origin": "http://here", "referer": referer}
     async with httpx2.AsyncClient(transport=transport, base_url="http://here", headers=headers) as browser:
         answer = await browser.post("/settings/keys/aaaa/revoke")
@@ -106,7 +107,7 @@ async def test_a_large_form_is_read_beside_the_loop() -> None:
 
 async def test_large_forms_of_one_sender_leave_a_place_for_those_of_others() -> None:
     turns = form_turns()
-    site = Console(API, asyncio.Event(), drawings=drawing_turns(), large_forms=turns)
+    site = Console(API, asyncio.Event(), origin_by_host, drawings=drawing_turns(), large_forms=turns)
     large = b"a=" + b"x" * (64 * 1024)
     mine, theirs = (_api(200, json.dumps({"project": "p", "caller": name}).encode()) for name in ("mia", "tom"))
     async with turns.held("p/mia"):
@@ -198,8 +199,8 @@ async def test_questions_alone_are_asked_as_the_console_where_a_browser_names_no
         return httpx2.Response(200, json={})
 
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://console")
-    await Api(client, {"cookie": "a=b", "host": "here:1"}).post(path, {})
-    await Api(client, {"cookie": "a=b", "host": "here:1", "origin": "http://evil"}).post(path, {})
+    await Api(client, {"cookie": "a=b", "host": "here:1"}, own_origin="http://here:1").post(path, {})
+    await Api(client, {"host": "here:1", "origin": "http://evil"}, own_origin="http://here:1").post(path, {})
     assert [request.headers.get("origin") for request in asked] == [origin, "http://evil"]
 
 
@@ -237,8 +238,33 @@ def _api(status: int, content: bytes) -> Api:
     return Api(httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://api"), {})
 
 
+@pytest.mark.parametrize(
+    ("sent_from", "taken"),
+    [
+        ({"origin": "https://here"}, True),
+        ({"origin": "HTTPS://Here"}, True),
+        ({"origin": "http://here"}, False),
+        ({"origin": "https://there"}, False),
+        ({"origin": "null"}, False),
+        ({"origin": ""}, False),
+        ({}, False),
+    ],
+)
+async def test_a_form_is_taken_from_pages_of_the_same_scheme_and_host_alone(
+    sent_from: dict[str, str], taken: bool
+) -> None:
+    site = console(own_origin=lambda _: "https://here").application
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=site), base_url="http://here") as browser:
+        answer = await browser.post("/runs/views", data={"name": "Shop"}, headers=sent_from)
+    assert answer.status_code == (303 if taken else 403)
+    nowhere = console(own_origin=lambda _: "").application
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=nowhere), base_url="http://here") as browser:
+        assert (await browser.post("/runs/views", data={"name": "Shop"}, headers=sent_from)).status_code == 403
+
+
 async def test_what_a_browser_keeps_for_the_console_is_kept_for_a_year_and_shown_to_no_script() -> None:
-    transport = httpx2.ASGITransport(app=console().application)
+    site = console(own_origin=lambda _: "https://here").application
+    transport = httpx2.ASGITransport(app=site)
     async with httpx2.AsyncClient(transport=transport, base_url="https://here") as browser:
         form = {"name": "Shop", "status": "failed"}
         answer = await browser.post("/runs/views", data=form, headers={"origin": "https://here"})

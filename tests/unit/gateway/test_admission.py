@@ -15,6 +15,7 @@ from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import without_escapes
+from towpath_gateway.core.own_site import OwnSite
 from towpath_gateway.core.shares import ShareLimits, Shares
 from towpath_gateway.metrics import GatewayMetrics
 from towpath_gateway.settings import GatewaySettings
@@ -56,6 +57,7 @@ def door(**settings: Any) -> Admission:
         request_shares=shares(),
         stream_shares=shares(),
         stream_pace=StreamPace(),
+        site=OwnSite(),
     )
     return Admission(create_app(dependencies), dependencies, public_paths())
 

@@ -13,7 +13,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_gateway.app.routes.sign_in import FORM, MAX_FORM_BYTES, NextPage, _form
 from towpath_gateway.core.api_keys import StoredKey
 from towpath_gateway.core.browser_sessions import SESSION_LIFE, SessionSeal, set_cookie
-from towpath_gateway.core.headers import local_path, refused_site, sent_cookie
+from towpath_gateway.core.headers import local_path, sent_cookie
 from towpath_gateway.core.oidc import OidcFlow, OidcFlowSeal
 from towpath_gateway.settings import GatewaySettings
 
@@ -101,35 +101,6 @@ def test_no_script_reads_a_cookie_and_no_other_site_sends_it() -> None:
     assert kept == "a=b; Path=/; Max-Age=60; HttpOnly; SameSite=Strict"
     assert set_cookie("a", "", 0, secure=True).endswith("; Secure")
     assert SEAL.cookie_names[0].startswith("__Host-"), "with TLS no other host of the domain can plant one"
-
-
-@pytest.mark.parametrize(
-    ("method", "headers", "let_in"),
-    [
-        ("GET", {}, True),
-        ("GET", {"origin": "https://towpath.example"}, True),
-        ("GET", {"origin": "https://evil.example"}, False),
-        ("GET", {"sec-fetch-site": "same-origin"}, True),
-        ("GET", {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, True),
-        ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, True),
-        ("GET", {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"}, False),
-        ("POST", {"origin": "https://towpath.example"}, True),
-        ("POST", {"origin": "HTTPS://TOWPATH.example"}, True),
-        ("POST", {}, False),
-        ("DELETE", {}, False),
-        ("PUT", {"sec-fetch-site": "same-origin"}, False),
-        ("POST", {"origin": "null"}, False),
-        ("POST", {"origin": "null", "host": ""}, False),
-        ("POST", {"origin": ""}, False),
-        ("POST", {"origin": "https://towpath.example:8443"}, False),
-        ("POST", {"origin": "https://towpath.example.evil.example"}, False),
-        ("POST", {"origin": "https://x@towpath.example"}, False),
-    ],
-)
-def test_a_session_is_used_by_pages_of_its_own_gateway_alone(
-    method: str, headers: dict[str, str], let_in: bool
-) -> None:
-    assert (refused_site(method, {"host": "towpath.example", **headers}) is None) == let_in
 
 
 def test_nobody_is_led_to_another_site() -> None:

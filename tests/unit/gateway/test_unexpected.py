@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.support.console.own_origin import origin_by_host
 from tests.unit.gateway.test_admission import KEY, door
 
 from towpath_console.site import Console
@@ -66,7 +67,7 @@ async def test_a_fault_of_a_page_of_the_console_is_told_without_what_it_was(
 ) -> None:
     monkeypatch.setattr(Console, "_made", failing)
     turns = {"drawings": console.drawing_turns(), "large_forms": console.form_turns()}
-    site = Console(door(), asyncio.Event(), **turns).application
+    site = Console(door(), asyncio.Event(), origin_by_host, **turns).application
     transport = httpx2.ASGITransport(app=site, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://towpath.example") as client:
         found = await client.get(path, headers={"Accept": accept})

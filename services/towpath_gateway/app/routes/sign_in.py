@@ -19,7 +19,7 @@ from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SAME_SITE_REMEDY
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.api_keys import non_approval_roles
-from towpath_gateway.core.headers import MAX_PATH_CHARS, local_path, refused_site
+from towpath_gateway.core.headers import MAX_PATH_CHARS, local_path
 
 router = APIRouter()
 
@@ -58,7 +58,7 @@ class CallerView(Message):
 
 async def me(request: Request, dependencies: Dependencies, principal: Anybody) -> Response:
     """Return the caller, its project, and what it may do."""
-    session = dependencies.sessions.shown(request.headers) if dependencies.sessions is not None else None
+    shown = dependencies.sessions.shown(request.headers) if dependencies.sessions is not None else None
     view = CallerView(
         caller=principal.caller,
         project=principal.project,
@@ -66,8 +66,8 @@ async def me(request: Request, dependencies: Dependencies, principal: Anybody) -
         roles=tuple(sorted(principal.roles)),
         gate_roles=tuple(sorted(non_approval_roles(principal))),
         key=principal.key_prefix,
-        signed_in_by="session" if session is not None else "machine" if principal.key_prefix is None else "key",
-        session_expires_at=None if session is None else session.expires_at,
+        signed_in_by="session" if shown is not None else "machine" if principal.key_prefix is None else "key",
+        session_expires_at=None if shown is None else shown.session.expires_at,
     )
     return json_answer(view)
 
@@ -165,7 +165,7 @@ async def sign_out(request: Request, dependencies: Dependencies) -> Response:
 
 
 def _refuse_other_site(dependencies: GatewayDependencies, request: Request) -> None:
-    why = refused_site(request.method, request.headers)
+    why = dependencies.site.refused_session(request.method, request.headers, has_tls=None)
     if why is not None:
         dependencies.metrics.refused.labels("origin_refused").inc()
         raise ProblemError(problem("origin_refused", why, remedy=SAME_SITE_REMEDY))
