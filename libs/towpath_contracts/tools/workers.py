@@ -4,6 +4,7 @@ A worker says every BEAT_S seconds that it is there, for each toolset that it se
 to take calls. So a drain is never lost with a message or a connection, and no worker is asked for anything.
 """
 
+import hashlib
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -29,13 +30,28 @@ MAX_LISTED = 1_000
 WorkerId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 """Of one process from its start to its end; the next one on the same machine has another."""
 
+_PROVED_AT, _PROVED = 12, "8"
+"""Where a UUID has its version, and the one of values that are made in a way of one's own (RFC 9562)."""
+
 WorkerState = Literal["taking", "draining", "drained", "gone"]
+
+
+def proved_id(proof: str) -> str:
+    """Return the id of the process that alone knows *proof*: who only knows the id can't speak for it."""
+    digest = hashlib.sha256(proof.encode()).hexdigest()
+    return f"{digest[:_PROVED_AT]}{_PROVED}{digest[13:16]}8{digest[17:32]}"
+
+
+def is_proved(worker_id: str, proof: str) -> bool:
+    """Return whether who knows *proof* may speak for *worker_id*: anybody for ids of processes that have no proof."""
+    return worker_id[_PROVED_AT] != _PROVED or proved_id(proof) == worker_id
 
 
 class WorkerBeat(Message):
     """Worker to TAS: this process serves the toolset; how many calls it runs, and of how many at once.
 
     `up_s` is how long it has run, since its clock may be wrong; `idle` is said of a drained one that has ended all.
+    `proof` is what the id was made of, which nobody else is told (`proved_id`).
     """
 
     project: Token
@@ -48,6 +64,7 @@ class WorkerBeat(Message):
     slots: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     in_flight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     idle: bool = False
+    proof: Annotated[str, Field(max_length=128)] = ""
 
 
 class WorkerHeard(Message):

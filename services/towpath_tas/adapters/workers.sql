@@ -6,21 +6,30 @@ WHERE project = $1 AND toolset = $2 AND worker_id = $3
 RETURNING drained_at IS NOT NULL AS drain
 
 -- A process that was not heard of yet, or is forgotten already. Those of the same toolset that nobody has heard of for
--- $11 seconds make room; where $12 are there all the same it is not noted.
+-- $11 seconds make room, and where $12 are there the one that is gone longest, after $13; else it is not noted.
 -- name: begin
 WITH forgotten AS (
-  DELETE FROM tas.worker WHERE project = $1 AND toolset = $2 AND heard_at < now() - make_interval(secs => $11)
-  RETURNING worker_id)
+  DELETE FROM tas.worker w USING (
+    SELECT worker_id, row_number() OVER (ORDER BY heard_at DESC) AS place
+    FROM tas.worker WHERE project = $1 AND toolset = $2) AS ranked
+  WHERE w.project = $1 AND w.toolset = $2 AND w.worker_id = ranked.worker_id
+    AND (w.heard_at < now() - make_interval(secs => $11)
+      OR (ranked.place >= $12 AND w.heard_at < now() - make_interval(secs => $13)))
+  RETURNING w.worker_id)
 INSERT INTO tas.worker (project, toolset, worker_id, name, host, version, slots, calls, idle, started_at, heard_at)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, now() - make_interval(secs => $10), now()
 WHERE (SELECT count(*) FROM tas.worker WHERE project = $1 AND toolset = $2) - (SELECT count(*) FROM forgotten) < $12
 ON CONFLICT (project, toolset, worker_id) DO NOTHING
 
+-- Toolsets take turns where not all fits: who fills his own leaves room for others. Rows of a process stand together.
 -- name: list_workers
+WITH heard AS (
+  SELECT *, row_number() OVER (PARTITION BY toolset ORDER BY started_at, worker_id) AS place, count(*) OVER () AS found
+  FROM tas.worker WHERE project = $1 AND heard_at >= now() - make_interval(secs => $3)),
+shown AS (SELECT * FROM heard ORDER BY place, toolset LIMIT $4)
 SELECT worker_id, toolset, name, host, version, slots, calls, idle, started_at, heard_at, drained_at, drained_by, reason,
-  heard_at < now() - make_interval(secs => $2) AS gone, count(*) OVER () AS found
-FROM tas.worker WHERE project = $1 AND heard_at >= now() - make_interval(secs => $3)
-ORDER BY started_at, worker_id, toolset LIMIT $4
+  heard_at < now() - make_interval(secs => $2) AS gone, found
+FROM shown ORDER BY min(started_at) OVER (PARTITION BY worker_id), worker_id, toolset
 
 -- name: find_worker
 SELECT worker_id, toolset, name, host, version, slots, calls, idle, started_at, heard_at, drained_at, drained_by, reason,

@@ -2,7 +2,7 @@
 
 A drain is stored with its audit entry and told to the process in the answer to whatever it says next, and each time
 after that: it holds through lost messages, new connections and restarts of this service. What a worker says of itself
-decides nothing else.
+decides nothing else. Nobody but the process itself says it: its id is the digest of what it alone knows.
 """
 
 from collections.abc import Iterable
@@ -24,6 +24,7 @@ from towpath_contracts.tools.workers import (
     WorkerInstance,
     WorkerList,
     WorkerState,
+    is_proved,
 )
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
@@ -40,12 +41,14 @@ class WorkerInstances:
         self._pool = pool
 
     async def beat(self, beat: WorkerBeat) -> WorkerHeard:
-        """Note that a process is there; say whether it is to take calls."""
+        """Note that a process is there; say whether it is to take calls; raises ProblemError `forbidden`."""
+        if not is_proved(beat.worker_id, beat.proof):
+            raise ProblemError(problem("forbidden", f"this does not come from the worker {beat.worker_id}"))
         said = (beat.name, beat.host, beat.version, beat.slots, beat.in_flight, beat.idle)
         place = (beat.project, beat.toolset, beat.worker_id)
         row = await self._pool.fetchrow(WORKERS.beat, *place, *said)
         if row is None:
-            await self._pool.execute(WORKERS.begin, *place, *said, beat.up_s, FORGOTTEN_S, MAX_INSTANCES)
+            await self._pool.execute(WORKERS.begin, *place, *said, beat.up_s, FORGOTTEN_S, MAX_INSTANCES, GONE_S)
             return WorkerHeard()
         return WorkerHeard(drain=row["drain"])
 

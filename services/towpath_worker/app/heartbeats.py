@@ -30,7 +30,7 @@ class WorkerLoad(NamedTuple):
 
 
 class Heartbeats:
-    """The words of one worker process, told apart from others by *worker_id*."""
+    """The words of one worker process, told apart from others by *worker_id*, which was made of *proof*."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Heartbeats:
         *,
         project: str,
         worker_id: str,
+        proof: str,
         name: str,
         toolsets: Iterable[str],
         load: Callable[[], WorkerLoad],
@@ -51,6 +52,7 @@ class Heartbeats:
         self._began_s = monotonic()
         self._known = {
             "worker_id": worker_id,
+            "proof": proof,
             "name": name[:256],
             "host": socket.gethostname()[:256],
             "version": version("towpath"),

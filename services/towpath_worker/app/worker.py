@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_hex
 from typing import Any, Protocol
-from uuid import uuid4
 
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
@@ -24,6 +24,7 @@ from towpath_contracts import subjects
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.strict_json import json_fault
 from towpath_contracts.tools.calls import CancelTool, ToolInvocation
+from towpath_contracts.tools.workers import proved_id
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, nak
@@ -109,7 +110,8 @@ class Worker:
         self._slots = CallSlots(options.concurrency, self._active)
         self._progress = asyncio.Event()
         self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
-        place = uuid4().hex
+        proof = token_hex(32)
+        place = proved_id(proof)
         confirm_subjects = {name: subjects.tool_confirm(options.project, name, place) for name in self._toolsets}
         self._outbox = OutcomeSender(bus, self._progress, self._active, confirm_subjects)
         self._registration = ToolsetRegistrar(
@@ -121,6 +123,7 @@ class Worker:
             bus,
             project=options.project,
             worker_id=place,
+            proof=proof,
             name=options.name,
             toolsets=self._toolsets,
             load=self._load,

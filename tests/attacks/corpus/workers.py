@@ -140,6 +140,26 @@ async def confirmations_of_what_others_hold(target: Target) -> str:
 
 
 @attack(Position.WORKER)
+async def words_for_another_worker(target: Target) -> str:
+    """Say of a worker that serves another toolset that it is idle, so that people take it for drained."""
+    async with target.client() as client:
+        workers = (await client.get("/v1/workers")).json()["workers"]
+        require(workers, "no worker says that it is there")
+        victim = workers[0]
+        said = {"project": "default", "toolset": "desk", "worker_id": victim["worker_id"], "name": "w", "idle": True}
+        async with _worker(target) as worker:
+            subject = subjects.for_toolset(rpc.WORKER_BEAT.subject, "default", "desk")
+            answers = [await _ask(worker, subject, {**said, "proof": proof}) for proof in ("", victim["worker_id"])]
+        now = (await client.get("/v1/workers")).json()["workers"]
+        states = {one["state"] for one in now if one["worker_id"] == victim["worker_id"]}
+    if states != {"taking"}:
+        raise AttackWorkedError(f"the worker is shown as {states}")
+    codes = {answer.get("code") for answer in answers}
+    require(codes == {"forbidden"}, f"answered {answers}")
+    return "refused as forbidden"
+
+
+@attack(Position.WORKER)
 async def log_lines_for_others(target: Target) -> str:
     """Write lines into the log of another project, toolset, and run of another project, and one that is too long."""
     async with target.database() as database:

@@ -42,7 +42,7 @@ async def run(monkeypatch: pytest.MonkeyPatch, bus: Answers, rounds: int) -> tup
     monkeypatch.setattr(heartbeats.asyncio, "sleep", sleep)
     beats = Heartbeats(
         bus,  # type: ignore[arg-type]
-        project="shop", worker_id="0" * 32, name="w-1", toolsets=("orders", "mail"),
+        project="shop", worker_id="0" * 32, proof="its own", name="w-1", toolsets=("orders", "mail"),
         load=lambda: WorkerLoad(calls=2, slots=4, idle=False), drain=drain,
     )  # fmt: skip
     with pytest.raises(asyncio.CancelledError):
@@ -60,7 +60,7 @@ async def test_each_toolset_is_spoken_of_on_its_own_subject_and_a_drain_is_done(
         "svc.tas.worker_beat.shop.mail",
     ]
     assert (bus.said[0][1].in_flight, bus.said[0][1].slots, bus.said[0][1].toolset) == (2, 4, "orders")
-    assert bus.said[0][1].version
+    assert bus.said[0][1].version and {said.proof for _, said in bus.said} == {"its own"}
     assert (pauses, drained) == ([5.0, 5.0], 1)
 
 

@@ -10,7 +10,7 @@ from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.subjects import for_toolset
-from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard, WorkerInstance
+from towpath_contracts.tools.workers import GONE_S, WorkerBeat, WorkerHeard, WorkerInstance, proved_id
 
 __all__ = ["audit_holds", "shared_tas", "tas"]
 
@@ -37,7 +37,7 @@ async def test_a_drain_is_told_with_every_answer_and_stands_in_the_audit_once(ta
     await beat(caller, one, "mail", in_flight=2)
     await beat(caller, other)
     found = (await listed(caller))[one]
-    assert (found.state, found.toolsets, found.calls, found.slots) == ("taking", ("orders", "mail"), 2, 4)
+    assert (found.state, found.toolsets, found.calls, found.slots) == ("taking", ("mail", "orders"), 2, 4)
     order = {
         "project": caller.project,
         "worker_id": one,
@@ -86,6 +86,51 @@ async def test_who_is_silent_is_gone_then_forgotten_and_one_toolset_has_a_bounde
         assert not (await beat(caller, new)).drain
         kept = await connection.fetchval("SELECT count(*) FROM tas.worker WHERE project = $1", caller.project)
         assert kept == 256, "the forgotten one is deleted, and there is no room for a new one"
+        quiet = (
+            "UPDATE tas.worker SET heard_at = now() - make_interval(secs => $2) WHERE project = $1 AND worker_id = $3"
+        )
+        longest, shorter = ("0" * 29 + number for number in ("007", "008"))
+        await connection.execute(quiet, caller.project, GONE_S - 5, longest)
+        await beat(caller, new)
+        assert new not in await listed(caller), "who is only late makes no room"
+        await connection.execute(quiet, caller.project, GONE_S + 20, longest)
+        await connection.execute(quiet, caller.project, GONE_S + 10, shorter)
+        await beat(caller, new)
+        now = await listed(caller)
+        assert new in now and longest not in now and shorter in now and len(now) == 256, "who is gone longest does"
+    finally:
+        await connection.close()
+
+
+async def test_nobody_speaks_for_a_process_whose_proof_is_not_known(tas: Running) -> None:
+    caller, worker = tas.caller, proved_id("its own")
+    await beat(caller, worker, proof="its own")
+    for proof in ("", "another", worker, proved_id(worker)):
+        with pytest.raises(AssertionError, match="forbidden"):
+            await beat(caller, worker, "mail", idle=True, proof=proof)
+    found = (await listed(caller))[worker]
+    assert (found.state, found.toolsets) == ("taking", ("orders",))
+
+
+async def test_toolsets_of_many_processes_leave_room_for_others_and_each_process_is_listed_once(tas: Running) -> None:
+    caller = tas.caller
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.execute(
+            "INSERT INTO tas.worker (project, toolset, worker_id, name, host, version, slots, calls, idle, started_at,"
+            " heard_at) SELECT $1, 'many-' || t, lpad(n::text, 32, '0'), 'w', '', '', 1, 0, false,"
+            " now() - interval '1 year', now() FROM generate_series(1, 256) n, generate_series(1, 4) t",
+            caller.project,
+        )
+        one, other = "e" * 32, "f" * 32
+        for toolset in ("orders", "mail"):
+            await beat(caller, one, toolset)
+            await beat(caller, other, toolset)
+        found = await caller.ask(rpc.LIST_WORKERS, project=caller.project)
+        ids = [worker.worker_id for worker in found.workers]
+        assert len(ids) == len(set(ids)), "though the toolsets of several began at the same time"
+        shown = {worker.worker_id: worker.toolsets for worker in found.workers}
+        assert shown[one] == shown[other] == ("mail", "orders") and found.left_out == 28
     finally:
         await connection.close()
 
