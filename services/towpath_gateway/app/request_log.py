@@ -16,6 +16,7 @@ from towpath_gateway.app.errors import unexpected_response
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+"""Of each answer that does not say otherwise: with a second word browsers load the files of the console each time."""
 
 
 class RequestLog:
@@ -37,7 +38,9 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), *_HEADERS]
+                own = [*message.get("headers", [])]
+                named = {name.lower() for name, _ in own}
+                message["headers"] = [*own, *(header for header in _HEADERS if header[0] not in named)]
             await send(message)
 
         try:
