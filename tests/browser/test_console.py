@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -240,6 +241,21 @@ async def test_open_pages_say_when_they_are_cut_off_and_catch_up_without_a_reloa
     for path, page in tabs.items():
         said = await page.evaluate("window.said")
         assert said[:1] == [CUT] and (BACK in said or path == f"/runs/{run_id}"), f"{path}: {said}"
+    await context.close()
+    assert place.faults == []
+
+
+async def test_silence_is_noticed_though_the_clock_of_the_browser_is_set_back_by_an_hour(place: Place) -> None:
+    context = await place.context()
+    page = await context.new_page()
+    await page.clock.install()
+    await page.goto(place.url("/runs"))
+    await page.locator("#liveness[data-state=live]").wait_for(state="attached")
+    await page.evaluate(LISTENS)
+    await page.clock.set_system_time(datetime.now(UTC) - timedelta(hours=1))
+    await page.clock.fast_forward(46_000)
+    await page.get_by_text("Live again").wait_for()
+    assert (await page.evaluate("window.said"))[:1] == [CUT]
     await context.close()
     assert place.faults == []
 

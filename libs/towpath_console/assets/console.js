@@ -138,8 +138,14 @@
   }
 
   // An open page says when it is not live, and when it is again. Streams are sent something every 15 seconds.
+  // The time of day may be set back meanwhile, and the other clock stands still while a machine sleeps: the longer time counts.
   const SILENT_MS = 40000;
-  let heard = Date.now();
+  let heard = performance.now();
+  let heardAt = Date.now();
+  function hear() {
+    heard = performance.now();
+    heardAt = Date.now();
+  }
   let cut = false;
   let shut = false;
   let away = document.hidden;
@@ -168,7 +174,7 @@
     sayLiveness("warn", "◌", "Not live, trying again");
   }
   function tellBack() {
-    heard = Date.now();
+    hear();
     away = false;
     setState("live");
     if (!cut) return;
@@ -184,7 +190,7 @@
   }
   // A connection that nobody takes fails late: a page that was opened, or is looked at again, waits a moment.
   function tellCutUnlessBack() {
-    const since = Date.now();
+    const since = performance.now();
     setTimeout(() => heard <= since && !document.hidden && tellCut(), 4000);
   }
   if (live?.hasAttribute("hx-sse:connect")) {
@@ -196,7 +202,7 @@
       else if (event.detail.connection.attempt > 0 && !away) tellCut();
       else if (away) tellCutUnlessBack();
     });
-    live.addEventListener("htmx:after:sse:message", () => (heard = Date.now()));
+    live.addEventListener("htmx:after:sse:message", hear);
     live.addEventListener("htmx:sse:error", (event) => (isFinal(event.detail.status) ? tellRefused(event.detail.status) : tellCut()));
     live.addEventListener("cut", tellCut);
     live.addEventListener("live", tellBack);
@@ -215,7 +221,7 @@
       if (of(event) && !live._htmx?.sse && !shut) tellCut(), again();
     });
     setInterval(() => {
-      if (document.hidden || shut || Date.now() - heard < SILENT_MS) return;
+      if (document.hidden || shut || Math.max(Date.now() - heardAt, performance.now() - heard) < SILENT_MS) return;
       tellCut();
       reconnect();
     }, 5000);

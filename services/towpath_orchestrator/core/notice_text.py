@@ -33,6 +33,9 @@ LEFT_OUT = "(left out: its name says that it is a secret)"
 _DOUBTFUL = frozenset({"untrusted", "unknown"})
 _FIRST = re.compile(r"[.\[ ]")
 
+_TOOL = re.compile(r"\w+\.\w+")
+_HOST_DOT = re.compile(r"(?<=\w)\.(?=[^\W\d_]{2})")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextReceiver:
@@ -101,10 +104,10 @@ def notice_text(gate: Any, detail: JsonObject, console_url: str, *, shows_argume
 def mail_body(text: NoticeText) -> str:
     """Return the plain text of an e-mail; an address in what others wrote is broken, for clients make links of it."""
     lines = [f"{text.head}.", "", f"Decide here: {text.link}" if text.link else f"Look at it with: {text.way}", ""]
-    lines += [f"{name + ':':<9} {_unlinked(value)}" for name, value in text.facts]
+    lines += [f"{name + ':':<9} {_unlinked(name, value)}" for name, value in text.facts]
     if text.arguments:
         lines += ["", "Arguments, as the agent wrote them:"]
-        lines += [f"> {_unlinked(line)}" for line in _argument_lines(text)]
+        lines += [f"> {_unlinked('', line)}" for line in _argument_lines(text)]
     lines += ["", "Nothing can be decided by answering this message.", ""]
     return "\n".join(lines)
 
@@ -141,8 +144,14 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _unlinked(text: str) -> str:
-    return text.replace("://", "[://]")
+def _unlinked(name: str, text: str) -> str:
+    """Return *text* so that no client makes a link of it: they know hosts too, with and without `www`.
+
+    The name of a tool with its toolset stays as it is.
+    """
+    if name == "Tool" and _TOOL.fullmatch(text):
+        return text
+    return _HOST_DOT.sub("[.]", text.replace("://", "[://]"))
 
 
 def _argument_lines(text: NoticeText) -> Iterable[str]:

@@ -72,6 +72,7 @@ def test_what_others_wrote_adds_no_line_no_header_no_link_and_no_mention(place: 
     assert message["Message-ID"] == "<msg_1@shop.example>" and b"\nBcc:" not in raw.split(b"\r\n\r\n")[0]
     body = message.get_content()
     assert not any(line.startswith("Bcc") for line in body.splitlines())
+    assert "evil.example" not in body and "https[://]evil[.]example" in body
     assert "https://evil" not in body and "\u202e" not in body and "⟨U+202E⟩" in body
     posted = chat_message(said)
     for whole in (posted["text"], posted["blocks"][1]["text"]["text"]):
