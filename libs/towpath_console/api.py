@@ -16,6 +16,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp
 
 from towpath_console.kept_answers import KeptAnswers
+from towpath_contracts.problems.registry import problem
 
 _CREDENTIALS = ("authorization", "cookie", "host", "origin")
 """Headers by which the API knows who asks, and from where."""
@@ -50,6 +51,12 @@ class ApiRefusalError(Exception):
         super().__init__(f"{problem.get('code', status)}: {problem.get('detail', '')}")
         self.status = status
         self.problem = problem
+
+    @classmethod
+    def of(cls, code: str, detail: str) -> "ApiRefusalError":
+        """Return the refusal *code* as the API words it."""
+        found = problem(code, detail)
+        return cls(found.status, found.model_dump(mode="json", exclude_defaults=True))
 
 
 class ApiCaller:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from towpath_console.api import Api
+from towpath_console.caller import ANYBODY, Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,16 @@ class Page:
 
 
 class Asked(NamedTuple):
-    """What a page is made for: the caller's API, the parts of the path, and the query."""
+    """What a page is made for: the caller's API, the parts of the path, and the query.
+
+    Actions that need a scope know their `caller` too.
+    """
 
     api: Api
     path: Mapping[str, str]
     query: Mapping[str, str]
     url: str
+    caller: Caller = ANYBODY
 
 
 class Done(NamedTuple):
@@ -74,8 +79,13 @@ class PageRoute(NamedTuple):
 
 
 class ActionRoute(NamedTuple):
-    """What a form of a page is sent to."""
+    """What a form of a page is sent to.
+
+    Who lacks `scope` is told so before anything is looked up or read: what is wrong with a form, or how things stand,
+    is told to nobody who may not send it. Without one, the action changes nothing of the platform.
+    """
 
     path: str
     act: Action
+    scope: str
     section: str = ""

@@ -199,8 +199,9 @@ class Console:
                         "detail": request.url.path,
                     }
                     return await self._refused(api, ApiRefusalError(413, problem), request.url.path, twin=False)
-            asked = Asked(api, request.path_params, {}, request.url.path)
             try:
+                caller = await _entitled(api, route.scope)
+                asked = Asked(api, request.path_params, {}, request.url.path, caller)
                 done = await route.act(asked, await self._form(api, sent))
             except ApiRefusalError as error:
                 return await self._refused(api, error, request.url.path, twin=False, back=self._came_from(request))
@@ -281,6 +282,16 @@ class Console:
             return Drawn(self._renderer.live_part(page, **known), page.refresh_s)
 
         return draw
+
+
+async def _entitled(api: Api, scope: str) -> Caller:
+    """Return the caller of an action that needs *scope*; raises ApiRefusalError where they lack it."""
+    if not scope:
+        return ANYBODY
+    caller = caller_of(await api.get("/v1/me"))
+    if not caller.may(scope):
+        raise ApiRefusalError.of("forbidden", f"this needs the scope {scope}")
+    return caller
 
 
 def _fields(sent: bytes) -> dict[str, str]:

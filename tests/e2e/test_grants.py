@@ -380,7 +380,8 @@ def browser_of(platform: Platform, key: str) -> httpx2.AsyncClient:
 
 
 async def test_each_role_finds_on_every_page_what_it_may_do_and_no_more(platform: Platform, key: str) -> None:
-    assert set(NEEDS) | READS == {route.path for route in ACTIONS}, "say of a new action which scope it needs"
+    scopes_needed = NEEDS | dict.fromkeys(READS, "")
+    assert scopes_needed == {route.path: route.scope for route in ACTIONS}, "say of a new action which scope it needs"
     large = use("orders.refund", order_id="8812", amount=129)
     task = {"network": "support", "user_message": "Refund 8812", **BILLING, "script": [large, respond()]}
     async with browser_of(platform, key) as everything:

@@ -124,4 +124,4 @@ def _budget(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 PAGES = (PageRoute("/costs", costs, "/costs"),)
-ACTIONS = (ActionRoute("/costs/budgets", set_budget),)
+ACTIONS = (ActionRoute("/costs/budgets", set_budget, "runs:operate"),)

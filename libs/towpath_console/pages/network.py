@@ -136,6 +136,6 @@ async def publish_again(asked: Asked, form: Mapping[str, str]) -> Done:
 
 PAGES = (PageRoute("/networks/{network:path}", network, "/networks"),)
 ACTIONS = (
-    ActionRoute("/networks/{network:path}/run", run_network, "/networks"),
-    ActionRoute("/networks/{network:path}/publish", publish_again, "/networks"),
+    ActionRoute("/networks/{network:path}/run", run_network, "runs:write", "/networks"),
+    ActionRoute("/networks/{network:path}/publish", publish_again, "networks:write", "/networks"),
 )

@@ -139,6 +139,6 @@ def _refusal(text: str, faults: list[DefinitionFault], title: str) -> Page:
 
 PAGES = (PageRoute("/networks", networks, "/networks"),)
 ACTIONS = (
-    ActionRoute("/networks", publish_network, "/networks"),
-    ActionRoute("/networks/check", check_network, "/networks"),
+    ActionRoute("/networks", publish_network, "networks:write", "/networks"),
+    ActionRoute("/networks/check", check_network, "", "/networks"),
 )

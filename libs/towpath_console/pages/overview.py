@@ -80,4 +80,4 @@ async def start_run(asked: Asked, form: Mapping[str, str]) -> Done | Page:
 
 
 PAGES = (PageRoute("/", overview, "/"),)
-ACTIONS = (ActionRoute("/runs", start_run),)
+ACTIONS = (ActionRoute("/runs", start_run, "runs:write"),)

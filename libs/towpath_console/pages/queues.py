@@ -87,4 +87,4 @@ PAGES = (
     PageRoute("/queues", queues, "/queues"),
     PageRoute("/queues/{letter_id}", dead_letter, "/queues"),
 )
-ACTIONS = (ActionRoute("/queues/{letter_id}/{verdict}", settle),)
+ACTIONS = (ActionRoute("/queues/{letter_id}/{verdict}", settle, "runs:operate"),)

@@ -184,8 +184,8 @@ PAGES = (
     PageRoute("/settings/notices", notices, SECTION),
 )
 ACTIONS = (
-    ActionRoute("/settings/keys", make_key, SECTION),
-    ActionRoute("/settings/keys/{prefix}/revoke", revoke_key, SECTION),
-    ActionRoute("/settings/switches/{verb}", set_switch, SECTION),
-    ActionRoute("/settings/notices/{notice_id}/retry", retry_notice, SECTION),
+    ActionRoute("/settings/keys", make_key, "keys:admin", SECTION),
+    ActionRoute("/settings/keys/{prefix}/revoke", revoke_key, "keys:admin", SECTION),
+    ActionRoute("/settings/switches/{verb}", set_switch, "runs:operate", SECTION),
+    ActionRoute("/settings/notices/{notice_id}/retry", retry_notice, "runs:operate", SECTION),
 )

@@ -139,6 +139,6 @@ def _verb(asked: Asked, *known: str) -> str:
 
 PAGES = (PageRoute("/tools/{tool:path}", tool, "/tools"),)
 ACTIONS = (
-    ActionRoute("/tools/{tool:path}/switch/{verb}", switch, "/tools"),
-    ActionRoute("/tools/{tool:path}/proposal/{verb}", decide_proposal, "/tools"),
+    ActionRoute("/tools/{tool:path}/switch/{verb}", switch, "runs:operate", "/tools"),
+    ActionRoute("/tools/{tool:path}/proposal/{verb}", decide_proposal, "policy:write", "/tools"),
 )

@@ -65,4 +65,4 @@ async def try_call(asked: Asked, form: Mapping[str, str]) -> Done:
     return Done(f"/runs/{accepted['run_id']}", "The call was asked for.")
 
 
-ACTIONS = (ActionRoute("/tools/{tool:path}/try", try_call, "/tools"),)
+ACTIONS = (ActionRoute("/tools/{tool:path}/try", try_call, "runs:write", "/tools"),)

@@ -85,4 +85,4 @@ PAGES = (
     PageRoute("/workers", workers, "/workers"),
     PageRoute("/workers/{worker_id}/drain", confirm_drain, "/workers"),
 )
-ACTIONS = (ActionRoute("/workers/{worker_id}/drain", drain),)
+ACTIONS = (ActionRoute("/workers/{worker_id}/drain", drain, "runs:operate"),)

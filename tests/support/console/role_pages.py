@@ -51,9 +51,6 @@ NEEDS: dict[str, str] = {
 READS = frozenset({"/runs/views", "/networks/check", "/policy/compare", "/policy/edit/check"})
 """Actions that change nothing on the platform: whoever may see the page may send them."""
 
-EARLIER = frozenset({"/runs", "/approvals/batch/{verdict}", "/approvals/{gate_id}/edit"})
-"""Actions that look at what was sent, or at what is there, before they ask the API: they may say 409 or 422 first."""
-
 ACTS = {
     "/tools/{tool:path}/proposal/{verb}": {"verb": "accept"},
     "/audit/erasures/{erasure_id}/{verb}": {"verb": "withdraw"},
@@ -68,6 +65,9 @@ FIELDS = {
     "digest": "sha256:1", "span": "all", "steps": "1",
 }  # fmt: skip
 """What is sent with every form: some of it is asked for by each."""
+
+NOTHING_SENT: dict[str, str] = {}
+"""A form that most actions refuse: somebody who may not send it is told that, and not what it lacks."""
 
 
 class Forms(HTMLParser):
@@ -136,14 +136,13 @@ async def _sent_all_the_same(client: httpx2.AsyncClient, lacked: frozenset[str],
     paths = paths_of(known)
     origin = {"Origin": str(client.base_url).rstrip("/")}
     for action, needed in (one for one in NEEDS.items() if one[1] in lacked):
-        sent = FIELDS | {"ids": str(known["run_id"])}
-        answer = await client.post(paths[action], data=sent, headers=origin)
-        if answer.status_code in {409, 422} and action in EARLIER:
-            continue
-        if answer.status_code != 403 or not answer.text.startswith("<!doctype html>"):
-            wrong.append(f"POST {action} without {needed}: {answer.status_code} {answer.headers.get('location', '')}")
-        elif not any(one in answer.text for one in lacked):
-            wrong.append(f"POST {action}: the page names no scope that is lacked")
+        for sent in (FIELDS | {"ids": str(known["run_id"])}, NOTHING_SENT):
+            answer = await client.post(paths[action], data=sent, headers=origin)
+            told = f"POST {action} with {len(sent)} fields without {needed}: {answer.status_code}"
+            if answer.status_code != 403 or not answer.text.startswith("<!doctype html>"):
+                wrong.append(f"{told} {answer.headers.get('location', '')}")
+            elif not any(one in answer.text for one in lacked):
+                wrong.append(f"{told}, and the page names no scope that is lacked")
     return wrong
 
 

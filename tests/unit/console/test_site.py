@@ -10,11 +10,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, compile_path
 from starlette.types import ASGIApp
 from tests.support.console.own_origin import origin_by_host
 
 from towpath_console.api import VERIFIED_COOKIE, VIEWS_COOKIE, Api, ApiRefusalError, OwnOrigin
+from towpath_console.pages import ACTIONS as PAGE_ACTIONS
 from towpath_console.site import Console
 from towpath_gateway.app.console import FORMS, FORMS_WAITING, drawing_turns, form_turns
 
@@ -33,7 +34,7 @@ async def policy(request: Request) -> Response:
 
 async def somebody(request: Request) -> Response:
     del request
-    return JSONResponse({"caller": "mia", "project": "shop", "scopes": ["policy:write"], "roles": []})
+    return JSONResponse({"caller": "mia", "project": "shop", "scopes": ["policy:write", "keys:admin"], "roles": []})
 
 
 API = Starlette(
@@ -180,6 +181,26 @@ async def test_a_page_is_found_with_a_slash_at_its_end_too(path: str, leads_to: 
     async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
         answer = await browser.get(f"http://here{path}")
     assert answer.headers.get("location") == leads_to and answer.status_code == (307 if leads_to else 404)
+
+
+@pytest.mark.parametrize("form", [{}, {"text": "kind: Policy"}])
+@pytest.mark.parametrize("path", ["/policy/edit", "/runs/bulk", "/runs", "/approvals/batch/none", "/audit/erasures"])
+async def test_who_lacks_the_scope_of_an_action_is_told_that_before_anything_else_is_asked(
+    path: str, form: dict[str, str]
+) -> None:
+    asked: list[str] = []
+
+    async def viewer(request: Request) -> Response:
+        asked.append(request.url.path)
+        return JSONResponse({"caller": "vera", "scopes": ["runs:read"]})
+
+    site = console(Starlette(routes=[Route("/{path:path}", viewer, methods=["GET", "POST"])]))
+    transport = httpx2.ASGITransport(app=site.application)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
+        answer = await browser.post(path, data=form, headers={"origin": "http://here"})
+    needed = next(route.scope for route in PAGE_ACTIONS if compile_path(route.path)[0].fullmatch(path))
+    assert answer.status_code == 403 and f"his needs the scope {needed}" in answer.text
+    assert set(asked) == {"/v1/me"}
 
 
 QUESTIONS = ("/v1/runs/bulk/select", "/v1/policy/check", "/v1/policy/diff/permissions", "/v1/networks/a/b/prompt")

@@ -70,6 +70,9 @@ async def _page(
 ) -> Page:
     found = await asked.api.get("/v1/gates", status="pending", tool=tool, rule=rule, paused="false", limit=LIMIT)
     gates = [gate for gate in found["gates"] if gate.get("approval_id")]
+    lacks = [asked.caller.lacking_at(gate) for gate in gates]
+    if problem and not refusals and lacks and all(lacks):
+        raise ApiRefusalError.of("role_missing", lacks[0])
     cards = [gate_card(gate, full=True) for gate in gates]
     names = list(dict.fromkeys(row.name for card in cards for row in card.arguments))
     names = names if len(names) <= MOST_COLUMNS else []
@@ -103,4 +106,4 @@ def _row(gate: Mapping[str, Any], card: GateCard, ids: list[str] | None, wish: s
 
 
 PAGES = (PageRoute("/approvals/batch", batch, "/approvals"),)
-ACTIONS = (ActionRoute("/approvals/batch/{verdict}", decide_together, "/approvals"),)
+ACTIONS = (ActionRoute("/approvals/batch/{verdict}", decide_together, "gates:resolve", "/approvals"),)

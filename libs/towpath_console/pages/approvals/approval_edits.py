@@ -25,6 +25,8 @@ async def change(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     reason = form.get("reason", "")
     args, fields = read_form(form, fields)
     if any(field.fault for field in fields):
+        if lacks := asked.caller.lacking_at(gate):
+            return await refused_at_gate(asked, ApiRefusalError.of("role_missing", lacks), reason)
         return _page(gate, spec, fields, status=INVALID, reason=reason, others=["Nothing was sent yet."])
     body = {"args": args, "reason": reason} | ({"digest": form["digest"]} if form.get("digest") else {})
     try:
@@ -69,4 +71,4 @@ def _page(
 
 
 PAGES = (PageRoute("/approvals/{gate_id}/edit", edit, "/approvals"),)
-ACTIONS = (ActionRoute("/approvals/{gate_id}/edit", change, "/approvals"),)
+ACTIONS = (ActionRoute("/approvals/{gate_id}/edit", change, "gates:resolve", "/approvals"),)

@@ -215,6 +215,6 @@ PAGES = (
     PageRoute("/approvals/{gate_id}", approval, "/approvals"),
 )
 ACTIONS = (
-    ActionRoute("/approvals/{gate_id}/delegate", delegate, "/approvals"),
-    ActionRoute("/approvals/{gate_id}/{verdict}", decide, "/approvals"),
+    ActionRoute("/approvals/{gate_id}/delegate", delegate, "gates:resolve", "/approvals"),
+    ActionRoute("/approvals/{gate_id}/{verdict}", decide, "gates:resolve", "/approvals"),
 )

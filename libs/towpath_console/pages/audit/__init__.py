@@ -15,9 +15,9 @@ PAGES = (
     PageRoute("/audit/entries/{entry_id}", audit_entry.entry, SECTION),
 )
 ACTIONS = (
-    ActionRoute("/audit/verify", audit_verify.verify_now, SECTION),
-    ActionRoute("/audit/erasures", audit_erasures.request_erasure, SECTION),
-    ActionRoute("/audit/erasures/{erasure_id}/{verb}", audit_erasures.decide, SECTION),
+    ActionRoute("/audit/verify", audit_verify.verify_now, "audit:read", SECTION),
+    ActionRoute("/audit/erasures", audit_erasures.request_erasure, "audit:erase", SECTION),
+    ActionRoute("/audit/erasures/{erasure_id}/{verb}", audit_erasures.decide, "audit:erase", SECTION),
 )
 DOWNLOADS = (
     DownloadRoute("/audit/checkpoint/{file}", audit_files.checkpoint_file),

@@ -25,10 +25,10 @@ PAGES = (
     PageRoute("/policy/shadow", policy_impact.shadow, SECTION),
 )
 ACTIONS = (
-    ActionRoute("/policy/edit", policy_edit.apply, SECTION),
-    ActionRoute("/policy/edit/check", policy_edit.check, SECTION),
-    ActionRoute("/policy/compare", policy_impact.compare, SECTION),
-    ActionRoute("/policy/shadow/set", policy_impact.set_shadow, SECTION),
-    ActionRoute("/policy/shadow/end", policy_impact.end_shadow, SECTION),
-    ActionRoute("/policy/versions/{version}/roll-back", policy_versions.roll_back, SECTION),
+    ActionRoute("/policy/edit", policy_edit.apply, "policy:write", SECTION),
+    ActionRoute("/policy/edit/check", policy_edit.check, "", SECTION),
+    ActionRoute("/policy/compare", policy_impact.compare, "", SECTION),
+    ActionRoute("/policy/shadow/set", policy_impact.set_shadow, "policy:write", SECTION),
+    ActionRoute("/policy/shadow/end", policy_impact.end_shadow, "policy:write", SECTION),
+    ActionRoute("/policy/versions/{version}/roll-back", policy_versions.roll_back, "policy:write", SECTION),
 )

@@ -106,5 +106,5 @@ async def _piece(api: Api, run_id: str, cursor: str) -> dict[str, Any]:
 
 
 PAGES = (PageRoute("/runs/bulk", confirm, "/runs"),)
-ACTIONS = (ActionRoute("/runs/bulk", act),)
+ACTIONS = (ActionRoute("/runs/bulk", act, "runs:write"),)
 DOWNLOADS = (DownloadRoute("/runs/bulk.jsonl", export_file),)

@@ -57,9 +57,9 @@ def _reason(form: Mapping[str, str]) -> dict[str, str] | None:
 
 
 ACTIONS = (
-    ActionRoute("/runs/{run_id}/cancel", cancel),
-    ActionRoute("/runs/{run_id}/note", note),
-    ActionRoute("/runs/{run_id}/fork", fork),
-    ActionRoute("/runs/{run_id}/reply", reply),
-    ActionRoute("/runs/{run_id}/steering/{act}", steer),
+    ActionRoute("/runs/{run_id}/cancel", cancel, "runs:write"),
+    ActionRoute("/runs/{run_id}/note", note, "runs:write"),
+    ActionRoute("/runs/{run_id}/fork", fork, "runs:write"),
+    ActionRoute("/runs/{run_id}/reply", reply, "runs:write"),
+    ActionRoute("/runs/{run_id}/steering/{act}", steer, "runs:operate"),
 )

@@ -143,6 +143,6 @@ PAGES = (
     PageRoute("/runs/cancel", confirm_cancel, "/runs"),
 )
 ACTIONS = (
-    ActionRoute("/runs/cancel", cancel_many),
-    ActionRoute("/runs/views", keep_view),
+    ActionRoute("/runs/cancel", cancel_many, "runs:write"),
+    ActionRoute("/runs/views", keep_view, ""),
 )

@@ -1,6 +1,7 @@
 """The pages of approvals: what they ask for, what they say where nothing was decided, and that text stays text."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.unit.console.approvals.gates import GATE_ID, RULE, TOOL, RecordedApi,
 from tests.unit.console.test_renderer import AROUND, HOSTILE, Tags
 
 from towpath_console.api import ApiRefusalError
+from towpath_console.caller import Caller
 from towpath_console.page import Asked, Done, Page
 from towpath_console.pages.approvals.approval_batches import batch, decide_together
 from towpath_console.pages.approvals.approval_edits import change, edit
@@ -195,6 +197,44 @@ async def test_an_edit_sends_all_arguments_and_says_each_fault_beside_its_field(
     refused = ApiRefusalError(422, {"code": "edit_refused", "title": "no", "detail": "not valid", "errors": errors})
     html = drawn(await change(asked({f"{GATE}/edit": refused}), form))
     assert "too small" in html and "one more" in html and 'value="half"' in html
+
+
+OPERATOR = Caller(name="olga", scopes=frozenset({"gates:resolve"}), gate_roles=frozenset({"operator"}))
+"""May speak at gates, but at none of these: they ask for an approver."""
+
+
+async def test_who_lacks_the_role_of_a_gate_is_told_that_and_not_what_is_wrong_with_an_edit() -> None:
+    one = asked()._replace(caller=OPERATOR)
+    page = await change(one, {"arg.order_id": "8812", "arg.amount": "lots"})
+    assert isinstance(page, Page) and (page.status, page.template) == (403, "approval.html")
+    assert "Only for somebody with the role approver." in drawn(page) and "not a number" not in drawn(page)
+    mine = asked()._replace(caller=replace(OPERATOR, roles=frozenset({"approver"})))
+    page = await change(mine, {"arg.order_id": "8812", "arg.amount": "lots"})
+    assert isinstance(page, Page) and page.status == 422
+    assert api_of(one).sent == api_of(mine).sent == []
+
+
+@pytest.mark.parametrize("form", [{}, {"gate-g1": "on"}])
+async def test_who_lacks_the_role_of_every_call_is_told_that_and_not_what_is_wrong_with_a_batch(
+    form: dict[str, str],
+) -> None:
+    theirs = {"/v1/gates": {"gates": [alike(1), alike(2)]}}
+    one = asked(theirs, verdict="deny")._replace(caller=OPERATOR)
+    with pytest.raises(ApiRefusalError, match="role approver") as refused:
+        await decide_together(one, form)
+    assert (refused.value.status, refused.value.problem["code"]) == (403, "role_missing")
+    one = asked({"/v1/gates": {"gates": [alike(1), alike(2, role="policy_admin")]}}, verdict="deny")
+    one = one._replace(caller=replace(OPERATOR, roles=frozenset({"policy_admin"})))
+    page = await decide_together(one, form)
+    assert isinstance(page, Page) and page.status == 422, "one of them is theirs to decide"
+    assert api_of(one).sent == []
+
+
+async def test_what_was_refused_for_its_role_among_others_is_listed_with_them() -> None:
+    missing = ApiRefusalError(403, {"code": "role_missing", "title": "no", "detail": "olga is no approver"})
+    one = asked({"/v1/gates": {"gates": [alike(1)]}, "/v1/gates/g1/approve": missing}, verdict="approve")
+    page = await decide_together(one._replace(caller=OPERATOR), {"gate-g1": "on"})
+    assert "olga is no approver" in drawn(page)
 
 
 @pytest.mark.parametrize("value", ["x" * 20_001, "a\u00ad\u202eb", "a\rb", "a\r\nb", "a\nb\rc", "a\0b"])
