@@ -8,11 +8,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from towpath_console.text import hidden_count
+from towpath_console.text import hidden_count, size_in_page
 
 PREFIX, LEFT_OUT = "arg.", "leave-out."
 LONG_CHARS = 60
 """Texts of this length have several lines to be written in."""
+
+MOST_WRITTEN = 150_000
+"""So many bytes of a form are arguments that may be written anew: of those that do not fit, each stays as it is.
+
+A browser shows such a form at once, and what it sends is no larger than a form may be.
+"""
 
 TRUTHS = {"true": True, "false": False}
 
@@ -29,6 +35,8 @@ class ArgumentField(NamedTuple):
     is_given: bool
     is_left_out: bool = False
     fault: str = ""
+    value: Any = None
+    """What the argument is, of a field of the kind `kept`, which is not written anew."""
 
     @property
     def hidden(self) -> int:
@@ -46,7 +54,7 @@ def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Argume
     declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
     required = schema.get("required") if isinstance(schema.get("required"), list) else []
     names = [*args, *(name for name in declared or {} if name not in args)]
-    return [_field(name, args, (declared or {}).get(name), name in (required or [])) for name in names]
+    return _fitting([_field(name, args, (declared or {}).get(name), name in (required or [])) for name in names], args)
 
 
 def read_form(form: Mapping[str, str], fields: Sequence[ArgumentField]) -> tuple[dict[str, Any], list[ArgumentField]]:
@@ -59,7 +67,11 @@ def read_form(form: Mapping[str, str], fields: Sequence[ArgumentField]) -> tuple
             text = field.text  # nobody changed it
         left_out = LEFT_OUT + field.name in form or (not field.is_given and not text)
         fault = ""
-        if not left_out:
+        if field.kind == "kept":
+            text = field.text
+        if not left_out and field.kind == "kept":
+            args[field.name] = field.value
+        elif not left_out:
             try:
                 args[field.name] = _read(field, text)
             except ValueError as error:
@@ -100,6 +112,20 @@ def _field(name: str, args: Mapping[str, Any], declared: Any, is_required: bool)
     )
     said = str(schema.get("description") or "")
     return ArgumentField(name, kind, str(text) if given else "", said, choices, is_required, given)
+
+
+def _fitting(fields: list[ArgumentField], args: Mapping[str, Any]) -> list[ArgumentField]:
+    """Return *fields* of which the longest are kept as they are, so that the others fit into a form."""
+    left = MOST_WRITTEN
+    kept: set[str] = set()
+    for size, name in sorted((size_in_page(field.text), field.name) for field in fields):
+        left -= size
+        if left < 0:
+            kept.add(name)
+    return [
+        field._replace(kind="kept", value=args[field.name], choices=()) if field.name in kept else field
+        for field in fields
+    ]
 
 
 def _kind(value: Any, schema: Mapping[str, Any], *, given: bool) -> str:

@@ -154,7 +154,7 @@ def _cut(value: str) -> str:
     """Return as much of *value* as a text, and what is left of the page, may have, and how long it is."""
     left = _left.get()
     shown = value[:MAX_SHOWN_CHARS]
-    size = _size(shown)
+    size = size_in_page(shown)
     if size > left:
         shown = shown[: max(SHORT, int(len(shown) * left / size))]
         size = min(size, left)
@@ -162,7 +162,7 @@ def _cut(value: str) -> str:
     return value if len(shown) == len(value) else f"{shown}… ({len(value):,} characters)"
 
 
-def _size(text: str) -> int:
+def size_in_page(text: str) -> int:
     """Return about how many bytes *text* has in a page."""
     marks = sum(map(text.count, "&<>\"'"))
     return len(text) + 4 * marks + (0 if text.isascii() else 2 * sum(char > "\x7f" for char in text))

@@ -3,10 +3,11 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from towpath_console.argument_form import ArgumentField, fields_of, read_form, with_faults
+from towpath_console.argument_form import MOST_WRITTEN, ArgumentField, fields_of, read_form, with_faults
 
 SCHEMA = {
     "properties": {
@@ -91,3 +92,23 @@ def test_a_text_of_more_than_a_line_has_several_lines_to_be_written_in() -> None
 
 def test_no_argument_is_left_out_before_somebody_says_so() -> None:
     assert not any(field.is_left_out for field in fields_of({"to": "a", "rows": [1]}, SCHEMA))
+
+
+def test_what_is_too_long_for_a_form_is_kept_as_it_is_and_the_rest_can_be_changed() -> None:
+    args = {"rows": ["x" * 80_000], "to": "a" * MOST_WRITTEN, "sum": 12}
+    fields = fields_of(args, SCHEMA)
+    assert {field.name: field.kind for field in fields if field.is_given} == {
+        "rows": "json", "to": "kept", "sum": "number"
+    }  # fmt: skip
+    read, filled = read_form({"arg.rows": "[]", "arg.to": "changed", "arg.sum": "13"}, fields)
+    assert read == {"rows": [], "to": args["to"], "sum": 13}
+    assert filled[1].text == args["to"] and not any(field.fault for field in filled)
+    assert read_form({"arg.sum": "1", "arg.rows": "[]", "leave-out.to": "on"}, fields)[0] == {"rows": [], "sum": 1}
+
+
+@pytest.mark.parametrize(("more", "kind"), [(0, "lines"), (1, "kept")])
+def test_a_form_writes_150_000_bytes_of_arguments(more: int, kind: str) -> None:
+    (field,) = fields_of({"to": "x" * (150_000 + more)}, {})
+    assert field.kind == kind
+    (field,) = fields_of({"to": "<" * (30_000 + more)}, {})
+    assert field.kind == kind, "as long as it is in the page"

@@ -255,6 +255,16 @@ async def test_an_edit_of_one_argument_leaves_the_others_exactly_as_they_are(val
     assert api_of(one).sent[0][1]["args"] == {"order_id": value, "amount": 12}
 
 
+async def test_an_edit_of_an_argument_that_is_too_long_for_a_form_shows_its_beginning_and_sends_all_of_it_on() -> None:
+    value = "&" * 200_000
+    gate = a_gate(args={"order_id": value, "amount": 129.0})
+    html = drawn(await edit(asked({GATE: gate})))
+    assert len(html) < 250_000 and 'name="arg.order_id"' not in html and "too long to be changed here" in html
+    one = asked({GATE: gate, f"{GATE}/edit": {}})
+    assert isinstance(await change(one, {"arg.amount": "12", "digest": "d"}), Done)
+    assert api_of(one).sent[0][1]["args"] == {"order_id": value, "amount": 12}
+
+
 async def test_an_edit_names_what_the_tool_takes_but_not_what_the_system_fills_in() -> None:
     html = drawn(await edit(asked()))
     assert 'name="arg.speed"' in html and "The order." in html and "arg.tenant" not in html
