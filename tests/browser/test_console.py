@@ -15,6 +15,10 @@ import pytest_asyncio
 import yaml
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from tests.console_fuzz.content import paths, write_hostile_texts
+from tests.console_fuzz.page_visits import visit_all, visitor_of
+from tests.console_fuzz.texts import TEXTS
+from tests.console_fuzz.trials import poisoned_console, seen_trials
 from tests.support.browser import ARGUMENTS
 from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
@@ -283,3 +287,18 @@ async def test_a_run_from_the_box_keeps_its_rows_over_a_reload_and_the_way_back_
     assert await page.locator(f"#run-{run_id}").count() == 1
     await context.close()
     assert place.faults == []
+
+
+async def test_nothing_of_hostile_texts_is_more_than_shown_on_any_page_or_by_its_stream(place: Place) -> None:
+    known = await write_hostile_texts(place.api)
+    context = await place.browser.new_context()
+    async with poisoned_console(place.api) as console:
+        visitor = await visitor_of(context, console)
+        wrong = await visit_all(visitor, console, paths(known), seen_trials())
+        await visitor.faults("/docs")
+        await visitor.page.evaluate("text => document.body.insertAdjacentHTML('beforeend', text)", TEXTS["handler"])
+        alive = await visitor.shown()
+    await context.close()
+    assert wrong == []
+    assert "an element <hostile-tag>" in alive, "one that is alive is seen"
+    assert any("script-src" in one for one in alive), "and so is what a page's rules refuse"

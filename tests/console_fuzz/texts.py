@@ -3,7 +3,7 @@
 Elements and attributes of these texts are named `hostile-…`, so that one that came alive is known by its name.
 """
 
-OWNED = "document.title='owned'"
+OWNED = "window.owned=1"
 
 TEXTS: dict[str, str] = {
     "script": f"<script>{OWNED}</script><hostile-tag onclick=\"{OWNED}\">x</hostile-tag>",

@@ -1,6 +1,7 @@
 """Looks at every page of a console whose API answers hostile texts, and says what of a page does not hold."""
 
 import asyncio
+import itertools
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -10,12 +11,14 @@ from urllib.parse import urlencode
 
 import httpx2
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from tests.console_fuzz.page_faults import page_faults
 from tests.console_fuzz.poisoned_api import PoisonedApi
 from tests.console_fuzz.texts import LONG_TEXTS, TEXTS, values
 from tests.support.console.own_origin import origin_by_host
 from tests.support.gateway.sse import frames
 
+from towpath_console.sections import LIVE
 from towpath_console.site import Console
 from towpath_fabric.clock import monotonic
 from towpath_gateway.app.console import drawing_turns, form_turns
@@ -54,6 +57,12 @@ def short_trials() -> list[Trial]:
     ]
 
 
+def seen_trials() -> list[tuple[Trial, Trial]]:
+    """Return one for a browser, which tries most of it: what pages are opened with, and what their streams bring."""
+    text = "".join(text for name, text in TEXTS.items() if name not in {"combining", "wide"})
+    return [(Trial("all texts, added", _added(text)), Trial("all texts, instead", _instead(text)))]
+
+
 def _added(text: str) -> Callable[[str], str]:
     return lambda said: f"{said}{text}"
 
@@ -73,10 +82,24 @@ class PoisonedConsole:
     def __init__(self, api: PoisonedApi, browser: httpx2.AsyncClient) -> None:
         self.api = api
         self.browser = browser
+        self.streamed: Trial | None = None
+        """What streams say from their beginning on, where it is another than the page says; drawn for each anew."""
+        self._streams = itertools.count()
 
     def begin(self, trial: Trial) -> None:
         """Poison what the API says from now on as *trial* says."""
         self.api.poison, self.api.free = trial.poison, trial.free
+
+    def open_stream(self, scope: Scope) -> None:
+        """Let a stream begin that *scope* asks for.
+
+        What a page drew is kept for the stream of the same caller: this one is asked for by another. It is sent the
+        page whether or not that differs from what is shown.
+        """
+        if self.streamed is not None:
+            self.begin(self.streamed)
+            scope["query_string"] = scope["query_string"].partition(b"&seen=")[0]
+            scope["headers"] = [*scope["headers"], (b"authorization", f"Bearer {next(self._streams)}".encode())]
 
     async def faults(self, path: str) -> list[str]:
         """Return what is wrong with the page at *path*, with its twin, and with what its stream sends."""
@@ -123,13 +146,21 @@ async def poisoned_console(gateway: httpx2.AsyncClient) -> AsyncIterator[Poisone
     """Serve a console whose API is that of *gateway*, poisoned."""
     api, stopping = PoisonedApi(gateway), asyncio.Event()
     listening = socket.create_server(("127.0.0.1", 0))
-    console = Console(api, stopping, origin_by_host, drawings=drawing_turns(), large_forms=form_turns())
-    settings = uvicorn.Config(console.application, log_config=None, lifespan="off", ws="none")
+    site = Console(api, stopping, origin_by_host, drawings=drawing_turns(), large_forms=form_turns())
+    pages = site.application
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == LIVE:
+            console.open_stream(scope)
+        await pages(scope, receive, send)
+
+    settings = uvicorn.Config(application, log_config=None, lifespan="off", ws="none")
     server = uvicorn.Server(settings)
     task = asyncio.create_task(server.serve([listening]))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     async with httpx2.AsyncClient(base_url=url, headers={"Accept": "text/html"}, timeout=120) as browser:
-        yield PoisonedConsole(api, browser)
+        console = PoisonedConsole(api, browser)
+        yield console
     stopping.set()
     server.should_exit = True
     await task
