@@ -15,6 +15,7 @@ import pytest_asyncio
 import yaml
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from tests.browser.page_states import moving, zoom_faults
 from tests.console_fuzz.content import paths, write_hostile_texts
 from tests.console_fuzz.page_visits import visit_all, visitor_of
 from tests.console_fuzz.texts import TEXTS
@@ -136,6 +137,7 @@ async def looked_at(page: Page, shot: str) -> list[str]:
     await page.set_viewport_size({"width": 390, "height": 844})
     if await page.evaluate("document.documentElement.scrollWidth") > 391:
         found.append(f"{shot}: wider than a telephone")
+    found += [f"{shot}: {one}" for one in [*await zoom_faults(page), *await moving(page, "reduce")]]
     await page.set_viewport_size({"width": 1440, "height": 900})
     if await page.evaluate(SCROLLED_TABS):
         found.append(f"{shot}: tabs with a scroll bar, where all of them fit")
@@ -167,6 +169,8 @@ async def test_every_page_is_accessible_in_both_schemes_and_fits_a_telephone(pla
         wrong += await looked_at(page, shot_of(route.path))
         if "owned" in await page.title():
             wrong.append(f"{path}: a text of a task was executed")
+    await page.goto(place.url(f"/runs/{run_id}"))
+    assert await moving(page, "no-preference"), "bars grow slowly for whoever has not asked that nothing moves"
     await context.close()
     assert wrong == []
     assert place.faults == []
