@@ -1,33 +1,27 @@
 """Lays a network out as a graph: agents in columns by how many transfers they are away from the first one.
 
-Transfers forward leave an agent at its right and reach the next at its left; those back run the other way, lower, so
-that both directions of a pair are seen. `graph_forms` writes a layout as SVG, as Mermaid and as text.
+Two agents that hand over to each other have one line with a tip at both ends. Where many agents answer, each box says
+so and no lines are drawn for it. `graph_rows` finds places, `graph_lines` the lines; `graph_forms` writes a layout as
+SVG, as Mermaid and as text.
 """
 
 import itertools
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from towpath_console.drawings.graph_lines import INSET, DrawnLine, drawn_lines
+from towpath_console.drawings.graph_rows import Ends, NodeKey, Point, ordered_rows, placed
 from towpath_contracts.networks.flow import SwarmFlowError, parse_flow
 
 ANSWER = "answer"
 """The place that an agent reaches by answering; no agent's key, since it is a node of another kind."""
 
-NODE_WIDTH, NODE_HEIGHT = 190.0, 50.0
-COLUMN_GAP, ROW_GAP = 84.0, 22.0
-LANE = 14.0
-"""The height of a row in which only an edge passes."""
-
-MARGIN = 30.0
-SWEEPS = 4
-"""How often the rows of all columns are put in order: more changes little in fifty agents."""
+MOST_ANSWERS = 3
+"""Agents from which lines to the answer are drawn: more of them would cross all others, so their boxes say it."""
 
 EdgeKind = Literal["hands over", "delegates", "then", "answers"]
-NodeKey = tuple[Literal["agent", "answer", "lane"], str]
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +50,14 @@ class GraphNode:
     first: bool
     steps: int
     current: bool
+    answers: bool
+    """Whether it answers, and its box is to say so since no line does."""
+    answered: int
 
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
-    """An edge with the points that its line passes; at each of them the line is level."""
+    """An edge with the points that its line passes, where it is level; none where no line is drawn."""
 
     source: str
     target: str
@@ -69,6 +66,8 @@ class GraphEdge:
     points: tuple[Point, ...]
     bulge: float = 0.0
     """How far a line between two agents of one column goes out beside it; to the left if negative."""
+    is_second: bool = False
+    """Whether its line is that of the edge in the other direction, which is drawn already."""
 
     @property
     def leftward(self) -> bool:
@@ -94,28 +93,62 @@ def network_graph(spec: Mapping[str, Any], visited: GraphVisits | None = None) -
     first = _first(spec, agents)
     seen = visited or GraphVisits()
     kinds = _edges(spec, agents, seen)
-    columns = _columns(list(agents), kinds, first)
-    rows, passes = _rows(columns, kinds)
-    places, width, height = _places(rows)
+    answers = [ends for ends, kind in kinds.items() if kind == "answers"]
+    said = {source[1] for source, _ in answers} if len(answers) > MOST_ANSWERS else set()
+    drawn = {ends: kind for ends, kind in kinds.items() if not said or kind != "answers"}
+    once = [ends for ends, kind in drawn.items() if not _is_second(ends, kind, drawn)]
+    columns = _columns(list(agents), drawn, first)
+    rows, passes = ordered_rows(tuple(columns.items()), tuple(once))
+    ways = [(ends[0], *passes.get(ends, ()), ends[1]) for ends in once if columns[ends[0]] != columns[ends[1]]]
+    places, width, height = placed(rows, [pair for way in ways for pair in itertools.pairwise(way)])
+    lines = drawn_lines(once, passes, places)
+    reach = max((x + line.bulge for line in lines.values() for x, _ in line.points), default=0.0)
     nodes = [
-        GraphNode(
-            key=key,
-            is_answer=kind == "answer",
-            x=places[kind, key][0],
-            y=places[kind, key][1],
-            tools=tuple(map(str, agents.get(key, {}).get("equipped_tools") or ())) if kind == "agent" else (),
-            description=str(agents.get(key, {}).get("description") or "") if kind == "agent" else "",
-            first=kind == "agent" and key == first,
-            steps=seen.steps.get(key, 0) if kind == "agent" else 0,
-            current=kind == "agent" and key == seen.current,
-        )
+        _node(agents.get(key, {}), (kind, key), places[kind, key], seen, first=first, says=key in said)
         for column in rows
         for kind, key in column
         if kind != "lane"
     ]
-    edges = [_line(ends, edge_kind, passes.get(ends, ()), places, seen) for ends, edge_kind in kinds.items()]
+    edges = [_edge(ends, kind, lines, seen, is_second=_is_second(ends, kind, drawn)) for ends, kind in kinds.items()]
     name = str(spec.get("name") or spec.get("network") or "")
-    return GraphLayout(name, width, height, tuple(nodes), tuple(edges), visited is not None)
+    return GraphLayout(name, max(width, reach + INSET), height, tuple(nodes), tuple(edges), visited is not None)
+
+
+def _is_second(ends: Ends, kind: EdgeKind, drawn: Mapping[Ends, EdgeKind]) -> bool:
+    """Return whether an edge is drawn by the line of the one in the other direction, which comes first."""
+    back = (ends[1], ends[0])
+    return drawn.get(back) == kind and next(one for one in drawn if one in (ends, back)) == back
+
+
+def _node(
+    agent: Mapping[str, Any], node: NodeKey, place: Point, seen: GraphVisits, *, first: str, says: bool
+) -> GraphNode:
+    kind, key = node
+    if kind == "answer":
+        return GraphNode(key, True, *place, (), "", False, 0, False, False, 0)  # in the order above
+    return GraphNode(
+        key=key,
+        is_answer=False,
+        x=place[0],
+        y=place[1],
+        tools=tuple(map(str, agent.get("equipped_tools") or ())),
+        description=str(agent.get("description") or ""),
+        first=key == first,
+        steps=seen.steps.get(key, 0),
+        current=key == seen.current,
+        answers=says,
+        answered=seen.answered.get(key, 0),
+    )
+
+
+def _edge(
+    ends: Ends, kind: EdgeKind, lines: Mapping[Ends, DrawnLine], seen: GraphVisits, *, is_second: bool
+) -> GraphEdge:
+    (_, source), (_, target) = ends
+    count = seen.answered.get(source, 0) if kind == "answers" else seen.edges.get((source, target), 0)
+    back = lines.get((ends[1], ends[0]))
+    line = lines.get(ends) or (back.reversed() if is_second and back else DrawnLine(()))
+    return GraphEdge(source, target, kind, count, line.points, line.bulge, is_second)
 
 
 def _agents(spec: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -197,97 +230,3 @@ def _columns(keys: Sequence[str], kinds: Iterable[tuple[NodeKey, NodeKey]], firs
     if any(target[0] == "answer" for _, target in kinds):
         found["answer", ANSWER] = max(found.values(), default=0) + 1
     return found
-
-
-def _rows(
-    columns: Mapping[NodeKey, int], kinds: Iterable[tuple[NodeKey, NodeKey]]
-) -> tuple[list[list[NodeKey]], dict[tuple[NodeKey, NodeKey], tuple[NodeKey, ...]]]:
-    """Return the columns with their nodes from top to bottom, and the lanes that each long edge passes.
-
-    Every node goes to the middle of its neighbours, column by column, there and back.
-    """
-    rows: list[list[NodeKey]] = [[] for _ in range(max(columns.values(), default=0) + 1)]
-    for node, column in columns.items():
-        rows[column].append(node)
-    beside: dict[NodeKey, list[NodeKey]] = {}
-    passes: dict[tuple[NodeKey, NodeKey], tuple[NodeKey, ...]] = {}
-    for number, (source, target) in enumerate(kinds):
-        step = 1 if columns[target] > columns[source] else -1
-        lanes: list[NodeKey] = []
-        for column in range(columns[source] + step, columns[target], step):
-            if columns[source] != columns[target]:
-                lanes.append(("lane", f"{number}.{column}"))
-                rows[column].append(lanes[-1])
-        passes[source, target] = tuple(lanes)
-        for one, other in zip((source, *lanes), (*lanes, target), strict=True):
-            beside.setdefault(one, []).append(other)
-            beside.setdefault(other, []).append(one)
-    for sweep in range(SWEEPS):
-        order = range(1, len(rows)) if sweep % 2 == 0 else range(len(rows) - 2, -1, -1)
-        for column in order:
-            before = rows[column - 1 if sweep % 2 == 0 else column + 1]
-            share = {node: (place + 0.5) / len(before) for place, node in enumerate(before)}
-            _put_in_order(rows[column], share, beside)
-    return rows, passes
-
-
-def _put_in_order(
-    row: list[NodeKey], share: Mapping[NodeKey, float], beside: Mapping[NodeKey, Sequence[NodeKey]]
-) -> None:
-    own = {node: (place + 0.5) / len(row) for place, node in enumerate(row)}
-
-    def middle(node: NodeKey) -> float:
-        near = [share[other] for other in beside.get(node, ()) if other in share]
-        return sum(near) / len(near) if near else own[node]
-
-    row.sort(key=lambda node: (middle(node), own[node]))
-
-
-def _places(rows: Sequence[Sequence[NodeKey]]) -> tuple[dict[NodeKey, Point], float, float]:
-    """Return the upper left corner of each node, and the size of it all: every column is centred."""
-
-    def height(node: NodeKey) -> float:
-        return LANE if node[0] == "lane" else NODE_HEIGHT
-
-    heights = [sum(map(height, row)) + ROW_GAP * max(len(row) - 1, 0) for row in rows]
-    tallest = max(heights, default=0.0)
-    found: dict[NodeKey, Point] = {}
-    for column, row in enumerate(rows):
-        y = MARGIN + (tallest - heights[column]) / 2
-        for node in row:
-            found[node] = (MARGIN + column * (NODE_WIDTH + COLUMN_GAP), y)
-            y += height(node) + ROW_GAP
-    width = MARGIN * 2 + len(rows) * NODE_WIDTH + max(len(rows) - 1, 0) * COLUMN_GAP
-    return found, width, MARGIN * 2 + tallest
-
-
-def _line(
-    ends: tuple[NodeKey, NodeKey],
-    kind: EdgeKind,
-    lanes: Sequence[NodeKey],
-    places: Mapping[NodeKey, Point],
-    seen: GraphVisits,
-) -> GraphEdge:
-    (_, source), (target_kind, target) = ends
-    answers = target_kind == "answer"
-    count = seen.answered.get(source, 0) if answers else seen.edges.get((source, target), 0)
-    (from_x, from_y), (to_x, to_y) = places[ends[0]], places[ends[1]]
-    if from_x == to_x:  # down on the right, up on the left
-        bulge = math.copysign(min(COLUMN_GAP * 0.45, 16 + abs(to_y - from_y) * 0.12), to_y - from_y)
-        x = from_x + (NODE_WIDTH if bulge > 0 else 0)
-        share = 0.7 if to_y > from_y else 0.3
-        points = ((x, from_y + NODE_HEIGHT * share), (x, to_y + NODE_HEIGHT * (1 - share)))
-        return GraphEdge(source, target, kind, count, points, bulge)
-    right = to_x > from_x
-    share = 0.38 if right else 0.76
-    middle = [point for lane in lanes for point in _through(places[lane], right=right)]
-    start = (from_x + (NODE_WIDTH if right else 0), from_y + NODE_HEIGHT * share)
-    end = (to_x + (0 if right else NODE_WIDTH), to_y + NODE_HEIGHT * (0.5 if answers else share))
-    return GraphEdge(source, target, kind, count, (start, *middle, end))
-
-
-def _through(place: Point, *, right: bool) -> tuple[Point, Point]:
-    """Return where a line enters a lane, and where it leaves it."""
-    left = (place[0], place[1] + LANE / 2)
-    end = (place[0] + NODE_WIDTH, place[1] + LANE / 2)
-    return (left, end) if right else (end, left)

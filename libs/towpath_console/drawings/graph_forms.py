@@ -4,10 +4,12 @@ The SVG has colours of its own for files; on a page the style sheet overrides th
 """
 
 import itertools
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from towpath_console.drawings.graph import ANSWER, NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphLayout, GraphNode, Point
+from towpath_console.drawings.graph import ANSWER, GraphEdge, GraphLayout, GraphNode
+from towpath_console.drawings.graph_rows import NODE_HEIGHT, NODE_WIDTH, Point
 from towpath_console.text import one_line, visible
 
 NAME_CHARS = 21
@@ -17,8 +19,8 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 _SCHEMES = Markup(
     "<style>.graph text{font-family:system-ui,sans-serif}@media (prefers-color-scheme:dark){"
     ".graph .paper{fill:#0f1417}.graph .box{fill:#161d21;stroke:#46535b}.graph .box.seen{stroke:#58a9e0}"
-    ".graph .box.now{fill:#15263c}.graph text{fill:#e7ecef}.graph .note{fill:#a3b0b8}.graph .edge{stroke:#46535b}"
-    ".graph .edge.seen{stroke:#58a9e0}.graph .tip{fill:#46535b}.graph .tip.seen{fill:#58a9e0}"
+    ".graph .box.now{fill:#15263c}.graph text{fill:#e7ecef}.graph .note{fill:#a3b0b8}.graph .edge{stroke:#6b7881}"
+    ".graph .edge.seen{stroke:#58a9e0}.graph .tip{fill:#6b7881}.graph .tip.seen{fill:#58a9e0}"
     ".graph .pill{fill:#15263c}.graph .count{fill:#8fc1ff}}</style>"
 )
 """For a file that is looked at alone: the console's own tokens."""
@@ -26,9 +28,10 @@ _SCHEMES = Markup(
 
 def graph_svg(layout: GraphLayout, *, alone: bool = False, name: str = "graph") -> Markup:
     """Return the SVG of *layout*; *alone* is for a file of its own, *name* sets it apart from others on its page."""
-    lines = [_edge(edge) for edge in sorted(layout.edges, key=lambda edge: edge.count > 0)]
+    shown = [edge for edge in layout.edges if edge.points]
+    lines = [_edge(edge, shown) for edge in sorted(shown, key=lambda edge: edge.count > 0)]
     boxes = [_node(node, layout) for node in layout.nodes]
-    counts = [_count(edge) for edge in layout.edges if edge.count]
+    counts = [_count(edge, shown) for edge in shown if edge.count]
     paper = Markup('<rect class="paper" width="{0:g}" height="{1:g}" fill="#f6f7f8"/>').format(
         layout.width, layout.height
     )
@@ -55,6 +58,9 @@ def graph_mermaid(layout: GraphLayout) -> str:
         text = _mermaid_text(node.key if node.is_answer else f"{node.key}{_steps(node)}")
         box = f'(["{text}"])' if node.is_answer else f'["{text}"]'
         lines.append(f"  {ids[node.is_answer, node.key]}{box}")
+    if any(edge.kind == "answers" for edge in layout.edges) and (True, ANSWER) not in ids:
+        ids[True, ANSWER] = f"n{len(ids)}"
+        lines.append(f'  {ids[True, ANSWER]}(["{ANSWER}"])')
     for edge in layout.edges:
         arrow = "-->" if edge.count or not layout.visited else "-.->"
         said: list[str] = [] if edge.kind in ("hands over", "answers") else [edge.kind]
@@ -121,7 +127,8 @@ def _node(node: GraphNode, layout: GraphLayout) -> Markup:
 def _note(node: GraphNode) -> str:
     steps = f"{node.steps} step{'' if node.steps == 1 else 's'}" if node.steps else ""
     tools = node.tools[0] if len(node.tools) == 1 else f"{len(node.tools)} tools" if node.tools else "no tools"
-    return " · ".join(part for part in (steps, tools) if part)
+    times = f" {node.answered}{TIMES}" if node.answered else ""
+    return " · ".join(part for part in (steps, tools, f"answers{times}" if node.answers else "") if part)
 
 
 def _text(x: float, y: float, words: str, anchor: str, *, bold: bool = False, small: bool = False) -> Markup:
@@ -134,17 +141,36 @@ def _text(x: float, y: float, words: str, anchor: str, *, bold: bool = False, sm
     )  # fmt: skip
 
 
-def _edge(edge: GraphEdge) -> Markup:
-    colour = "#2f7fb8" if edge.count else "#b6bec4"
-    state = " seen" if edge.count else ""
-    (x, y), back = edge.points[-1], 8 if edge.leftward else -8
+def _edge(edge: GraphEdge, shown: Sequence[GraphEdge]) -> Markup:
+    """Return the line of an edge and its tip; of an edge in both directions the line once, and a tip each."""
+    colour, state = ("#2f7fb8", " seen") if edge.count else ("#8b979f", "")
+    (x, y), (dx, dy) = edge.points[-1], _heading(edge)
+    tip = Markup('<path class="tip{}" d="M {:g} {:g} l {:g} {:g} l {:g} {:g} z" fill="{}"/>').format(
+        state, x, y, -8 * dx - 4.5 * dy, -8 * dy - 4.5 * dx, 9 * dy, 9 * dx, colour
+    )
+    other = _other(edge, shown)
+    if other is not None and (other.count > 0, not other.is_second) > (edge.count > 0, not edge.is_second):
+        return tip
     return Markup(
-        '<path class="edge{state}" d="{d}" fill="none" stroke="{colour}" stroke-width="{line}"{dashes}/>'
-        '<path class="tip{state}" d="M {x:g} {y:g} l {back} -4.5 v 9 z" fill="{colour}"/>'
+        '<path class="edge{state}" d="{d}" fill="none" stroke="{colour}" stroke-width="{line}"{dashes}/>{tip}'
     ).format(
-        state=state, d=_curve(edge), colour=colour, line=2.25 if edge.count else 1.25, x=x, y=y, back=back,
+        state=state, d=_curve(edge), colour=colour, line=2.25 if edge.count else 1.25, tip=tip,
         dashes=Markup(' stroke-dasharray="6 4"') if edge.kind == "delegates" else "",
     )  # fmt: skip
+
+
+def _other(edge: GraphEdge, shown: Sequence[GraphEdge]) -> GraphEdge | None:
+    """Return the edge in the other direction, if both have one line."""
+    back = edge.points[::-1]
+    return next((one for one in shown if one.points == back and one is not edge), None)
+
+
+def _heading(edge: GraphEdge) -> Point:
+    """Return where a line goes as it reaches its target: left or right, or down or up to the next box."""
+    (x, y), (end_x, end_y) = edge.points[0], edge.points[-1]
+    if x == end_x and not edge.bulge:
+        return 0, 1 if end_y > y else -1
+    return -1 if edge.leftward else 1, 0
 
 
 def _controls(edge: GraphEdge, start: Point, end: Point) -> tuple[Point, Point]:
@@ -156,6 +182,22 @@ def _controls(edge: GraphEdge, start: Point, end: Point) -> tuple[Point, Point]:
     return (start[0] + half, start[1]), (end[0] - half, end[1])
 
 
+def line_points(edge: GraphEdge, each: int = 12) -> list[Point]:
+    """Return points along the line as it is drawn, *each* of every part of it."""
+    found = list(edge.points[:1])
+    for start, end in itertools.pairwise(edge.points):
+        one, other = _controls(edge, start, end)
+        found += [_at(start, one, other, end, step / each) for step in range(1, each + 1)]
+    return found
+
+
+def _at(start: Point, one: Point, other: Point, end: Point, share: float) -> Point:
+    rest = 1 - share
+    weights = rest**3, 3 * rest**2 * share, 3 * rest * share**2, share**3
+    x, y = (sum(w * p[axis] for w, p in zip(weights, (start, one, other, end), strict=True)) for axis in (0, 1))
+    return x, y
+
+
 def _curve(edge: GraphEdge) -> str:
     (x, y), parts = edge.points[0], []
     for start, end in itertools.pairwise(edge.points):
@@ -164,16 +206,15 @@ def _curve(edge: GraphEdge) -> str:
     return f"M {x:g} {y:g} {' '.join(parts)}"
 
 
-def _middle(edge: GraphEdge) -> Point:
-    """Return a point on the line, about half way."""
-    parts = list(itertools.pairwise(edge.points))
-    start, end = parts[len(parts) // 2]
-    (ax, ay), (bx, by) = _controls(edge, start, end)
-    return (start[0] + 3 * ax + 3 * bx + end[0]) / 8, (start[1] + 3 * ay + 3 * by + end[1]) / 8
+def _middle(edge: GraphEdge, *, is_one_of_two: bool) -> Point:
+    """Return a point on the line about half way; nearer to the target where the other direction has its count too."""
+    parts = line_points(edge)
+    return parts[len(parts) * (70 if is_one_of_two else 50) // 100]
 
 
-def _count(edge: GraphEdge) -> Markup:
-    x, y = _middle(edge)
+def _count(edge: GraphEdge, shown: Sequence[GraphEdge]) -> Markup:
+    other = _other(edge, shown)
+    x, y = _middle(edge, is_one_of_two=other is not None and other.count > 0)
     words = f"{edge.count}{TIMES}"
     width = 12 + 7 * len(words)
     return Markup(

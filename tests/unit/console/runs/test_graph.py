@@ -1,13 +1,15 @@
 """A network as a drawing: every agent is in it once, nothing overlaps, and the same is said in words."""
 
+import itertools
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import yaml
 from tests.support.places import EXAMPLES
 
-from towpath_console.drawings.graph import NODE_HEIGHT, NODE_WIDTH, GraphLayout, GraphVisits, network_graph
-from towpath_console.drawings.graph_forms import graph_mermaid, graph_svg, graph_text
+from towpath_console.drawings.graph import MOST_ANSWERS, GraphEdge, GraphLayout, GraphVisits, network_graph
+from towpath_console.drawings.graph_forms import graph_mermaid, graph_svg, graph_text, line_points
+from towpath_console.drawings.graph_rows import NODE_HEIGHT, NODE_WIDTH, ROW_GAP, Point
 
 BILLING = GraphVisits(
     steps={"triage": 1, "billing": 3},
@@ -38,6 +40,54 @@ def tangled(agents: int = 50) -> dict[str, Any]:
     }
 
 
+ROUTES = {
+    "triage": "billing tech returns shipping accounts sales",
+    "billing": "fraud accounts triage",
+    "tech": "escalation feedback triage",
+    "returns": "shipping billing",
+    "shipping": "tech returns",
+    "accounts": "legal onboarding",
+    "fraud": "legal escalation billing",
+    "legal": "escalation",
+    "escalation": "triage legal",
+    "feedback": "",
+    "onboarding": "sales accounts",
+    "sales": "onboarding billing",
+}
+ANSWERING = {"billing", "tech", "feedback", "sales", "legal"}
+
+
+def help_desk() -> dict[str, Any]:
+    """Return a network of twelve agents, as people have them."""
+    agents = [
+        {"key": key, "allowed_routes": routes.split(), "allow_respond": key in ANSWERING}
+        for key, routes in ROUTES.items()
+    ]
+    return {"name": "helpdesk", "default_agent_key": "triage", "agents": agents}
+
+
+def crossings(layout: GraphLayout) -> int:
+    """Count how often two lines cross, as they are drawn."""
+    lines = [line_points(one) for one in layout.edges if one.points and not one.is_second]
+    return sum(
+        _cross(*part, *other)
+        for line, beside in itertools.combinations(lines, 2)
+        for part in itertools.pairwise(line)
+        for other in itertools.pairwise(beside)
+    )
+
+
+def _cross(a: Point, b: Point, c: Point, d: Point) -> bool:
+    def turn(one: Point, other: Point, third: Point) -> float:
+        return (other[0] - one[0]) * (third[1] - one[1]) - (other[1] - one[1]) * (third[0] - one[0])
+
+    return turn(a, b, c) * turn(a, b, d) < 0 and turn(c, d, a) * turn(c, d, b) < 0
+
+
+def line(layout: GraphLayout, source: str, target: str) -> GraphEdge:
+    return next(one for one in layout.edges if (one.source, one.target) == (source, target))
+
+
 def edge(layout: GraphLayout, source: str, target: str) -> int:
     return next(one.count for one in layout.edges if (one.source, one.target) == (source, target))
 
@@ -66,20 +116,82 @@ def test_a_spec_and_its_snapshot_are_drawn_alike() -> None:
 
 def test_boxes_stand_apart_and_inside() -> None:
     layout = network_graph(tangled())
-    assert len(layout.nodes) == 51
+    assert len(layout.nodes) == 50, "so many answer that the boxes say it"
     for number, node in enumerate(layout.nodes):
         assert 0 <= node.x <= layout.width - NODE_WIDTH and 0 <= node.y <= layout.height - NODE_HEIGHT
         for other in layout.nodes[number + 1 :]:
             assert abs(node.x - other.x) >= NODE_WIDTH or abs(node.y - other.y) >= NODE_HEIGHT, (node, other)
-    assert all(0 <= x <= layout.width and 0 <= y <= layout.height for one in layout.edges for x, y in one.points)
+    assert all(0 <= x <= layout.width and 0 <= y <= layout.height for one in layout.edges for x, y in line_points(one))
 
 
 def test_no_line_runs_through_a_box() -> None:
-    layout = network_graph(tangled(20))
-    for one in layout.edges:
-        for x, y in one.points[1:-1]:
-            inside = [n.key for n in layout.nodes if n.x < x < n.x + NODE_WIDTH and n.y < y < n.y + NODE_HEIGHT]
-            assert inside == [], one
+    for spec in (tangled(20), help_desk(), support()):
+        layout = network_graph(spec)
+        for one in layout.edges:
+            for x, y in line_points(one)[1:-1]:
+                inside = [n.key for n in layout.nodes if n.x < x < n.x + NODE_WIDTH and n.y < y < n.y + NODE_HEIGHT]
+                assert inside == [], one
+
+
+def test_few_lines_cross() -> None:
+    drawn = [network_graph(spec) for spec in (support(), help_desk(), tangled(20), tangled())]
+    assert [len([one for one in layout.edges if one.points and not one.is_second]) for layout in drawn] == [
+        5,
+        21,
+        40,
+        98,
+    ]
+    assert [crossings(layout) for layout in drawn] == [0, 1, 20, 134]
+    assert [layout.height for layout in drawn] == [184.0, 529.1, 562.8, 1473.3], "lines are as level as they can be"
+
+
+def test_lines_have_places_of_their_own_at_a_box_and_go_around_each_other() -> None:
+    layout = network_graph(help_desk())
+    (triage,) = (node for node in layout.nodes if node.key == "triage")
+    begins = sorted(one.points[0][1] - triage.y for one in layout.edges if one.source == "triage")
+    assert len(set(begins)) == 6 and 9.5 < begins[0] < 15 and begins[-1] < NODE_HEIGHT - 9.5
+    assert line(layout, "fraud", "escalation").bulge == 16.0
+    assert line(layout, "legal", "escalation").bulge == 25.0
+    reach = line(layout, "legal", "escalation").points[0][0] + 25.0
+    assert layout.width == max(reach + 7.0, layout.nodes[-1].x + NODE_WIDTH + 30.0)
+    lowest = min(one.points[-1][1] - triage.y for one in layout.edges if one.target == "triage")
+    assert round(lowest, 1) == 9.6
+
+
+def test_two_agents_that_hand_over_to_each_other_have_one_line_with_two_tips() -> None:
+    layout = network_graph(help_desk())
+    there, back = line(layout, "triage", "billing"), line(layout, "billing", "triage")
+    assert there.points == back.points[::-1] and (there.is_second, back.is_second) == (False, True)
+    svg = str(graph_svg(layout))
+    edges = [one for one in layout.edges if one.points]
+    assert svg.count('class="tip') == len(edges)
+    assert svg.count('class="edge') == len(edges) - sum(one.is_second for one in edges) == 21
+    both = GraphVisits(edges={("triage", "billing"): 2, ("billing", "triage"): 1})
+    drawn = str(graph_svg(network_graph(help_desk(), both)))
+    assert drawn.count('class="edge seen"') == 1 and drawn.count('class="tip seen"') == 2
+    assert ">2\N{MULTIPLICATION SIGN}<" in drawn and ">1\N{MULTIPLICATION SIGN}<" in drawn
+    one_way = str(graph_svg(network_graph(help_desk(), GraphVisits(edges={("billing", "triage"): 1}))))
+    assert one_way.count('class="edge seen"') == 1 and one_way.count('class="tip seen"') == 1
+
+
+def test_boxes_of_one_column_that_are_next_to_each_other_are_joined_straight() -> None:
+    layout = network_graph(help_desk())
+    (x, begin), (end_x, end) = line(layout, "returns", "billing").points
+    assert x == end_x and end - begin == ROW_GAP
+    assert f"M {x:g} {end:g} l -4.5 -8 l 9 0 z" in str(graph_svg(layout)), "its tip points down"
+
+
+def test_where_many_answer_their_boxes_say_it_and_no_line_does() -> None:
+    few = {"agents": [{"key": key, "allow_respond": True} for key in "abc"]}
+    many = {"agents": [{"key": key, "allow_respond": True} for key in "abcd"]}
+    assert len(few["agents"]) == MOST_ANSWERS
+    assert [node.key for node in network_graph(few).nodes if node.is_answer] == ["answer"]
+    layout = network_graph(many, GraphVisits(steps={"a": 1}, answered={"a": 1}))
+    assert not any(node.is_answer for node in layout.nodes) and all(node.answers for node in layout.nodes)
+    svg = str(graph_svg(layout))
+    assert ">1 step · no tools · answers 1\N{MULTIPLICATION SIGN}<" in svg and ">no tools · answers<" in svg
+    assert "→ answer" in graph_text(layout) and 'n4(["answer"])' in graph_mermaid(layout)
+    assert "n1 -.-> n4" in graph_mermaid(layout) and "n0 -->" in graph_mermaid(layout)
 
 
 def test_a_team_delegates_and_a_workflow_goes_on() -> None:
