@@ -18,7 +18,10 @@ PHASES = (
     *("tool.registered", "tool.accepted", "key.created", "key.revoked", "run.paused", "run.forked"),
     *("audit.erase_requested", "audit.erase_confirmed", "audit.erased", "audit.dropped"),
 )
-VERDICTS = ("allow", "require_approval", "deny", "approved", "denied", "granted", "succeeded", "failed", "unknown")
+VERDICTS = (
+    *("allow", "require_approval", "deny", "approved", "denied", "granted", "succeeded", "failed", "unknown"),
+    "initiated",
+)
 """What is offered; anything else may be written."""
 
 LONGEST_NUMBER = 19

@@ -54,7 +54,7 @@ class AuditQueries:
         """Store an entry, unless it is there `once` already; it is committed when this returns."""
         detail = {**request.detail, "reason": request.reason}
         entry = platform_audit_row(
-            *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
+            *(request.project, request.action, "initiated"), actor=request.actor, run_id=request.run_id, detail=detail
         )
         if request.once and request.run_id is not None:
             async with self._pool.acquire() as connection, connection.transaction():

@@ -130,7 +130,7 @@ async def test_what_people_do_to_runs_networks_and_limits_is_held_against_the_ke
     for action in actions:
         about = {"project": tas.caller.project, "action": action, "actor": "mia", "reason": "r"}
         await tas.caller.ask(rpc.RECORD_ACTION, **about, detail={"by_key": key["key_prefix"]})
-    assert await faults(tas) == [("key_without_right", action, "asked") for action in actions]
+    assert await faults(tas) == [("key_without_right", action, "initiated") for action in actions]
     await tas.caller.ask(rpc.RECORD_ACTION, **about, detail={"by_key": "", "by_commitment": ""})
     assert len(await faults(tas)) == len(actions)
 
