@@ -12,6 +12,7 @@ from typing import Any
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Page
 from towpath_console.pages.names import is_uuid
+from towpath_console.pages.policy.rule_words import rule_sentences, rule_yaml
 from towpath_console.pages.runs.history import proposed_calls, read_steps
 from towpath_console.pages.runs.run_step import as_the_rules_stand
 from towpath_console.pages.shared import together
@@ -37,6 +38,7 @@ async def decision(asked: Asked) -> Page:
         call=_or_reason(_call(asked, decided)),
     )
     rules = {rule["name"]: rule for rule in found["then"].get("rules", ())}
+    rule = rules.get(decided["rule"] or "")
     call = found["call"].get("call")
     about = found["call"].get("about")
     now, changed = {}, []
@@ -45,7 +47,9 @@ async def decision(asked: Asked) -> Page:
         changed = _changed_members(about, call["args"])
     view = {
         "decided": decided,
-        "rule": _telling(rules.get(decided["rule"] or "")),
+        "rule": rule,
+        "sentences": rule_sentences(rule) if rule else [],
+        "rule_yaml": rule_yaml(rule) if rule else "",
         "rule_refusal": found["then"].get("refusal"),
         "call": call,
         "about": about,
@@ -111,11 +115,6 @@ def _changed_members(before: Any, after: Any) -> list[str]:
 def _member(args: Mapping[str, Any], name: str) -> list[Any]:
     """Return a member so that one which is not there differs from each that is."""
     return [args[name]] if name in args else []
-
-
-def _telling(rule: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the members of a rule that say something: the others are left as they are by default."""
-    return {name: value for name, value in (rule or {}).items() if value not in (None, "", "*", False)}
 
 
 async def _or_reason(asking: Any) -> dict[str, Any]:

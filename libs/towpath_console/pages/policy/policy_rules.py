@@ -1,14 +1,14 @@
 """The rules of the policy in force, as far as they speak of what is asked for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from towpath_console.page import Asked, Page
+from towpath_console.pages.policy.rule_words import rule_limits, rule_who
 from towpath_contracts.tools.name_globs import name_matches
 
 SHOWN = 100
 EFFECTS = ("allow", "require_approval", "deny")
-_WHO = ("network", "agent", "agent_type", "caller")
 
 
 async def rules(asked: Asked) -> Page:
@@ -21,7 +21,7 @@ async def rules(asked: Asked) -> Page:
     data = {"version": policy["version"], "total": len(found), "rules": shown}
     view = {
         "policy": {name: policy[name] for name in ("version", "digest", "applied_at", "applied_by", "note")},
-        "rules": [rule | {"who": _who(rule), "limits": _limits(rule)} for rule in shown],
+        "rules": [rule | {"who": rule_who(rule), "limits": rule_limits(rule)} for rule in shown],
         "total": len(found),
         "all": len(policy["rules"]),
         "begin": begin,
@@ -41,29 +41,3 @@ def _fits(rule: Mapping[str, Any], query: Mapping[str, str]) -> bool:
     words = query.get("q", "").lower().split()
     text = " ".join(str(rule[name] or "") for name in ("name", "tool", "agent", "network", "when", "note", "owner"))
     return all(word in text.lower() for word in words)
-
-
-def _who(rule: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name.replace("_", " "), rule[name]) for name in _WHO if rule[name] != "*"]
-
-
-def _limits(rule: Mapping[str, Any]) -> list[str]:
-    """Say what bounds a rule beside its condition."""
-    return [*_bounds(rule), *_asks(rule)]
-
-
-def _bounds(rule: Mapping[str, Any]) -> Iterable[str]:
-    if rule["max_calls_per_run"] is not None:
-        yield f"at most {rule['max_calls_per_run']} calls in a run"
-    if rule["rate_calls"] is not None:
-        yield f"at most {rule['rate_calls']} calls in {rule['rate_per_s']} s"
-    if rule["max_cost_per_run_usd"] is not None:
-        yield f"until the run has cost ${rule['max_cost_per_run_usd']}"
-    if rule["discovered"]:
-        yield "also for tools that a server offers by itself"
-
-
-def _asks(rule: Mapping[str, Any]) -> Iterable[str]:
-    if rule["effect"] == "require_approval":
-        people = "one person" if rule["quorum"] == 1 else f"{rule['quorum']} people"
-        yield f"asks {people}; after {rule['expires_s'] / 3600:g} h without an answer: {rule['on_expiry']}"

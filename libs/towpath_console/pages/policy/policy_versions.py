@@ -1,13 +1,18 @@
 """The versions of the policy: who applied each, when and why, what it changed, and the way back to one."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Asked, Done, Page
+from towpath_console.pages.policy.rule_words import rule_sentences
 from towpath_console.pages.shared import together
 
 SHOWN = 50
+
+MOST_OPEN = 12
+"""Changes of one version that are shown at once; more are folded, a group for each agent."""
 
 FIRST = ("effect", "tool", "network", "agent", "when")
 """Of a whole rule, in the order in which it is read."""
@@ -33,10 +38,16 @@ async def version(asked: Asked) -> Page:
     )
     entries = [entry for entry in found["log"]["changes"] if entry["version"] == number]
     entry: dict[str, Any] = entries[0] if entries else {"changes": [], "more": 0}
+    changes = [_change(change) for change in entry["changes"]]
+    changed = {change["name"] for change in changes}
+    rest = [rule for rule in found["policy"]["rules"] if rule["name"] not in changed] if not entry["more"] else []
     view = {
         "policy": found["policy"],
         "source": entry.get("source", ""),
-        "changes": [_change(change) for change in entry["changes"]],
+        "groups": _grouped(changes),
+        "open": len(changes) <= MOST_OPEN,
+        "tally": Counter(change["change"] for change in changes),
+        "unchanged": [{"name": rule["name"], "effect": rule["effect"], "words": rule_sentences(rule)} for rule in rest],
         "more": entry["more"],
         "current": found["newest"]["current"],
         "tab": "versions",
@@ -77,7 +88,35 @@ def _change(change: Mapping[str, Any]) -> dict[str, Any]:
         for name in names
         if name != "digest" and _tells(change["change"], name, before.get(name), after.get(name))
     ]
-    return {"name": change["name"], "change": change["change"], "fields": shown}
+    rule = after or before
+    return {
+        "name": change["name"],
+        "change": change["change"],
+        "fields": shown,
+        "effect": rule.get("effect"),
+        "note": rule.get("note"),
+        "words": rule_sentences(rule),
+        "whom": _whom(rule),
+    }
+
+
+def _whom(rule: Mapping[str, Any]) -> str:
+    """Return of whom a rule speaks, as the title of a group."""
+    network, agent = rule.get("network", "*"), rule.get("agent", "*")
+    if agent != "*":
+        return agent if network == "*" else f"{network} · {agent}"
+    return "Every network" if network == "*" else f"{network} · every agent"
+
+
+def _grouped(changes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the changes by whom they are about, in the order of their first ones, and how many have which effect."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for change in changes:
+        groups.setdefault(change["whom"], []).append(change)
+    return [
+        {"whom": whom, "changes": found, "effects": Counter(one["effect"] for one in found)}
+        for whom, found in groups.items()
+    ]
 
 
 def _tells(change: str, name: str, before: Any, after: Any) -> bool:

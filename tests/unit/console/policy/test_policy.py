@@ -273,6 +273,41 @@ async def test_rolling_back_needs_a_reason_and_the_version_that_was_looked_at() 
             await policy_versions.version(asked_of(api, version=wrong))
 
 
+def version_of(*rules: dict[str, Any], changes: list[dict[str, Any]]) -> AnsweredApi:
+    entry = {"version": 3, "source": "", "changes": changes, "more": 0}
+    return AnsweredApi(
+        {
+            "/v1/policy": policy_of(*rules),
+            "/v1/policy/changes": {"changes": [entry]},
+            "/v1/policy/versions": {"versions": [], "current": 3},
+        }
+    )
+
+
+@pytest.mark.parametrize(("number", "is_open"), [(12, True), (13, False)])
+async def test_what_a_version_changed_is_grouped_by_agent_and_folded_where_it_is_much(
+    number: int, is_open: bool
+) -> None:
+    rules = [rule(f"r{n}", network="shop", agent=f"agent{n % 3}", tool="orders.find") for n in range(number)]
+    added = [{"name": one["name"], "change": "added", "fields": [], "before": None, "after": one} for one in rules]
+    page = await policy_versions.version(asked_of(version_of(*rules, rule("kept"), changes=added), version="3"))
+    assert [group["whom"] for group in page.view["groups"]] == [f"shop · agent{n}" for n in range(3)]
+    html = Renderer().whole(page, **AROUND)
+    assert html.count('<details class="card fold rule-group" open>') == (3 if is_open else 0)
+    assert "Agent agent1 of network shop may call orders.find." in html
+    assert f"{number} added; 1 unchanged." in drawn(page).text
+    assert '<details class="card fold rule-group"><summary><h3>Unchanged</h3>' in html, "folded whatever is open"
+
+
+async def test_rules_of_no_agent_stand_in_groups_of_their_own() -> None:
+    rules = [rule("a"), rule("b", network="shop"), rule("c", agent="billing"), rule("d", effect="deny")]
+    gone = [{"name": one["name"], "change": "removed", "fields": [], "before": one, "after": None} for one in rules]
+    page = await policy_versions.version(asked_of(version_of(changes=gone), version="3"))
+    groups = {group["whom"]: [one["name"] for one in group["changes"]] for group in page.view["groups"]}
+    assert groups == {"Every network": ["a", "d"], "shop · every agent": ["b"], "billing": ["c"]}
+    assert dict(page.view["groups"][0]["effects"]) == {"allow": 1, "deny": 1}
+
+
 async def test_a_shadow_is_set_from_the_form_and_ended_with_a_reason() -> None:
     api = AnsweredApi({"/v1/policy/shadow": {"on": True}})
     await policy_impact.set_shadow(asked_of(api), {"text": "kind: Policy\r\n", "note": "try"})

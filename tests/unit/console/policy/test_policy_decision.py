@@ -27,14 +27,16 @@ MADE = {"execution_id": CALL, "step_number": 2, "agent_id": "a", "tool": "t", "a
 HISTORY = {"steps": [{}], "tool_executions": [MADE], "next_after_step": None, "seq": 9}
 
 
-def platform(version: int = 3, entries: Any = (DECIDED,), history: Any = HISTORY, **statuses: int) -> AnsweredApi:
+def platform(
+    version: int = 3, entries: Any = (DECIDED,), history: Any = HISTORY, trace: Any = TRACE, **statuses: int
+) -> AnsweredApi:
     return AnsweredApi(
         {
             "/v1/audit": {"entries": list(entries), "next_before": None, "total": 1},
             "/v1/policy": {"version": 3, "rules": [{"name": "large", "effect": "deny", "when": "args.amount > 100"}]},
             f"/v1/runs/{RUN}": {"run_id": RUN, "network": "n", "caller": "mia", "labels": {}, "code": "run_erased"},
             f"/v1/runs/{RUN}/history": history,
-            "/v1/policy/check": {"verdict": "deny", "rule": "large", "policy_version": version, "trace": TRACE},
+            "/v1/policy/check": {"verdict": "deny", "rule": "large", "policy_version": version, "trace": trace},
         },
         {f"/v1/runs/{RUN}": statuses.get("run", 200)},
     )
@@ -53,6 +55,15 @@ async def test_a_decision_is_explained_by_the_number_of_its_entry_or_the_id_of_i
     html = await shown(platform(), id=named)
     assert "args.amount &gt; 100" in html and "500" in html and "Version 3 is in force still" in html
     assert f"/runs/{RUN}/steps/2?tab=policy" in html and "/audit/entries/14#proof" in html
+
+
+async def test_the_rule_is_said_in_words_with_its_yaml_beneath_and_rules_that_do_not_fit_are_folded() -> None:
+    other = {"rule": "other", "effect": "allow", "matched": False, "detail": "-"}
+    html = await shown(platform(trace=[*TRACE, other]), id="14")
+    assert "Any agent may not call any tool, where args.amount &gt; 100." in html
+    assert "- name: large\n  effect: deny\n  when: args.amount &gt; 100" in html
+    assert "<summary>1 other rule of this tool does not fit</summary>" in html
+    assert html.index('aria-label="Rules that fit"') < html.index("<summary>1 other rule")
 
 
 async def test_rules_of_a_later_version_are_not_shown_as_those_that_decided() -> None:
