@@ -59,6 +59,7 @@ def templates() -> Environment:
         "pretty": text.written_json,
         "one_line": text.one_line,
         "sentence": text.sentence,
+        "size": text.size,
         "short_id": text.short_id,
         "until": until,
         "when": when,

@@ -235,6 +235,18 @@ def count(number: Any) -> str:
     return f"{number:,}" if isinstance(number, int | float) else NOTHING
 
 
+def size(number: Any) -> str:
+    """Write a number of bytes in the unit that people read it in (decimal, as of files and disks)."""
+    if not isinstance(number, int | float):
+        return NOTHING
+    shown = float(number)
+    for unit in ("B", "kB", "MB"):
+        if shown < 1000:
+            return f"{shown:.0f} {unit}" if unit == "B" else f"{shown:.1f} {unit}"
+        shown /= 1000
+    return f"{shown:,.1f} GB"
+
+
 def written_json(value: Any) -> str:
     """Write a value as JSON, one member a line; a text that is JSON is read first."""
     found = value

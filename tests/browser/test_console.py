@@ -205,6 +205,38 @@ async def test_without_script_pages_are_read_and_calls_are_decided(place: Place)
     await context.close()
 
 
+async def test_on_a_phone_filters_are_behind_a_box_without_script_and_tabs_do_not_scroll_up_and_down(
+    place: Place,
+) -> None:
+    context = await place.context(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    page = await context.new_page()
+    for path in ("/runs", "/approvals", "/audit", "/tools", "/policy/rules"):
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.goto(place.url(path))
+        last = page.locator("form.filters").last.get_by_role("button")
+        assert not await last.is_visible(), path
+        await page.get_by_label("Filters").check()
+        assert await last.is_visible(), path
+        await page.get_by_label("Filters").uncheck()
+        await page.set_viewport_size({"width": 1440, "height": 900})
+        assert await last.is_visible() and not await page.get_by_label("Filters").is_visible(), path
+    await page.goto(place.url("/runs?status=waiting&network=support"))
+    assert "(2)" in (await page.locator(".show-filters").text_content() or "")
+    await context.close()
+    context = await place.context()
+    page = await context.new_page()
+    for path, width in (("/policy", 1440), ("/audit", 1024), ("/settings", 390)):
+        await page.set_viewport_size({"width": width, "height": 844})
+        await page.goto(place.url(path))
+        bar = await page.evaluate(
+            "(() => { const tabs = document.querySelector('.tabs');"
+            " return getComputedStyle(tabs).overflowY !== 'auto' && tabs.offsetWidth - tabs.clientWidth; })()"
+        )
+        assert bar == 0, path
+    await context.close()
+    assert place.faults == []
+
+
 CUT, BACK = "◌ Not live, trying again", "● Live again"
 LISTENS = """() => {
   window.said = [];

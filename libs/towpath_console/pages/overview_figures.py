@@ -89,7 +89,7 @@ def _spent(costs: Mapping[str, Any], accounts: Sequence[Mapping[str, Any]]) -> F
     usd = sum(day["usd"] for day in costs["days"])
     limit = next((found for account in accounts if (found := _limit_of(account))), None)
     share = usd * MICROS / limit if limit else 0.0
-    beside = f"of ${limit / MICROS:,.2f}" if limit else "no limit of the day"
+    beside = f"of ${limit / MICROS:,.2f}" if limit else "no daily limit"
     tone = "bad" if share >= 1 else "warn" if share >= 0.8 else ""
     return Figure(
         "Spent today", f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:.4f}", beside, "/costs?since=1d", tone=tone

@@ -26,6 +26,14 @@ def test_an_hour_has_at_most_sixty_bars_and_keeps_its_peak() -> None:
     assert (tokens.total, tokens.most) == (239, 1)
 
 
+def test_a_few_samples_are_thin_bars_at_the_right_where_the_newest_stand() -> None:
+    few = chart("waits", "Waits", [sample(number, waits=1) for number in range(3)], is_state=True)
+    assert len(few.bars) == 3
+    assert all(100 / 30 * 0.7 < bar.width < 100 / 30 for bar in few.bars) and few.bars[0].x > 90
+    many = chart("waits", "Waits", [sample(number, waits=1) for number in range(31)], is_state=True)
+    assert many.bars[0].x < 1
+
+
 async def test_the_page_says_where_metrics_are_also_before_the_first_sample() -> None:
     answer = {"every_s": 15.0, "samples": [], "refused": None}
     html = drawn(await metrics_view(asked_of(RecordedApi(**{"/v1/metrics/samples": answer}))))

@@ -127,6 +127,11 @@ def test_seconds_are_written_as_people_say_them() -> None:
     assert said == [text.NOTHING, "12 ms", "1.2 s", "1 min 01 s", "1 h 01 min", "2 d 7 h"]
 
 
+def test_bytes_are_written_in_the_unit_that_people_read_them_in() -> None:
+    said = [text.size(number) for number in (None, 0, 999, 1_000, 28_041, 1_500_000, 2_340_000_000_000)]
+    assert said == [text.NOTHING, "0 B", "999 B", "1.0 kB", "28.0 kB", "1.5 MB", "2,340.0 GB"]
+
+
 def test_a_text_that_is_json_is_written_as_json() -> None:
     assert text.written_json('{"a":1}') == json.dumps({"a": 1}, indent=2)
     assert text.written_json("plain") == "plain"
