@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from towpath_contracts import agents, budgets, dead_letters, gate_notices, switches, tasks
 from towpath_contracts.base import Message
+from towpath_contracts.decisions import model_checks
 from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
@@ -97,6 +98,7 @@ RENDER_PROMPT = RpcMethod(
     decisions_request.RenderPromptAnswer,
     repeatable=True,
 )
+CHECK_MODEL = RpcMethod("decider", "check_model", model_checks.CheckModel, model_checks.ModelChecked)
 
 CLAIM_START = RpcMethod("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
 RAISE_FENCE = RpcMethod("tas", "raise_fence", access.RaiseFence, access.FencedCalls, repeatable=True)
@@ -183,6 +185,7 @@ METHODS: tuple[RpcMethod, ...] = (
     SET_BUDGET,
     SHOW_BUDGETS,
     RENDER_PROMPT,
+    CHECK_MODEL,
     CLAIM_START,
     RAISE_FENCE,
     RESOLVE_APPROVAL,

@@ -1,14 +1,17 @@
 """Makes the objects of one decider and connects them."""
 
-from towpath_contracts.rpc import RENDER_PROMPT
+from towpath_contracts.rpc import CHECK_MODEL, RENDER_PROMPT
 from towpath_decider.adapters.anthropic_messages import ClaudeProvider
 from towpath_decider.adapters.attachment_source import AttachmentSource
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.openai_chat import OpenAiProvider
+from towpath_decider.adapters.provider import Provider
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
 from towpath_decider.adapters.scripted import ScriptedProvider
+from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.app.decider import DECIDER, Decider
 from towpath_decider.app.decision_service import DecisionMaker
+from towpath_decider.app.model_checker import ModelChecker
 from towpath_decider.app.model_readiness import ModelReadiness
 from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.app.token_stream import TokenPublisher
@@ -52,20 +55,17 @@ def build_service(settings: DeciderSettings) -> Service:
         hold=hold_slots,
         places=settings.decider_concurrency,
     )
+    with_key: dict[str, GeminiProvider | SdkProvider] = {"gemini": gemini, "google": gemini, "openai": openai}
+    with_key |= {"anthropic": claude, "local": local}
+    providers: dict[str, Provider] = {**with_key, "scripted": scripted}
+    readiness, prices = ModelReadiness(scripted, with_key), ModelPriceList(settings.model_prices_file)
     decider = Decider(
         service.bus,
         DecisionMaker(
-            {
-                "gemini": gemini,
-                "google": gemini,
-                "openai": openai,
-                "anthropic": claude,
-                "local": local,
-                "scripted": scripted,
-            },
+            providers,
             open_listener=token_publisher.open_listener if settings.decider_deltas else None,
             limiter=limiter,
-            prices=ModelPriceList(settings.model_prices_file),
+            prices=prices,
             load_attachments=AttachmentSource(service.bus).get,
         ),
         log,
@@ -73,11 +73,11 @@ def build_service(settings: DeciderSettings) -> Service:
         pool=settings.decider_pool,
         concurrency=settings.decider_concurrency,
         telemetry=service.telemetry,
-        readiness=ModelReadiness(
-            scripted, {"gemini": gemini, "google": gemini, "openai": openai, "anthropic": claude, "local": local}
-        ),
+        readiness=readiness,
     )
     service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
+    checker = ModelChecker(providers, readiness, log, limiter=limiter, prices=prices)
+    service.bus.subscriber(CHECK_MODEL)(checker.check_model)
     service.on_start(decider.start)
     service.on_stop(decider.stop)
     service.loop(decider.take_requests)

@@ -41,8 +41,7 @@ def server() -> Iterator[str]:
             yield address
         finally:
             process.terminate()
-            process.wait(timeout=60)
-            process.stdout.close()
+            process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -352,8 +351,9 @@ def test_a_key_is_shown_once_and_can_be_revoked(ask: Ask) -> None:
 
 def test_the_doctor_finds_nothing_wrong(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, found = ask("doctor")
-    assert (code, [check for check in found["checks"] if check["good"] is False]) == (0, [])
+    for model, lacks in ((), []), (("--model", "anthropic:x"), ["Give the deciders"]):
+        code, found = ask("doctor", *model)
+        assert (code, [one["remedy"][:17] for one in found["checks"] if one["good"] is False]) == (len(lacks), lacks)
 
 
 def test_tables_are_for_people(server: str, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,7 @@ _EXAMPLES = {
     "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
     "costs": "Examples:\n  towpath costs --by model\n  towpath costs --by label --since 30d -o json",
     "chaos": "Examples:\n  towpath chaos --quick\n  towpath chaos --network my.yaml --decisions my.json --kills 50",
-    "doctor": "Examples:\n  towpath doctor\n  towpath doctor --server http://towpath.internal:8787 -o json",
+    "doctor": "Examples:\n  towpath doctor\n  towpath doctor --model openai:gpt-5-mini -o json",
     "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",
     "version": "Examples:\n  towpath version\n  towpath version -o json",
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from towpath.client.resources import (
         DeadLetterResource,
         GateResource,
+        ModelResource,
         NetworkResource,
         SwitchResource,
         ToolResource,
@@ -83,6 +84,13 @@ class ClientResources:
         from towpath.client.budgets import BudgetResource
 
         return BudgetResource(self._transport)
+
+    @cached_property
+    def models(self) -> "ModelResource":
+        """Models of providers."""
+        from towpath.client.resources import ModelResource
+
+        return ModelResource(self._transport)
 
     @cached_property
     def workers(self) -> "WorkerResource":

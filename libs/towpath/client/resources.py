@@ -14,6 +14,7 @@ from towpath.networks.network import Agent, Network, network_of
 from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
+from towpath_contracts.decisions.model_checks import ModelChecked
 from towpath_contracts.gate_notices import GateNoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView, RunView
@@ -276,6 +277,18 @@ class SwitchResource:
     async def _set(self, verb: str, kind: SwitchKind, name: str | None, more: JsonObject) -> SwitchSet:
         body = {"kind": kind, **more} if name is None else {"kind": kind, "name": name, **more}
         return SwitchSet.model_validate(await self._transport.request("POST", f"/v1/switches/{verb}", body=body))
+
+
+class ModelResource:
+    """Models of providers."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def check(self, model: str) -> ModelChecked:
+        """Ask *model* (`provider:name`) once, with the smallest question; a model that does not answer is a finding."""
+        answer = await self._transport.request("POST", "/v1/models/check", body={"model": model})
+        return ModelChecked.model_validate(answer)
 
 
 class WorkerResource:

@@ -55,6 +55,7 @@ ACTIONS: tuple[ActionRoute, ...] = (
     *queues.ACTIONS,
     *costs.ACTIONS,
     *settings.ACTIONS,
+    *providers.ACTIONS,
 )
 
 DOWNLOADS: tuple[DownloadRoute, ...] = (

@@ -1,13 +1,15 @@
-"""Providers of models: which of them a decider could ask now, and what the others lack.
+"""Providers of models: which of them a decider could ask now, what the others lack, and trying one of their models.
 
-Asked for as a prompt is: what is configured is looked for, and neither shown nor tried.
+The list is asked for as a prompt is: what is configured is looked for, and neither shown nor tried. A model is tried
+when somebody says so: that is a call which is paid for.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from towpath_console.api import Api, ApiRefusalError
-from towpath_console.page import Asked, Page, PageRoute
+from towpath_console.page import ActionRoute, Asked, Page, PageRoute
 from towpath_console.pages.shared import together
 
 
@@ -28,12 +30,30 @@ PROVIDERS = {
 
 async def providers(asked: Asked) -> Page:
     """Make the page; where no network is published nobody can be asked for a prompt, so nothing is known."""
+    return await _page(asked, {})
+
+
+async def check_model(asked: Asked, form: Mapping[str, str]) -> Page:
+    """Have a decider ask one model, and show the page with what came of it."""
+    model = form.get("model", "").strip()
+    return await _page(asked, await asked.api.post("/v1/models/check", {"model": model}))
+
+
+async def _page(asked: Asked, checked: Mapping[str, Any]) -> Page:
     listed = (await asked.api.get("/v1/networks"))["networks"]
     network = listed[0]["name"] if listed else ""
     found = await together(**{name: _readiness(asked.api, network, name) for name in PROVIDERS})
-    rows = [{**PROVIDERS[name]._asdict(), **found[name]} for name in PROVIDERS]
-    view = {"tab": "providers", "rows": rows, "known": any(row["state"] != "not known" for row in rows)}
-    return Page("Providers", "providers.html", {"providers": rows}, view)
+    rows = [{"name": name, **PROVIDERS[name]._asdict(), **found[name]} for name in PROVIDERS]
+    tried = str(checked.get("model", "")).partition(":")[0].replace("google", "gemini")
+    view = {
+        "tab": "providers",
+        "rows": rows,
+        "known": any(row["state"] != "not known" for row in rows),
+        "checked": checked,
+        "tried": tried,
+    }
+    data = {"providers": rows, "checked": checked} if checked else {"providers": rows}
+    return Page("Providers", "providers.html", data, view)
 
 
 async def _readiness(api: Api, network: str, provider: str) -> dict[str, Any]:
@@ -48,3 +68,4 @@ async def _readiness(api: Api, network: str, provider: str) -> dict[str, Any]:
 
 
 PAGES = (PageRoute("/settings/providers", providers, "/settings"),)
+ACTIONS = (ActionRoute("/settings/providers", check_model, "/settings"),)

@@ -40,7 +40,7 @@ from towpath_gateway.app.routes import (
     switches,
     workspaces,
 )
-from towpath_gateway.app.routes.operations import costs, sampled_metrics, workers
+from towpath_gateway.app.routes.operations import costs, models, sampled_metrics, workers
 from towpath_gateway.app.routes.runs import bulk, control, submission, threads, views
 from towpath_gateway.app.strict_requests import requirements
 
@@ -74,6 +74,7 @@ ROUTERS = tuple(
         budgets,
         costs,
         sampled_metrics,
+        models,
         access,
         grants,
         audit_log,

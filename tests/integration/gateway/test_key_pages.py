@@ -1,4 +1,7 @@
-"""Keys are listed in pages, read where a gate is handed over, and who has many of them made keeps no others waiting."""
+"""Keys are listed in pages, read where a gate is handed over, and who has many of them made keeps no others waiting.
+
+Beside them what a key has to have before a model is tried with the deciders' own.
+"""
 
 import asyncio
 import uuid
@@ -10,6 +13,7 @@ from tests.support.gateway.keyed_gateway import Place, Servers, keyed_gateway
 from tests.support.platform.platform_peer import PlatformPeer
 
 from towpath_contracts import rpc
+from towpath_contracts.decisions.model_checks import ModelChecked
 from towpath_contracts.runs.views import GatePage, GateView
 
 
@@ -95,3 +99,19 @@ async def test_a_gate_is_handed_over_with_what_the_keys_of_the_other_may_do(plac
     assert all((one["actor"], one["roles"]) == ("paul", ["approver"]) for one in asked)
     mine = peer.requests(rpc.LIST_GATES.subject)[-1]["assigned_to"]
     assert mine[0] == "paul" and mine[-1] == "role:approver"
+
+
+async def test_a_model_is_tried_by_an_operator_alone_and_what_is_found_is_no_refusal(place: Place) -> None:
+    found = ModelChecked(model="gemini:x", works=False, code="model_unauthorized", detail="no", remedy="Set a key.")
+    place.peer.answers[rpc.CHECK_MODEL.subject] = found
+    async with await place.client("shop", "olga", roles=("operator",)) as olga:
+        told = await olga.post("/v1/models/check", json={"model": "gemini:x"})
+        assert (told.status_code, ModelChecked.model_validate(told.json())) == (200, found)
+        for wrong in ({}, {"model": ""}, {"model": "x" * 257}, {"model": "gemini:x", "prompt": "write a novel"}):
+            assert (await olga.post("/v1/models/check", json=wrong)).status_code == 422
+    (asked,) = place.peer.requests(rpc.CHECK_MODEL.subject)
+    assert (asked["project"], asked["model"], asked["caller"]) == ("shop", "gemini:x", "olga")
+    for scopes, roles, code in ((["runs:read"], (), "forbidden"), (["runs:operate"], ("approver",), "role_missing")):
+        async with await place.client("shop", "mia", scopes, roles=roles) as mia:
+            assert (await mia.post("/v1/models/check", json={"model": "gemini:x"})).json()["code"] == code
+    assert len(place.peer.requests(rpc.CHECK_MODEL.subject)) == 1

@@ -41,6 +41,7 @@ NEEDS: dict[str, str] = {
     "/workers/{worker_id}/drain": "runs:operate",
     "/queues/{letter_id}/{verdict}": "runs:operate",
     "/costs/budgets": "runs:operate",
+    "/settings/providers": "runs:operate",
     "/settings/keys": "keys:admin",
     "/settings/keys/{prefix}/revoke": "keys:admin",
     "/settings/switches/{verb}": "runs:operate",

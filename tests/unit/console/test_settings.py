@@ -10,7 +10,7 @@ from tests.support.console.recorded_api import FORBIDDEN, RecordedApi, asked_of,
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import Page
 from towpath_console.pages import settings
-from towpath_console.pages.providers import providers
+from towpath_console.pages.providers import check_model, providers
 from towpath_gateway.core.api_keys import ALL_SCOPES
 from towpath_gateway.core.api_keys import ROLES as PLATFORM_ROLES
 
@@ -63,6 +63,27 @@ async def test_a_provider_without_a_key_is_told_from_one_that_could_be_asked() -
     for blind in ({"networks": []}, {"networks": [{"name": "shop"}]}):
         nobody = RecordedApi(**{"/v1/networks": blind, "/v1/networks/shop/prompt": FORBIDDEN})
         assert "is not known" in drawn(await providers(asked_of(nobody)))
+
+
+async def test_a_model_is_tried_from_its_row_and_what_it_lacks_is_shown_with_the_remedy() -> None:
+    found: dict[str, Any] = {
+        "model": "google:x", "works": True, "code": "", "detail": "", "remedy": "", "duration_ms": 1_432,
+        "usage": {"total_tokens": 23}, "cost": {"usd": 0.00002, "price_known": True},
+    }  # fmt: skip
+    listed: dict[str, Any] = {"/v1/networks": {"networks": [{"name": "shop"}]}, "/v1/networks/shop/prompt": {}}
+    api = RecordedApi({**listed, "/v1/models/check": found})
+    page = await check_model(asked_of(api), {"model": " google:x "})
+    assert ("POST", "/v1/models/check", {"model": "google:x"}) in api.sent
+    html = drawn(page)
+    assert "answered" in html and "1,432 ms" in html and "23 tokens" in html and page.data["checked"] == found
+    assert html.count('value="google:x"') == 1 and 'value="openai:' in html, "it stands in the row of its provider"
+    lacks = {**found, "works": False, "code": "model_unauthorized", "detail": "<b>no</b>", "remedy": "Give a key."}
+    html = drawn(await check_model(asked_of(RecordedApi({**listed, "/v1/models/check": lacks})), {"model": "google:x"}))
+    assert "did not answer" in html and "&lt;b&gt;no&lt;/b&gt;" in html and "Give a key." in html
+    untried = RecordedApi(listed)
+    html = drawn(await providers(asked_of(untried)))
+    assert "did not answer" not in html and not any(path.endswith("check") for _, path, _ in untried.sent)
+    assert html.count('action="/settings/providers"') == 4
 
 
 async def test_a_key_is_shown_once_and_is_in_no_address() -> None:

@@ -16,7 +16,7 @@ from towpath_contracts.schema_bounds import size as schema_size
 from towpath_contracts.schema_bounds import work as schema_work
 from towpath_contracts.tools import grants as tool_grants
 from towpath_decider.adapters import answer_bounds, stream_assembly
-from towpath_decider.app import compile_caches, provider_limiter
+from towpath_decider.app import compile_caches, model_checker, provider_limiter
 from towpath_decider.core import conversation, native_tool_calls, rate_policy
 from towpath_fabric import prompt_templates, redaction, service
 from towpath_fabric.http import connections
@@ -218,6 +218,9 @@ CALLS = [
     promise("audit.md", "TAS keeps what up to {} runs have seen", value_origins.MAX_RUNS),
 ]
 MODELS = [
+    promise("models.md", "of at most {} tokens of answer", model_checker.OUTPUT_TOKENS),
+    promise("models.md", "and gives up after {} s", model_checker.CHECK_LIMIT_S),
+    promise("models.md", "tries {} models at a time", model_checker.CHECKS_AT_ONCE),
     promise("models.md", "At most {} MiB of an answer are read", answer_bounds.MAX_BODY_BYTES / MIB),
     promise("models.md", "that is streamed {} MiB with", answer_bounds.MAX_STREAM_BYTES / MIB),
     promise("models.md", "MiB with {} characters", stream_assembly.MAX_STREAMED_CHARS),

@@ -5,7 +5,7 @@ import pytest
 from towpath.client import http
 from towpath.client import nats as client_nats
 from towpath_contracts.tools import workers
-from towpath_decider.app import provider_limiter
+from towpath_decider.app import model_checker, provider_limiter
 from towpath_decider.core import rate_policy
 from towpath_embedded import platform_state
 from towpath_embedded.processes import role_process
@@ -15,6 +15,7 @@ from towpath_fabric.turns import fair_request_queue
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import event_stream
 from towpath_gateway.app.routes import grants, policies
+from towpath_gateway.app.routes.operations import models
 from towpath_gateway.app.routes.operations import workers as workers_page
 from towpath_orchestrator.app.api import (
     budgets,
@@ -34,6 +35,8 @@ from towpath_tas.wiring import AUDIT_WAIT_S
 from towpath_worker.app import outcome_outbox
 
 GIVES_UP_FIRST = {
+    "a model that is tried, and the gateway": (model_checker.CHECK_LIMIT_S, models.CHECK_WAIT_S),
+    "the gateway's wait for a tried model, and the client": (models.CHECK_WAIT_S, http.ANSWER_TIMEOUT_S),
     "a task's way into the database, and the gateway": (submit.SUBMIT_TIMEOUT_S, platform_client.SUBMIT_WAIT_S),
     "the gateway's wait for a task, and the client": (platform_client.SUBMIT_WAIT_S, http.ANSWER_TIMEOUT_S),
     "a count of past runs, and the gateway": (grant_history.COUNT_TIMEOUT_S, grants.HISTORY_TIMEOUT_S),

@@ -5,7 +5,9 @@ It changes nothing and shows no secret; every failing check comes with its remed
 
 import sys
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from cyclopts import Parameter
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
@@ -29,9 +31,16 @@ class DoctorCheck(NamedTuple):
     remedy: str = ""
 
 
-async def doctor(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
-    """Check this machine and the platform it talks to; the exit code is 1 where something is wrong."""
-    findings = [*_check_machine(), *await _processes(), *await _platform(common)]
+async def doctor(
+    *, model: Annotated[tuple[str, ...], Parameter(negative="")] = (), common: ConnectionOptions = CONNECTION_OPTIONS
+) -> int:
+    """Check this machine and the platform it talks to; the exit code is 1 where something is wrong.
+
+    Args:
+        model: Have a decider ask this model once, as openai:gpt-5-mini; may be given more than once. That costs a few
+            tokens, and takes the role operator.
+    """
+    findings = [*_check_machine(), *await _processes(), *await _platform(common, model)]
     marks = {True: "✓", False: "✕", None: "·"}
     columns = (
         Column("", lambda row: marks[row["good"]]),
@@ -90,7 +99,7 @@ async def _check_readiness(url: str) -> str:
     return "ready" if answer.status_code == httpx2.codes.OK else f"not ready: {answer.text[:200]}"
 
 
-async def _platform(common: ConnectionOptions) -> list[DoctorCheck]:
+async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[DoctorCheck]:
     address = common.address()
     try:
         async with common.connect() as client:
@@ -106,9 +115,22 @@ async def _platform(common: ConnectionOptions) -> list[DoctorCheck]:
             ):
                 found.append(await _check_server(name, ask))
             found += await _notices(client)
+            found += [await _check_model(client, model) for model in models]
             return found
     except ProblemError as error:
         return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
+
+
+async def _check_model(client: "Client", model: str) -> DoctorCheck:
+    """Have a decider ask *model*: a key that is here says nothing of the one that deciders have."""
+    try:
+        found = await client.models.check(model)
+    except ProblemError as error:
+        told = problem_of(error)
+        return DoctorCheck(model, False, f"{told.code}: {told.detail}", told.remedy)
+    if not found.works:
+        return DoctorCheck(model, False, f"{found.code}: {found.detail}", found.remedy)
+    return DoctorCheck(model, True, f"answered in {found.duration_ms} ms, {found.usage.total_tokens} tokens")
 
 
 async def _notices(client: "Client") -> list[DoctorCheck]:
