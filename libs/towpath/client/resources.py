@@ -49,15 +49,21 @@ class NetworkResource:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def publish(self, written: Written, *, dry_run: bool = False) -> NetworkVersion:
-        """Make a new version; one equal to the current version is returned as `unchanged`."""
-        return await self._ask("/v1/networks", written, dry_run=dry_run)
+    async def publish(
+        self, written: Written, *, dry_run: bool = False, if_version: int | None = None
+    ) -> NetworkVersion:
+        """Make a new version; one equal to the current version is returned as `unchanged`.
+
+        With *if_version* only while that version is current, 0 for none, else `network_moved`.
+        """
+        moved = {} if if_version is None else {"if_version": if_version}
+        return await self._ask("/v1/networks", written, dry_run=dry_run, **moved)
 
     async def validate(self, written: Written) -> NetworkVersion:
         """Return what publishing would make, without making it."""
         return await self._ask("/v1/networks/validate", written)
 
-    async def _ask(self, address: str, written: Written, **more: bool) -> NetworkVersion:
+    async def _ask(self, address: str, written: Written, **more: bool | int) -> NetworkVersion:
         """Send a network; faults of one from a file are reported with their lines."""
         try:
             answer = await self._transport.request("POST", address, body={"spec": spec_json(written), **more})

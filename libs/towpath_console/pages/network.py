@@ -131,7 +131,9 @@ async def publish_again(asked: Asked, form: Mapping[str, str]) -> Done:
             "detail": "this network is the platform's own",
         }
         raise ApiRefusalError(404, problem)
-    return published(await asked.api.post("/v1/networks", {"spec": found["spec"]}))
+    base = number_of(form.get("if_version"), "version")
+    moved = {} if base is None else {"if_version": base}
+    return published(await asked.api.post("/v1/networks", {"spec": found["spec"], **moved}))
 
 
 PAGES = (PageRoute("/networks/{network:path}", network, "/networks"),)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from towpath_console.api import Api, ApiRefusalError
@@ -10,12 +11,14 @@ from towpath_console.drawings.changes import changes_between
 from towpath_console.drawings.graph import network_graph
 from towpath_console.drawings.graph_forms import graph_svg, graph_text
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
-from towpath_console.pages.names import checked_name
+from towpath_console.pages.names import checked_name, number_of
 from towpath_console.text import hidden_count
 
 SHOWN = 200
 INVALID = frozenset({400, 409, 422})
 """Refusals of what somebody wrote: they are shown beside it, so that nothing of it is lost."""
+
+MOVED = "network_moved"
 
 SAMPLE = """\
 kind: Network
@@ -60,6 +63,7 @@ async def check_network(asked: Asked, form: Mapping[str, str]) -> Page:
         "would_be": would_be,
         "now": now,
         "faults": (),
+        "moved": "",
         "drawing": graph_svg(layout, name="check"),
         "words": graph_text(layout),
         "changes": changes,
@@ -68,21 +72,32 @@ async def check_network(asked: Asked, form: Mapping[str, str]) -> Page:
 
 
 async def publish_network(asked: Asked, form: Mapping[str, str]) -> Done | Page:
-    """Publish what was checked; where it is refused after all, say why beside it."""
-    _, made = await _sent(asked.api, "/v1/networks", form.get("text", ""))
+    """Publish what was checked; where it is refused after all, say why beside it.
+
+    Where somebody else has published since the check, what was written is kept, to be checked against that.
+    """
+    text, base = form.get("text", ""), number_of(form.get("if_version"), "version")
+    try:
+        _, made = await _sent(asked.api, "/v1/networks", text, {} if base is None else {"if_version": base})
+    except ApiRefusalError as error:
+        if error.problem.get("code") != MOVED:
+            raise
+        return _moved(text, error.problem)
     return made if isinstance(made, Page) else published(made)
 
 
-async def _sent(api: Api, path: str, text: str) -> tuple[dict[str, Any], dict[str, Any] | Page]:
+async def _sent(
+    api: Api, path: str, text: str, more: Mapping[str, int] = MappingProxyType({})
+) -> tuple[dict[str, Any], dict[str, Any] | Page]:
     """Send what was pasted to *path*; return it as JSON, and the answer, or a page that says what is wrong with it."""
     try:
         read = await asyncio.to_thread(read_definition, text)
     except DefinitionError as error:
         return {}, _refusal(text, list(error.faults), "The text can't be read as a network.")
     try:
-        return read.spec, await api.post(path, {"spec": read.spec})
+        return read.spec, await api.post(path, {"spec": read.spec, **more})
     except ApiRefusalError as error:
-        if error.status not in INVALID:
+        if error.status not in INVALID or error.problem.get("code") == MOVED:
             raise
         why = str(error.problem.get("title") or "It is refused.")
         return read.spec, _refusal(text, faults_of(error.problem, read), why)
@@ -132,9 +147,22 @@ async def _current(api: Api, name: str) -> dict[str, Any] | None:
 
 
 def _refusal(text: str, faults: list[DefinitionFault], title: str) -> Page:
-    view = {"text": text, "hidden": hidden_count(text), "would_be": None, "faults": sorted(faults), "why": title}
+    view = {
+        "text": text,
+        "hidden": hidden_count(text),
+        "would_be": None,
+        "faults": sorted(faults),
+        "moved": "",
+        "why": title,
+    }
     data = {"problems": [fault._asdict() for fault in faults]}
     return Page("Not a network yet", "network_check.html", data, view, status=422)
+
+
+def _moved(text: str, problem: Mapping[str, Any]) -> Page:
+    """Make the page for somebody who checked against a version that is current no more: nothing was published."""
+    view = {"text": text, "hidden": hidden_count(text), "would_be": None, "faults": (), "moved": problem["detail"]}
+    return Page("Published meanwhile", "network_check.html", {"problem": dict(problem)}, view, status=409)
 
 
 PAGES = (PageRoute("/networks", networks, "/networks"),)

@@ -165,12 +165,16 @@ class NetworkSnapshot(MessagePart):
 
 
 class PublishNetwork(Message):
-    """Gateway to orchestrator: validate, and unless `dry_run` make a new version."""
+    """Gateway to orchestrator: validate, and unless `dry_run` make a new version.
+
+    With `if_version` only where that version is current; 0 means that there is none yet.
+    """
 
     project: str
     actor: str
     spec: JsonObject
     dry_run: bool = False
+    if_version: int | None = None
     key_prefix: str = ""
     key_commitment: str = ""
 

@@ -43,6 +43,12 @@ NETWORK_PROBLEMS = (
         "The name belongs to an actor of the platform",
         "Choose another name, such as a person's or an application's: records name it as who acted.",
     ),
+    ProblemKind(
+        "network_moved",
+        409,
+        "Another version of the network is current",
+        "Look at what was published meanwhile: towpath networks show NAME.",
+    ),
     ProblemKind("flow_invalid", 422, "The flow can't be read", "Write stages as a >> b and (a | b) >> c."),
     ProblemKind("flow_cycle", 422, "A member stands in two stages", "Name every member once: a flow goes one way."),
     ProblemKind("flow_duplicate", 422, "A member stands twice in a stage", "Name every member once."),

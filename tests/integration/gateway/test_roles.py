@@ -82,7 +82,12 @@ async def test_a_network_is_published_once(client: httpx2.AsyncClient, peer: Pla
     asked = peer.requests(rpc.PUBLISH_NETWORK.subject)
     assert [body["dry_run"] for body in asked] == [False, False, True, True]
     assert {(body["project"], body["actor"]) for body in asked} == {("default", "local")}
-    assert asked[0]["spec"] == SPEC
+    assert asked[0]["spec"] == SPEC and {body["if_version"] for body in asked} == {None}
+    peer.answers[rpc.PUBLISH_NETWORK.subject] = problem("network_moved", "version 3 is current, not 2")
+    moved = await client.post("/v1/networks", json={"spec": SPEC, "if_version": 2})
+    assert (moved.status_code, moved.json()["code"]) == (409, "network_moved")
+    assert peer.requests(rpc.PUBLISH_NETWORK.subject)[-1]["if_version"] == 2
+    assert (await client.post("/v1/networks", json={"spec": SPEC, "if_version": -1})).status_code == 422
 
 
 async def test_every_problem_of_a_network_reaches_its_author(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:

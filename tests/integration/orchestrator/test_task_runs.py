@@ -164,6 +164,27 @@ async def test_who_publishes_a_network_is_in_the_audit_before_it_is_there(
         about = {"network": "solo", "version": 1, "digest": made.digest}
         assert said.detail == {**about, "by_key": "k1", "by_commitment": "c1"}
 
+        async def on_version_1(max_steps: int) -> dict[str, Any]:
+            spec = {**NETWORK, "max_steps": max_steps}
+            other = asked.model_copy(update={"spec": spec, "if_version": 1})
+            found: dict[str, Any] = json.loads(
+                (await peers.raw(rpc.PUBLISH_NETWORK.subject, other.model_dump_json().encode())).data
+            )
+            return found
+
+        answers = await asyncio.gather(*(on_version_1(steps) for steps in range(3, 9)))
+        assert sorted(str(answer.get("code", answer.get("version"))) for answer in answers) == [
+            "2",
+            *["network_moved"] * 5,
+        ]
+        assert len(peers.actions) == 2, "of two who began from one version, one is told"
+        assert next(a for a in answers if "code" in a)["detail"] == "version 2 is current, not 1"
+        early = asked.model_copy(update={"spec": {**NETWORK, "name": "new"}, "if_version": 1})
+        refused = json.loads((await peers.raw(rpc.PUBLISH_NETWORK.subject, early.model_dump_json().encode())).data)
+        assert refused["detail"] == "no version is published, not 1"
+        first = early.model_copy(update={"if_version": 0})
+        assert (await peers.ask(rpc.PUBLISH_NETWORK, first)).version == 1
+
 
 async def test_hostile_facts_are_set_aside_and_the_run_is_untouched(
     database: Any, nats_server: Any, peers: Peers

@@ -154,10 +154,29 @@ async def test_who_may_not_publish_is_told_by_the_api() -> None:
         await publish_network(asked(shop(**{"POST /v1/networks": denied})), {"text": write_definition(spec())})
 
 
+async def test_what_somebody_published_after_the_check_is_not_overwritten() -> None:
+    html = drawn(await check_network(asked(shop()), {"text": write_definition(spec(max_steps=9))}))
+    assert 'name="if_version" value="2"' in html
+    api = shop(**{"POST /v1/networks": ApiRefusalError(409, {"code": "network_moved", "detail": f"{HOSTILE} now"})})
+    text = write_definition(spec(max_steps=9))
+    page = await publish_network(asked(api), {"text": text, "if_version": "2"})
+    assert isinstance(page, Page) and page.status == 409 and page.data["problem"]["code"] == "network_moved"
+    assert api.sent[0][1]["if_version"] == 2
+    html = drawn(page)
+    assert "Somebody has published meanwhile" in html and "max_steps: 9" in html.split("<textarea")[1]
+    assert 'action="/networks"' not in html, "it is checked again before it can be published"
+    assert (await publish_network(asked(fresh := shop()), {"text": text, "if_version": "0"})) and fresh.sent
+    assert fresh.sent[0][1]["if_version"] == 0, "a network that was not there yet"
+    with pytest.raises(ApiRefusalError, match="request_invalid"):
+        await publish_network(asked(shop()), {"text": text, "if_version": "two"})
+
+
 async def test_an_older_version_is_published_again_from_its_own_definition() -> None:
     api = shop()
     done = await publish_again(asked(api, network="team/shop"), {"version": "1"})
     assert api.sent == [("/v1/networks", {"spec": OLD["spec"]})]
+    await publish_again(asked(api, network="team/shop"), {"version": "1", "if_version": "2"})
+    assert api.sent[1] == ("/v1/networks", {"spec": OLD["spec"], "if_version": 2})
     assert done == Done("/networks/team/shop", "team/shop: version 3 is current.")
 
 

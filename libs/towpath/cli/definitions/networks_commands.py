@@ -50,14 +50,15 @@ async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTI
 
 
 @app.command(help_epilogue=examples("towpath networks publish network.yaml", "towpath networks publish a.yaml b.yaml"))
-async def publish(*files: Path, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+async def publish(*files: Path, if_version: int | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Publish networks; one equal to its current version makes no new version.
 
     Args:
         files: YAML files with kind: Network.
+        if_version: Only while this version is current, 0 while there is none.
     """
     async with common.connect() as client:
-        versions = [await client.networks.publish(file) for file in files]
+        versions = [await client.networks.publish(file, if_version=if_version) for file in files]
     columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else "published"))
     common.out().rows("networks", [_row(version) for version in versions], columns, empty="No file was named.")
 

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Name
@@ -36,10 +37,14 @@ _INVALID = (
 
 
 class PublishNetworkBody(ClientMessage):
-    """A network as people write it (`kind: Network`); with `dry_run` nothing is published."""
+    """A network as people write it (`kind: Network`); with `dry_run` nothing is published.
+
+    With `if_version` it is published only where that version is current; 0 means that there is none yet.
+    """
 
     spec: JsonObject
     dry_run: bool = False
+    if_version: int | None = Field(default=None, ge=0, le=MAX_VERSION)
 
 
 class ValidateNetworkBody(ClientMessage):
@@ -53,14 +58,14 @@ class ValidateNetworkBody(ClientMessage):
     status_code=201,
     response_model=NetworkVersion,
     responses={
-        **documented(*_INVALID),
+        **documented(*_INVALID, "network_moved"),
         200: {"description": "It is equal to the current version, or this was a dry run", "model": NetworkVersion},
     },
     summary="Publish a network",
 )
 async def publish_network(draft: PublishNetworkBody, dependencies: Dependencies, principal: NetworksWriter) -> Response:
     """Make an immutable new version, unless the current one is equal; every problem of a bad one is listed."""
-    version = await _publish(dependencies, principal, draft.spec, dry_run=draft.dry_run)
+    version = await _publish(dependencies, principal, draft)
     made = not (draft.dry_run or version.unchanged)
     headers = {"Location": f"/v1/networks/{version.name}?version={version.version}"} if made else None
     return json_answer(version, status=201 if made else 200, headers=headers)
@@ -71,7 +76,7 @@ async def validate_network(
     check: ValidateNetworkBody, dependencies: Dependencies, principal: NetworksReader
 ) -> Response:
     """Return what publishing would make, or list every problem; nothing is stored."""
-    return json_answer(await _publish(dependencies, principal, check.spec, dry_run=True))
+    return json_answer(await _publish(dependencies, principal, PublishNetworkBody(spec=check.spec, dry_run=True)))
 
 
 @router.get("", response_model=NetworkList, responses=documented("network_not_found"), summary="List networks")
@@ -105,8 +110,9 @@ async def get_network(
 
 
 async def _publish(
-    dependencies: GatewayDependencies, principal: Principal, spec: JsonObject, *, dry_run: bool
+    dependencies: GatewayDependencies, principal: Principal, draft: PublishNetworkBody
 ) -> NetworkVersion:
-    request = PublishNetwork(project=principal.project, spec=spec, dry_run=dry_run, **principal.named())
+    wanted = {"spec": draft.spec, "dry_run": draft.dry_run, "if_version": draft.if_version}
+    request = PublishNetwork(project=principal.project, **wanted, **principal.named())
     version: NetworkVersion = await dependencies.platform.request(rpc.PUBLISH_NETWORK, request)
     return version

@@ -170,7 +170,10 @@ class NetworkRegistry:
         )
 
     async def publish(self, request: PublishNetwork) -> NetworkVersion:
-        """Check and compile a network and store it as the next version, unless `dry_run`."""
+        """Check and compile a network and store it as the next version, unless `dry_run`.
+
+        Raises ProblemError `network_invalid` with all errors, and `network_moved` if the named version is not current.
+        """
         try:
             spec = NetworkSpec.model_validate(request.spec)
         except ValidationError as error:
@@ -196,9 +199,13 @@ class NetworkRegistry:
         async with held, self._pool.acquire() as connection, connection.transaction():
             await connection.execute(QUERIES.lock_name, request.project, spec.name)
             current = await connection.fetchrow(QUERIES.network_version, request.project, spec.name, None)
+            newest = current["version"] if current is not None else 0
+            if request.if_version not in {None, newest}:
+                which = f"version {newest} is current" if newest else "no version is published"
+                raise ProblemError(problem("network_moved", f"{which}, not {request.if_version}"))
             if current is not None and current["digest"] == address:
                 return NetworkVersion(**dict(current), unchanged=True, snapshot=snapshot)
-            version = (current["version"] if current is not None else 0) + 1
+            version = newest + 1
             if request.dry_run:
                 published_at = await connection.fetchval(QUERIES.now)
             else:
