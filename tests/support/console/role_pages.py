@@ -20,6 +20,7 @@ NEEDS: dict[str, str] = {
     "/runs/{run_id}/note": "runs:write",
     "/runs/{run_id}/fork": "runs:write",
     "/runs/{run_id}/reply": "runs:write",
+    "/runs/{run_id}/retry": "runs:write",
     "/runs/{run_id}/steering/{act}": "runs:operate",
     "/approvals/batch/{verdict}": "gates:resolve",
     "/approvals/{gate_id}/edit": "gates:resolve",

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from towpath_console.api import Api
 from towpath_console.page import Asked, Page, PageRoute
+from towpath_console.pages.names import is_uuid
+from towpath_console.pages.runs.comparable_runs import comparable_runs
 from towpath_console.pages.runs.history import (
     HistoryPart,
     Step,
@@ -39,10 +41,10 @@ class ValueChange(NamedTuple):
 
 
 async def compare(asked: Asked) -> Page:
-    """Make the page of two runs; without them, the form that asks for them."""
+    """Make the page of two runs; with one of them what it may be compared with, without any the form that asks."""
     a, b = asked.query.get("a", "").strip(), asked.query.get("b", "").strip()
     if not (a and b):
-        return Page("Compare two runs", "run_compare.html", {"a": a, "b": b}, {"a": a, "b": b, "rows": None})
+        return await _choice(asked.api, a, b)
     require_run_id(a)
     require_run_id(b)
     api = asked.api
@@ -66,6 +68,17 @@ async def compare(asked: Asked) -> Page:
     }
     data = {"a": found["a"]["run"], "b": found["b"]["run"], "rows": rows}
     return Page("Compare two runs", "run_compare.html", data, view)
+
+
+async def _choice(api: Api, a: str, b: str) -> Page:
+    """Make the page that asks for what is missing, with runs to choose from where one of the two is known."""
+    suggested: list[dict[str, Any]] = []
+    run: dict[str, Any] = {}
+    if is_uuid(known := a or b):
+        run = await api.get(f"/v1/runs/{known}")
+        suggested = await comparable_runs(api, run)
+    view = {"a": a, "b": b, "rows": None, "known": run, "suggested": suggested}
+    return Page("Compare two runs", "run_compare.html", {"a": a, "b": b, "suggested": suggested}, view)
 
 
 def aligned(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int | None, int | None]]:

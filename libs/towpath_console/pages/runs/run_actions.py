@@ -8,6 +8,8 @@ from typing import Any
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.page import ActionRoute, Asked, Done
+from towpath_console.pages.runs.history import require_run_id
+from towpath_contracts.problems.registry import REGISTRY
 
 STEERED = {"pause": "The run is paused.", "resume": "The run goes on."}
 
@@ -45,6 +47,20 @@ async def fork(asked: Asked, form: Mapping[str, str]) -> Done:
     return Done(f"/runs/{accepted['run_id']}", f"Forked from step {step}.")
 
 
+async def retry(asked: Asked, form: Mapping[str, str]) -> Done:
+    """Begin the task of a run anew, by the request that does it to many, and go to the run that does."""
+    run_id = asked.path["run_id"]
+    require_run_id(run_id)
+    body = {"action": "retry", "run_ids": [run_id], "reason": form.get("reason", "")}
+    (result,) = (await asked.api.post("/v1/runs/bulk", body))["results"]
+    if result["code"]:
+        known = REGISTRY.get(result["code"])
+        title, remedy = (known.title, known.remedy) if known else ("It was not begun anew", "")
+        problem = {"code": result["code"], "title": title, "detail": result["detail"], "remedy": remedy}
+        raise ApiRefusalError(known.status if known else 409, problem)
+    return Done(f"/runs/{result['new_run_id']}", f"This run does the task of {run_id[:8]} anew.")
+
+
 async def reply(asked: Asked, form: Mapping[str, str]) -> Done:
     """Continue a run that has ended by a message, and go to the run that answers it."""
     run_id = asked.path["run_id"]
@@ -61,5 +77,6 @@ ACTIONS = (
     ActionRoute("/runs/{run_id}/note", note, "runs:write"),
     ActionRoute("/runs/{run_id}/fork", fork, "runs:write"),
     ActionRoute("/runs/{run_id}/reply", reply, "runs:write"),
+    ActionRoute("/runs/{run_id}/retry", retry, "runs:write"),
     ActionRoute("/runs/{run_id}/steering/{act}", steer, "runs:operate"),
 )

@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 from tests.support.console.recorded_api import RecordedApi, asked_of, drawn
+from tests.unit.console.runs.test_run_pages import RUN, history_of, run_of, step_of
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.pages.runs.bulk_runs import act, confirm, export_file
+from towpath_console.pages.runs.run import run_timeline
+from towpath_console.pages.runs.run_actions import retry
 
 HOSTILE = "<script>alert(1)</script>"
+AROUND_RUN: dict[str, Any] = {"/v1/gates": {"gates": []}, "/v1/budgets": {"accounts": []}}
 
 
 def run_id(number: int) -> str:
@@ -85,3 +89,24 @@ async def test_a_file_has_every_piece_of_every_run() -> None:
     file = await export_file(asked_of(api, {"status": "failed"}))
     assert [part async for part in file.parts] == ["0\n", "1\n"]
     assert [path for path, _ in api.asked] == list(pieces)
+
+
+async def test_one_run_is_retried_by_the_same_request_and_its_page_offers_that_once_it_has_ended() -> None:
+    found: dict[str, Any] = {"run_id": run_id(1), "new_run_id": run_id(2), "code": "", "detail": ""}
+    api = RecordedApi(**{"/v1/runs/bulk": {"results": [found]}})
+    done = await retry(asked_of(api, run_id=run_id(1)), {"reason": "slower"})
+    assert api.sent == [("POST", "/v1/runs/bulk", {"action": "retry", "run_ids": [run_id(1)], "reason": "slower"})]
+    assert done.location == f"/runs/{run_id(2)}"
+    lacks = {**found, "new_run_id": None, "code": "run_not_found", "detail": "no such run"}
+    with pytest.raises(ApiRefusalError) as refused:
+        await retry(asked_of(RecordedApi(**{"/v1/runs/bulk": {"results": [lacks]}}), run_id=run_id(1)), {})
+    assert (refused.value.status, refused.value.problem["detail"]) == (404, "no such run")
+    assert refused.value.problem["remedy"]
+    with pytest.raises(ApiRefusalError, match="request_invalid"):
+        await retry(asked_of(api, run_id="../x"), {})
+    for status, erased, offered in (("failed", None, 1), ("completed", None, 1), ("failed", "2026-11-26", 0)):
+        run = {**run_of(1, status), "erased_at": erased}
+        answers = {f"/v1/runs/{RUN}": run, f"/v1/runs/{RUN}/history": history_of([step_of(1)]), **AROUND_RUN}
+        html = drawn(await run_timeline(asked_of(RecordedApi(answers), run_id=RUN)))
+        assert html.count(f'action="/runs/{RUN}/retry"') == offered
+    assert '<details class="act when-ended" name="act"><summary>' in html, "not while it goes on"

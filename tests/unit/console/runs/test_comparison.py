@@ -96,3 +96,50 @@ async def test_only_ids_of_runs_are_looked_up() -> None:
 async def test_without_two_runs_the_page_asks_for_them() -> None:
     html = Renderer().whole(await compare(Asked(RecordedApi({}), {}, {"a": "x"}, "/")), **AROUND)
     assert "Two runs are compared by their ids." in html and 'value="x"' in html
+
+
+def run_id(number: int) -> str:
+    return f"01a21858-7ec2-7cc8-8fc2-{number:012}"
+
+
+def like(number: int, **more: Any) -> dict[str, Any]:
+    return {**run_of(1), "run_id": run_id(number), "labels": {}, "user_message": f"task {number}", **more}
+
+
+async def test_runs_to_compare_with_are_suggested_the_nearest_first() -> None:
+    shown = like(1, forked_from={"run_id": run_id(2), "step": 1}, labels={"team": "shop", "b": "1", "c": "2", "d": "3"})
+    of_network = [
+        like(9),
+        shown,
+        like(3, forked_from={"run_id": run_id(1), "step": 4}),
+        like(4, user_message="task 1"),
+        like(5, forked_from={"run_id": run_id(1), "step": 1}),
+    ]
+
+    def listed(query: Any) -> dict[str, Any]:
+        if "network" in query:
+            assert query == {"network": "calm", "limit": 50}
+            return {"runs": of_network}
+        return {"runs": [like(6), like(4)] if query == {"label": "b=1", "limit": 12} else []}
+
+    api = RecordedApi({f"/v1/runs/{run_id(1)}": shown, f"/v1/runs/{run_id(2)}": like(2), "/v1/runs": listed})
+    page = await compare(Asked(api, {}, {"a": run_id(1)}, "/"))
+    assert [(int(one["run_id"][-12:]), one["why"]) for one in page.data["suggested"]] == [
+        (2, "it is a retry of this"),
+        (3, "is a fork of it, from step 4"),
+        (5, "is a retry of it"),
+        (4, "the same task"),
+        (6, "b=1"),
+        (9, "the same network"),
+    ]
+    assert sum(path == "/v1/runs" for path, _ in api.asked) == 4, "of many labels the first three are asked about"
+    html = Renderer().whole(page, **AROUND)
+    assert f'href="/runs/compare?a={run_id(1)}&amp;b={run_id(9)}"' in html
+    other = Renderer().whole(await compare(Asked(api, {}, {"b": run_id(1)}, "/")), **AROUND)
+    assert f'href="/runs/compare?a={run_id(9)}&amp;b={run_id(1)}"' in other
+    gone = RecordedApi({f"/v1/runs/{run_id(1)}": shown, "/v1/runs": {"runs": [like(n) for n in range(1, 60)]}})
+    many = (await compare(Asked(gone, {}, {"a": run_id(1)}, "/"))).data["suggested"]
+    assert len(many) == 12 and many[0]["run_id"] == run_id(2), "a parent that is gone is left out"
+    alone = RecordedApi({f"/v1/runs/{run_id(1)}": shown, "/v1/runs": {"runs": [shown]}})
+    nobody = Renderer().whole(await compare(Asked(alone, {}, {"a": run_id(1)}, "/")), **AROUND)
+    assert "No other run of its network" in nobody
