@@ -177,9 +177,12 @@ class GateResource:
         """Let the call happen with *args* in the place of its own; with *digest* only if it is still the one shown."""
         return await self._settle(gate_id, "edit", {"args": args, "reason": reason, "digest": digest})
 
-    async def delegate(self, gate_id: UUID | str, to: str, *, reason: str = "") -> GateView:
-        """Hand a gate to a person, or with `role:NAME` to everybody with a role; it changes nobody's rights."""
-        body = {"to": to, "reason": reason}
+    async def delegate(self, gate_id: UUID | str, to: str, *, reason: str = "", unknown: bool = False) -> GateView:
+        """Hand a gate to a person, or with `role:NAME` to everybody with a role; it changes nobody's rights.
+
+        A name that never had a key nor signed in is refused, `delegate_unknown`, but with *unknown*.
+        """
+        body = {"to": to, "reason": reason, **({"unknown": True} if unknown else {})}
         return GateView.model_validate(
             await self._transport.request("POST", f"/v1/gates/{gate_id}/delegate", body=body)
         )

@@ -275,6 +275,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Name somebody with the role in detail who has not decided yet, or role:NAME.",
     ),
     ProblemKind(
+        "delegate_unknown",
+        409,
+        "Nobody is known by the name that it would be handed to",
+        "Look at the name: towpath keys list. Whoever has never had a key nor signed in is named with --unknown.",
+    ),
+    ProblemKind(
         "edit_refused",
         422,
         "The call can't be changed like that",

@@ -192,6 +192,12 @@ class KeyStore:
         rows = await _query(lambda: self._pool().fetch(_queries.roles_held, caller, project))
         return frozenset(role for row in rows for role in row["roles"]) if rows else None
 
+    async def is_known(self, caller: str, project: str) -> bool:
+        """Return whether *caller* has ever had a key of *project*, as also who signs in elsewhere has."""
+        if self._maybe_pool() is None:
+            return False
+        return bool(await _query(lambda: self._pool().fetchval(_queries.project_of, caller)) == project)
+
     async def revoke(self, prefix: str, *, project: str, by: Principal) -> None:
         """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""
         found = None

@@ -86,16 +86,27 @@ async def test_a_gate_is_handed_over_with_what_the_keys_of_the_other_may_do(plac
     peer.answers[rpc.LIST_GATES.subject] = GatePage(gates=(approval,))
     peer.answers[rpc.DELEGATE_GATE.subject] = approval
     await place.key("shop", "vera", (), roles=("viewer",))
+    await place.key("bank", "bob", (), roles=("approver",))
+    gone = await place.key("shop", "gone", (), roles=("approver",))
+    async with await place.client("shop", "root", ["keys:admin"]) as admin:
+        assert (await admin.delete(f"/v1/keys/{gone[4:16]}")).status_code == 204
     async with await place.client("shop", "paul", (), roles=("approver",)) as paul:
-        for to in ("vera", "paul", "nobody-yet", "role:approver"):
-            done = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": to})
+        doubted = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": "nobody-yet"})
+        assert (doubted.status_code, doubted.json()["code"]) == (409, "delegate_unknown")
+        stranger = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": "bob"})
+        assert stranger.json()["code"] == "delegate_unknown", "another project's people are nobody here"
+        assert peer.requests(rpc.DELEGATE_GATE.subject) == []
+        for to in ("vera", "paul", "nobody-yet", "role:approver", "gone"):
+            done = await paul.post(
+                f"/v1/gates/{approval.gate_id}/delegate", json={"to": to, "unknown": to == "nobody-yet"}
+            )
             assert done.status_code == 200, done.text
         for wrong in ("", "a b", "a\u202eb", "x" * 255):
             refused = await paul.post(f"/v1/gates/{approval.gate_id}/delegate", json={"to": wrong})
             assert refused.status_code == 422
         await paul.get("/v1/gates?assigned_to=me")
     asked = peer.requests(rpc.DELEGATE_GATE.subject)
-    assert [one["known_roles"] for one in asked] == [["viewer"], ["approver"], None, None]
+    assert [one["known_roles"] for one in asked] == [["viewer"], ["approver"], None, None, None]
     assert all((one["actor"], one["roles"]) == ("paul", ["approver"]) for one in asked)
     mine = peer.requests(rpc.LIST_GATES.subject)[-1]["assigned_to"]
     assert mine[0] == "paul" and mine[-1] == "role:approver"

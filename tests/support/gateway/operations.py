@@ -42,6 +42,7 @@ OPERATIONS = [
     ("gates:resolve", "POST", f"/v1/gates/{uuid.uuid4()}/resolve", {"verdict": "retry"}),
     ("gates:resolve", "POST", f"/v1/gates/{uuid.uuid4()}/edit", {"args": {}}),
     ("gates:resolve", "POST", f"/v1/gates/{uuid.uuid4()}/delegate", {"to": "mia"}),
+    ("runs:operate", "POST", "/v1/models/check", {"model": "gemini:x"}),
     ("gates:read", "GET", "/v1/notices", None),
     ("runs:operate", "POST", f"/v1/notices/{uuid.uuid4()}/retry", None),
     ("runs:write", "POST", "/v1/grants/propose", TASK),

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from towpath.cli.access.gate_watch import notices, quorum_progress, watch
 from towpath.cli.shared import short_ids
@@ -225,17 +225,26 @@ async def resolve(
         "towpath gates delegate 7c1e mia --reason 'she knows the customer'", "towpath gates delegate 7c1e role:approver"
     )
 )
-async def delegate(gate: str, to: str, /, *, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+async def delegate(
+    gate: str,
+    to: str,
+    /,
+    *,
+    reason: str = "",
+    unknown: Annotated[bool, Parameter(negative="")] = False,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
     """Hand a gate to somebody who may decide there. Who may decide stays as it is.
 
     Args:
         gate: The gate's id, or its beginning or end.
         to: The person's name as it stands in the audit, or role:NAME for everybody with that role.
         reason: Why; it stands in the audit.
+        unknown: Also to a name that never had a key nor signed in.
     """
     async with common.connect() as client:
         gate_id = await short_ids.resolve_gate_id(client, gate)
-        view = await client.gates.delegate(gate_id, to, reason=reason)
+        view = await client.gates.delegate(gate_id, to, reason=reason, unknown=unknown)
     if common.out().for_people:
         common.out().write(f"gate {view.gate_id} is handed to {view.assigned_to}")
     else:

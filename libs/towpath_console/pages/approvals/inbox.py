@@ -38,7 +38,11 @@ RESOLVED = {
     "retry": "The call runs again.",
     "stop": "The run ends.",
 }
-HANDED = frozenset({"delegate_may_not_decide", "role_missing", "gate_settled", "verdict_invalid", "request_invalid"})
+UNKNOWN = "delegate_unknown"
+
+HANDED = frozenset(
+    {"delegate_may_not_decide", UNKNOWN, "role_missing", "gate_settled", "verdict_invalid", "request_invalid"}
+)
 """Refusals to hand a gate over, which are said at the gate."""
 
 STALE = frozenset({"gate_settled", "digest_changed"})
@@ -138,14 +142,18 @@ def _back(form: Mapping[str, str]) -> str:
 async def delegate(asked: Asked, form: Mapping[str, str]) -> Done | Page:
     """Hand a gate to a person, or to everybody with a role."""
     gate_id, to = asked.path["gate_id"], form.get("to", "").strip()
+    confirmed = {"unknown": True} if form.get("unknown") == to else {}
+    body = {"to": to, "reason": form.get("reason", ""), **confirmed}
     try:
-        await asked.api.post(f"/v1/gates/{gate_id}/delegate", {"to": to, "reason": form.get("reason", "")})
+        await asked.api.post(f"/v1/gates/{gate_id}/delegate", body)
     except ApiRefusalError as error:
         if error.problem.get("code") not in HANDED:
             raise
         gate = await asked.api.get(f"/v1/gates/{gate_id}")
         words = str(error.problem.get("detail") or error.problem.get("title"))
-        return await gate_page(asked, gate, status=error.status, handing=words, to=to, why=form.get("reason", ""))
+        unknown = to if error.problem.get("code") == UNKNOWN else ""
+        written = {"to": to, "why": form.get("reason", ""), "unknown": unknown}
+        return await gate_page(asked, gate, status=error.status, handing=words, **written)
     return Done(f"/approvals/{gate_id}", f"Handed to {to}.")
 
 

@@ -83,10 +83,14 @@ class ResolveGateBody(ClientMessage):
 
 
 class DelegateGateBody(ClientMessage):
-    """Whom a gate is handed to: a person's name, or `role:NAME` for everybody with that role."""
+    """Whom a gate is handed to: a person's name, or `role:NAME` for everybody with that role.
+
+    A name that nobody is known by here is taken with `unknown` alone.
+    """
 
     to: DelegateName
     reason: str = Field(default="", max_length=2_000)
+    unknown: bool = False
 
 
 @router.get("", response_model=GatePage, responses=documented(), summary="List gates")
@@ -195,15 +199,25 @@ async def edit_gate(
     "/{gate_id}/delegate",
     response_model=GateView,
     responses=documented(
-        "gate_not_found", "gate_settled", "verdict_invalid", "role_missing", "delegate_may_not_decide"
+        "gate_not_found",
+        "gate_settled",
+        "verdict_invalid",
+        "role_missing",
+        "delegate_may_not_decide",
+        "delegate_unknown",
     ),
     summary="Hand a gate to somebody",
 )
 async def delegate_gate(
     gate_id: UUID, dependencies: Dependencies, principal: GatesResolver, given: DelegateGateBody
 ) -> Response:
-    """Say whose it is to decide. Everybody who may decide there still may, and nobody else."""
+    """Say whose it is to decide. Everybody who may decide there still may, and nobody else.
+
+    Refused for a name that never had a key of the project, nor signed in (`delegate_unknown`), unless confirmed.
+    """
     gate = await _gate(dependencies, principal, gate_id)
+    if not given.unknown and not await _is_known(dependencies, principal, given.to):
+        raise ProblemError(problem("delegate_unknown", f"nobody here is known as {given.to}"))
     known = None if given.to.startswith(ROLE_PREFIX) else await dependencies.keys.roles_of(given.to, principal.project)
     request = DelegateGate(
         project=principal.project,
@@ -218,6 +232,12 @@ async def delegate_gate(
         roles=tuple(sorted(principal.roles if gate.approval_id is not None else non_approval_roles(principal))),
     )
     return json_answer(await dependencies.platform.request(rpc.DELEGATE_GATE, request))
+
+
+async def _is_known(dependencies: GatewayDependencies, principal: Principal, to: str) -> bool:
+    if to.startswith(ROLE_PREFIX) or to in {principal.caller, principal.actor}:
+        return True
+    return await dependencies.keys.is_known(to, principal.project)
 
 
 def _names(principal: Principal) -> tuple[str, ...]:

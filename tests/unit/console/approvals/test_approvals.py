@@ -89,6 +89,13 @@ async def test_a_refused_hand_over_is_said_at_the_gate_with_what_was_written() -
     assert isinstance(page, Page) and page.status == 409
     assert "no key of vera" in drawn(page) and 'value="vera"' in drawn(page) and 'value="because"' in drawn(page)
     assert api_of(one).sent == [(f"{GATE}/delegate", {"to": "vera", "reason": "because"})]
+    assert 'name="unknown"' not in drawn(page)
+    doubt = {"code": "delegate_unknown", "title": "no", "detail": "nobody here is known as mai"}
+    page = await delegate(asked({f"{GATE}/delegate": ApiRefusalError(409, doubt)}), {"to": "mai", "unknown": "mia"})
+    assert isinstance(page, Page) and 'name="unknown" value="mai"' in drawn(page), "a tick is for one name"
+    sure = asked({f"{GATE}/delegate": a_gate()})
+    await delegate(sure, {"to": "mai", "unknown": "mai"})
+    assert api_of(sure).sent == [(f"{GATE}/delegate", {"to": "mai", "reason": "", "unknown": True})]
     done = await delegate(asked({f"{GATE}/delegate": a_gate()}), {"to": "mia"})
     assert isinstance(done, Done) and done.location == f"/approvals/{GATE_ID}"
 
