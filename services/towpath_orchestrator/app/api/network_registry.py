@@ -205,7 +205,7 @@ class NetworkRegistry:
                 raise ProblemError(problem("network_moved", f"{which}, not {request.if_version}"))
             if current is not None and current["digest"] == address:
                 return NetworkVersion(**dict(current), unchanged=True, snapshot=snapshot)
-            version = newest + 1
+            version = (current["version"] if current is not None else 0) + 1
             if request.dry_run:
                 published_at = await connection.fetchval(QUERIES.now)
             else:
