@@ -68,4 +68,4 @@ async def _readiness(api: Api, network: str, provider: str) -> dict[str, Any]:
 
 
 PAGES = (PageRoute("/settings/providers", providers, "/settings"),)
-ACTIONS = (ActionRoute("/settings/providers", check_model, "/settings"),)
+ACTIONS = (ActionRoute("/settings/providers", check_model, "runs:operate", "/settings"),)
