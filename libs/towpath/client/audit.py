@@ -6,9 +6,10 @@ A method is one operation of the HTTP API, with its answer as a typed message; a
 import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
+from towpath.client.filters import AuditFilters, ErasureFilters, PayloadSelection
 from towpath.client.transport import Transport
 from towpath_contracts.tools.access import AuditPage
 from towpath_contracts.tools.audit import AuditPiece, AuditProof, CheckpointView
@@ -21,8 +22,8 @@ class AuditResource:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def search(self, **filters: Any) -> AuditPage:
-        """Return entries, newest first; *filters* are fields of AuditQuery: `run_id`, `tool`, `verdict`, `since`, …"""
+    async def search(self, **filters: Unpack[AuditFilters]) -> AuditPage:
+        """Return entries, newest first."""
         query = {name: _text(value) for name, value in filters.items() if value is not None}
         return AuditPage.model_validate(await self._transport.request("GET", "/v1/audit", query=query))
 
@@ -60,8 +61,8 @@ class AuditResource:
         path = f"/v1/audit/entries/{entry_id}/proof"
         return AuditProof.model_validate(await self._transport.request("GET", path, query={"size": size}))
 
-    async def request_erasure(self, reason: str, **which: Any) -> ErasureView:
-        """Ask for the payloads that fit *which* (`run_id`, `execution_id`, `caller`, `before`) to be erased."""
+    async def request_erasure(self, reason: str, **which: Unpack[PayloadSelection]) -> ErasureView:
+        """Ask for the payloads that fit all of *which* to be erased."""
         named = {name: _text(value) for name, value in which.items() if value is not None}
         body = {"reason": reason, **named}
         return ErasureView.model_validate(await self._transport.request("POST", "/v1/erasures", body=body))
@@ -71,8 +72,8 @@ class AuditResource:
         path = f"/v1/runs/{run_id}/erase"
         return ErasureView.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
 
-    async def erasures(self, **filters: Any) -> ErasureList:
-        """Return erasures, newest first; *filters* are `status`, `before` and `limit`."""
+    async def erasures(self, **filters: Unpack[ErasureFilters]) -> ErasureList:
+        """Return erasures, newest first."""
         query = {name: _text(value) for name, value in filters.items() if value is not None}
         return ErasureList.model_validate(await self._transport.request("GET", "/v1/erasures", query=query))
 

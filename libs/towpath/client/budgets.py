@@ -1,10 +1,11 @@
 """Budgets over HTTP: `client.budgets.show()`, `set()` and `lift()`; and what was spent, `costs()`."""
 
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from pydantic import ValidationError
 
+from towpath.client.filters import BudgetLimits
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet
@@ -38,7 +39,7 @@ class BudgetResource:
         *,
         per_day: bool = False,
         reason: str = "",
-        **limits: Any,
+        **limits: Unpack[BudgetLimits],
     ) -> BudgetSet:
         """Limit a caller or the project, whose *name* may be left out: `set("caller", "ann", tokens=2_000_000)`.
 
@@ -48,7 +49,7 @@ class BudgetResource:
         """
         if budget is not None and limits:
             raise RefusedError(problem("request_invalid", "give a budget, or its limits by name, not both"))
-        wanted = budget_of(limits) if budget is None else budget
+        wanted = budget_of({**limits}) if budget is None else budget
         return await self._set(kind, name, wanted, per_day=per_day, reason=reason)
 
     async def lift(

@@ -5,34 +5,33 @@ A refusal is a TowpathError with a stable code and a remedy; how a run ended is 
 
 import asyncio
 import importlib
-import sys
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from urllib.parse import urlsplit
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from towpath.client.client_resources import ClientResources
 from towpath.client.run_controls import RunControls, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, local_token
 from towpath.errors import RefusedError, RunTimeoutError
-from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
-from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_fabric.clock import monotonic
 
 if TYPE_CHECKING:
+    from towpath.client.filters import RunFilters
     from towpath.client.transport import Transport
     from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
     from towpath.tasks.outputs import Output, TypedRun
     from towpath.tasks.plans import PlanDraft, PlanRun
+    from towpath.tasks.task_options import TaskOptions
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
     from towpath_contracts.runs.tree import RunTreeNode
-    from towpath_contracts.tasks import RunAccepted, SubmitTask
+    from towpath_contracts.tasks import RunAccepted
     from towpath_readings.execution_log import RunLogView
     from towpath_readings.goals import GoalView
     from towpath_readings.nodes import RunNodesView
@@ -89,19 +88,26 @@ class Client(ClientResources, RunControls):
         """Close the connection; safe to call twice."""
         await self._transport.close()
 
-    async def submit(self, network: str, message: str = "", **options: Any) -> "RunAccepted":
+    async def submit(
+        self,
+        network: str,
+        message: str = "",
+        *,
+        plan: "PlanDraft | JsonObject | str | None" = None,
+        **options: "Unpack[TaskOptions]",
+    ) -> "RunAccepted":
         """Submit a task and return once it is accepted.
 
-        *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
-        `labels`, `system_params`, `quoted_inputs`, `attachments`, `messages`, `idempotency_key`, …; and `deadline`, the
-        time that the run may be active, in seconds or as text such as "30m": the answer says it as `timeout_ms`.
+        *options* are TaskOptions; a `deadline` is in the answer as `timeout_ms`.
         Without a key the client makes one, so that its own repeat after a lost answer never starts a second run. Put
         what others wrote, such as a customer's mail, into `quoted_inputs` and not into *message*, which counts as what
         the caller says.
         """
+        from towpath.tasks.task_message import task_of
         from towpath_contracts.tasks import RunAccepted
 
-        accepted = await self._transport.submit(_task(network, message, options), 0.0)
+        wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
+        accepted = await self._transport.submit(task_of(network, message, wanted), 0.0)
         return accepted if isinstance(accepted, RunAccepted) else RunAccepted.model_validate(accepted.model_dump())
 
     @overload
@@ -112,7 +118,8 @@ class Client(ClientResources, RunControls):
         *,
         timeout: str | float | None = None,
         output_type: "type[Output]",
-        **options: Any,
+        plan: "PlanDraft | JsonObject | str | None" = None,
+        **options: "Unpack[TaskOptions]",
     ) -> "TypedRun[Output]": ...
 
     @overload
@@ -123,12 +130,17 @@ class Client(ClientResources, RunControls):
         *,
         timeout: str | float | None = None,
         plan: "PlanDraft | JsonObject | str",
-        **options: Any,
+        **options: "Unpack[TaskOptions]",
     ) -> "PlanRun": ...
 
     @overload
     async def run(
-        self, network: str, message: str = "", *, timeout: str | float | None = None, **options: Any
+        self,
+        network: str,
+        message: str = "",
+        *,
+        timeout: str | float | None = None,
+        **options: "Unpack[TaskOptions]",
     ) -> RunView: ...
 
     async def run(
@@ -138,7 +150,8 @@ class Client(ClientResources, RunControls):
         *,
         timeout: str | float | None = None,
         output_type: "type[Output] | None" = None,
-        **options: Any,
+        plan: "PlanDraft | JsonObject | str | None" = None,
+        **options: "Unpack[TaskOptions]",
     ) -> RunView:
         """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
 
@@ -150,27 +163,56 @@ class Client(ClientResources, RunControls):
         from towpath.tasks.outputs import typed
         from towpath.tasks.plans import plan_run
 
+        wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
         if output_type is None:
-            view = await self._run(network, message, timeout, options)
-            return view if options.get("plan") is None else plan_run(view)
-        if options.get("background") is None:
-            options.setdefault("response_schema", output_type.model_json_schema())
-        return typed(await self._run(network, message, timeout, options), output_type)
+            view = await self._run(network, message, timeout, wanted)
+            return view if plan is None else plan_run(view)
+        if wanted.get("background") is None:
+            wanted.setdefault("response_schema", output_type.model_json_schema())
+        return typed(await self._run(network, message, timeout, wanted), output_type)
 
     async def _run(self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]) -> RunView:
+        from towpath.tasks.task_message import task_of
         from towpath.tools.declaration import seconds
 
         began = monotonic()
         limit_s = None if timeout is None else seconds(timeout)
         wait_s = LONGEST_WAIT_S if limit_s is None else min(LONGEST_WAIT_S, limit_s)
-        accepted = await self._transport.submit(_task(network, message, options), wait_s)
+        accepted = await self._transport.submit(task_of(network, message, options), wait_s)
         if isinstance(accepted, RunView):
             return accepted
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - began))
         return await self.result(accepted.run_id, left_s)
 
+    @overload
     async def reply(
-        self, run_id: UUID | str, message: str, *, timeout: str | float | None = None, **options: Any
+        self,
+        run_id: UUID | str,
+        message: str,
+        *,
+        timeout: str | float | None = None,
+        output_type: "type[Output]",
+        **options: "Unpack[TaskOptions]",
+    ) -> "TypedRun[Output]": ...
+
+    @overload
+    async def reply(
+        self,
+        run_id: UUID | str,
+        message: str,
+        *,
+        timeout: str | float | None = None,
+        **options: "Unpack[TaskOptions]",
+    ) -> RunView: ...
+
+    async def reply(
+        self,
+        run_id: UUID | str,
+        message: str,
+        *,
+        timeout: str | float | None = None,
+        output_type: "type[Output] | None" = None,
+        **options: "Unpack[TaskOptions]",
     ) -> RunView:
         """Continue a run that has ended: submit the next message of its thread, and return the finished run.
 
@@ -179,13 +221,20 @@ class Client(ClientResources, RunControls):
         `run_not_ended`, `run_continued` or `reply_refused`, and RunTimeoutError after *timeout*.
         """
         earlier = await self.get(run_id)
-        view: RunView = await self.run(earlier.network, message, timeout=timeout, continues=earlier.run_id, **options)
-        return view
+        options["continues"] = earlier.run_id
+        if output_type is None:
+            return await self.run(earlier.network, message, timeout=timeout, **options)
+        return await self.run(earlier.network, message, timeout=timeout, output_type=output_type, **options)
 
     async def pursue(
-        self, network: str, objective: "Objective[Handed] | str", *, timeout: str | float | None = None, **options: Any
+        self,
+        network: str,
+        objective: "Objective[Handed] | str",
+        *,
+        timeout: str | float | None = None,
+        **options: "Unpack[TaskOptions]",
     ) -> "ObjectiveResult[Handed]":
-        """Pursue an objective to its end; *options* are further fields of SubmitTask.
+        """Pursue an objective to its end; *options* are TaskOptions.
 
         Raises RefusedError where the platform does not take the task, RunTimeoutError after *timeout*; the run goes on.
         """
@@ -307,65 +356,12 @@ class Client(ClientResources, RunControls):
         """Ask a run to stop. It has stopped when its status says so."""
         return await self._transport.cancel(uuid_of(run_id), reason)
 
-    async def runs(self, **filters: Any) -> RunPage:
-        """Return a page of runs, newest first. HTTP only.
-
-        *filters* are fields of ListRuns: `status`, `network`, `kind`, `label`, `parent_run_id`, `root_run_id`, `depth`,
-        `thread_id`, `before`, `limit`.
-        """
-        return RunPage.model_validate(await self._transport.request("GET", "/v1/runs", query=filters))
+    async def runs(self, **filters: "Unpack[RunFilters]") -> RunPage:
+        """Return a page of runs, newest first. HTTP only."""
+        return RunPage.model_validate(await self._transport.request("GET", "/v1/runs", query={**filters}))
 
     async def request(
         self, method: str, path: str, *, body: "JsonObject | None" = None, query: dict[str, Any] | None = None
     ) -> Any:
         """Do any operation of the HTTP API and return its JSON."""
         return await self._transport.request(method, path, body=body, query=query)
-
-
-def _deadline_ms(deadline: str | float) -> int:
-    from towpath.tools.declaration import seconds
-
-    try:
-        return round(seconds(deadline) * 1000)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RefusedError(problem("request_invalid", f"deadline: {error}")) from error
-
-
-def _task(network: str, message: str, options: dict[str, Any]) -> "SubmitTask":
-    from pydantic import ValidationError
-
-    from towpath.tasks.goals import goal_json
-    from towpath.tasks.mounts import HostMount
-    from towpath.tasks.objectives import objective_json
-    from towpath.tasks.plans import plan_json
-    from towpath_contracts.tasks import SubmitTask
-
-    written = {"network": network, "user_message": message, **options}
-    if (deadline := written.pop("deadline", None)) is not None:
-        written["timeout_ms"] = _deadline_ms(deadline)
-    if "goal" in written:
-        written["goal"] = goal_json(written["goal"])
-    if "background" in written:
-        written["background"] = objective_json(written["background"])
-    if "plan" in written:
-        written["plan"] = plan_json(written["plan"])
-    if "mounts" in written:
-        written["mounts"] = [one.to_json() if isinstance(one, HostMount) else one for one in written["mounts"]]
-    if written.get("idempotency_key") is None:
-        written["idempotency_key"] = f"client-{uuid4().hex}"
-    if written.get("traceparent") is None and (span := _current_span()) is not None:
-        written["traceparent"] = span.traceparent
-    try:
-        return SubmitTask.model_validate(written)
-    except ValidationError as error:
-        details = details_of(error)
-        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
-
-
-def _current_span() -> RemoteSpan | None:
-    """Return the span that the caller's code runs in, where its program uses OpenTelemetry."""
-    api = sys.modules.get("opentelemetry.trace")
-    context = None if api is None else api.get_current_span().get_span_context()
-    if context is None or not context.is_valid:
-        return None
-    return RemoteSpan(trace_id=context.trace_id, span_id=context.span_id, sampled=context.trace_flags.sampled)

@@ -7,8 +7,9 @@ bounded time each, put together here.
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from towpath.client.filters import AccessDetails
 from towpath.client.transport import Transport
 from towpath.networks.spec_files import PolicyFile, load_policy
 from towpath_contracts.base import JsonObject
@@ -62,11 +63,10 @@ class PolicyResource:
         """Return the matrix in force, or an older version."""
         return PolicyView.model_validate(await self._transport.request("GET", "/v1/policy", query={"version": version}))
 
-    async def check(self, *, network: str, agent_key: str, tool: str, **details: Any) -> AccessVerdict:
-        """Return what the matrix would answer to a call, with the trace of its rules; nothing is executed.
-
-        *details* are further fields of CheckAccess: `args`, `operation`, `agent_type`, `caller`, `grant`, `labels`, …
-        """
+    async def check(
+        self, *, network: str, agent_key: str, tool: str, **details: Unpack[AccessDetails]
+    ) -> AccessVerdict:
+        """Return what the matrix would answer to a call, with the trace of its rules; nothing is executed."""
         body = {"network": network, "agent_key": agent_key, "tool": tool, **details}
         return AccessVerdict.model_validate(await self._transport.request("POST", "/v1/policy/check", body=body))
 

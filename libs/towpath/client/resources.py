@@ -4,10 +4,11 @@ A method is one operation of the HTTP API, with its answer as a typed message.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 from uuid import UUID
 
+from towpath.client.filters import DeadLetterFilters
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath.networks.network import Agent, Network, network_of
@@ -225,9 +226,10 @@ class DeadLetterResource:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def list(self, **filters: Any) -> DeadLetterPage:
-        """Return a page, newest first; *filters* are `status`, `stream`, `before`, `limit`."""
-        return DeadLetterPage.model_validate(await self._transport.request("GET", "/v1/dead-letters", query=filters))
+    async def list(self, **filters: Unpack[DeadLetterFilters]) -> DeadLetterPage:
+        """Return a page, newest first."""
+        query = {**filters}
+        return DeadLetterPage.model_validate(await self._transport.request("GET", "/v1/dead-letters", query=query))
 
     async def show(self, dead_letter_id: int) -> DeadLetter:
         """Return one letter with its body."""

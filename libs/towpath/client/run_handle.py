@@ -6,7 +6,7 @@ starts one for the length of a block.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
 from towpath.client.client import Client
@@ -14,6 +14,7 @@ from towpath.client.streams import known_types
 from towpath.networks.network import Agent, Network
 from towpath.tasks.outputs import Output, TypedRun
 from towpath.tasks.plans import PlanDraft, PlanRun
+from towpath.tasks.task_options import RunOptions, TaskOptions
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
@@ -30,7 +31,7 @@ An agent stands for the network of it alone, under its key.
 class Run:
     """The three forms of running, and the reply to a run.
 
-    `server`, `api_key` and `caller` are Client's; other options are SubmitTask's. Where nobody names a server, that of
+    `server`, `api_key` and `caller` are Client's; other options are TaskOptions. Where nobody names a server, that of
     this object is asked.
     """
 
@@ -54,7 +55,7 @@ class Run:
         caller: str = "anonymous",
         timeout: str | float | None = None,
         output_type: type[Output],
-        **options: Any,
+        **options: Unpack[TaskOptions],
     ) -> TypedRun[Output]: ...
 
     @overload
@@ -68,7 +69,7 @@ class Run:
         caller: str = "anonymous",
         timeout: str | float | None = None,
         plan: PlanDraft | JsonObject | str,
-        **options: Any,
+        **options: Unpack[TaskOptions],
     ) -> PlanRun: ...
 
     @overload
@@ -81,7 +82,7 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         timeout: str | float | None = None,
-        **options: Any,
+        **options: Unpack[TaskOptions],
     ) -> RunView: ...
 
     async def __call__(
@@ -105,6 +106,33 @@ class Run:
             view: RunView = await client.run(name, message, timeout=timeout, **options)
             return view
 
+    @overload
+    async def reply(
+        self,
+        run: RunView | UUID | str,
+        message: str,
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        output_type: type[Output],
+        **options: Unpack[TaskOptions],
+    ) -> TypedRun[Output]: ...
+
+    @overload
+    async def reply(
+        self,
+        run: RunView | UUID | str,
+        message: str,
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> RunView: ...
+
     async def reply(
         self,
         run: RunView | UUID | str,
@@ -118,22 +146,27 @@ class Run:
     ) -> RunView:
         """Continue *run*, which has ended, and return the finished run that answers; the same as `Client.reply`."""
         async with self._client(server, api_key, caller) as client:
-            return await client.reply(
-                run.run_id if isinstance(run, RunView) else run, message, timeout=timeout, **options
-            )
+            run_id = run.run_id if isinstance(run, RunView) else run
+            view: RunView = await client.reply(run_id, message, timeout=timeout, **options)
+            return view
 
     @overload
     def sync(
-        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Any
+        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Unpack[RunOptions]
     ) -> TypedRun[Output]: ...
 
     @overload
     def sync(
-        self, network: AnyNetwork, message: str = "", *, plan: PlanDraft | JsonObject | str, **options: Any
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        plan: PlanDraft | JsonObject | str,
+        **options: Unpack[RunOptions],
     ) -> PlanRun: ...
 
     @overload
-    def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView: ...
+    def sync(self, network: AnyNetwork, message: str = "", **options: Unpack[RunOptions]) -> RunView: ...
 
     def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView:
         """Do the same without asyncio; raises RuntimeError inside a running event loop."""
@@ -158,7 +191,8 @@ class Run:
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
-        **options: Any,
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> AsyncIterator[StreamEvent]: ...
 
     @overload
@@ -173,7 +207,8 @@ class Run:
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
-        **options: Any,
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> AsyncIterator[StreamEvent]: ...
 
     @overload
@@ -186,7 +221,8 @@ class Run:
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
-        **options: Any,
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> AsyncIterator[LogEntry]: ...
 
     async def stream(

@@ -5,12 +5,13 @@ A builder only builds; whether a network makes sense is checked once, by the pla
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Unpack
 
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import DeclarationError, RefusedError
 from towpath.networks.flows import FlowMember
+from towpath.networks.network_options import NetworkOptions
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.model_settings import ModelSettings
@@ -87,7 +88,7 @@ class Agent(FlowMember):
 class Network:
     """A network of agents; `Network("support", [triage, billing], model="gemini:gemini-2.5-flash", max_steps=20)`.
 
-    *limits* are the further fields of NetworkSpec: `max_steps`, `max_tool_errors`, `timeout_ms`, `force_respond`, …
+    *limits* are NetworkOptions.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Network:
         agents: Iterable[Agent | AgentSpec],
         *,
         model: str | Sequence[str] = "scripted:task",
-        **limits: Any,
+        **limits: Unpack[NetworkOptions],
     ) -> None:
         self.name = name
         self.agents = tuple(agents)
@@ -120,5 +121,5 @@ def spec_from(written: JsonObject) -> NetworkSpec:
     try:
         return NetworkSpec.model_validate(written)
     except ValidationError as error:
-        details = details_of(error)
+        details = details_of(error, NetworkSpec)
         raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from error

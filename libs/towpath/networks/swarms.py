@@ -4,11 +4,12 @@ A builder only builds; whether a swarm makes sense is checked once, by the platf
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Unpack, cast
 
 from towpath.errors import DeclarationError
 from towpath.networks.flows import Flow, FlowMember, FlowStage, unique
 from towpath.networks.network import Agent, Network, spec_from
+from towpath.networks.network_options import NetworkOptions, SwarmOptions
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm import SwarmMode
@@ -37,7 +38,7 @@ class Swarm(Network, FlowMember):
         mode: SwarmMode = "workflow",
         flow: str | FlowMember | FlowStage | Flow | None = None,
         model: str | Sequence[str] | None = None,
-        **more: Any,
+        **more: Unpack[SwarmOptions],
     ) -> None:
         self.name = name
         flow = _as_flow(flow)
@@ -45,9 +46,10 @@ class Swarm(Network, FlowMember):
         self.members: tuple[FlowMember, ...] = given or (flow.nodes if isinstance(flow, Flow) else ())
         self.mode = mode
         self.flow = None if flow is None else str(flow)
-        self.settings = {field: more.pop(field) for field in SETTINGS if field in more}
+        self.settings = {field: value for field, value in more.items() if field in SETTINGS}
+        limits = {field: value for field, value in more.items() if field not in SETTINGS}
         self._model = model
-        super().__init__(name, tuple(self._agents()), model=model or "scripted:task", **more)
+        super().__init__(name, tuple(self._agents()), model=model or "scripted:task", **cast(NetworkOptions, limits))
 
     @property
     def flow_name(self) -> str:

@@ -7,10 +7,11 @@ thousands of places a short sample is validated once more, and its faults stand 
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
 
 MAX_LISTED = 100
@@ -50,16 +51,23 @@ class FaultList(NamedTuple):
         return FaultList(tuple(moved), self.total)
 
 
-def list_faults(error: ValidationError, again: Callable[[], ValidationError | None] | None = None) -> FaultList:
-    """List what *error* says, as far as it is listed; *again* validates a sample, where it says too much."""
+def list_faults(
+    error: ValidationError,
+    again: Callable[[], ValidationError | None] | None = None,
+    kind: type[BaseModel] | None = None,
+) -> FaultList:
+    """List what *error* says, as far as it is listed; *again* validates a sample, where it says too much.
+
+    With *kind*, of which the input was to be, an unknown field is told with the one that may have been meant.
+    """
     count = error.error_count()
     if count > MAX_BUILT:
         sampled = again() if again is not None else None
         if sampled is None or sampled.error_count() > MAX_BUILT:
             return FaultList((), count)
         entries = (entry for entry in _entries(sampled) if entry["type"] not in _OF_THE_WHOLE)
-        return FaultList(_listed(entries), count)
-    details = details_of(error)
+        return FaultList(_listed(entries, kind), count)
+    details = details_of(error, kind)
     return FaultList(details, len(details) if count <= MAX_LISTED else count)
 
 
@@ -89,22 +97,49 @@ def _entries(error: ValidationError) -> list[Any]:
     return list(error.errors(include_url=False, include_input=False, include_context=False))
 
 
-def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, ...]:
+def details_of(
+    errors: ValidationError | Iterable[Any], kind: type[BaseModel] | None = None
+) -> tuple[ProblemDetail, ...]:
     """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
 
-    *errors* is what pydantic raised, or the list that it gives of it. At most MAX_LISTED are listed.
+    *errors* is what pydantic raised, or the list that it gives of it. At most MAX_LISTED are listed. With *kind*, of
+    which the input was to be, an unknown field is told with the one that may have been meant.
     """
-    return _listed(_entries(errors) if isinstance(errors, ValidationError) else errors)
+    return _listed(_entries(errors) if isinstance(errors, ValidationError) else errors, kind)
 
 
-def _listed(entries: Iterable[Any]) -> tuple[ProblemDetail, ...]:
+def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[ProblemDetail, ...]:
     found: dict[ProblemDetail, None] = {}
     for entry in entries:
         pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
-        found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=entry_message(entry))] = None
+        found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=_said(entry, kind))] = None
         if len(found) == MAX_LISTED:
             break
     return tuple(found)
+
+
+def _said(entry: Any, kind: type[BaseModel] | None) -> str:
+    if kind is None or entry["type"] != "extra_forbidden":
+        return entry_message(entry)
+    *place, name = entry["loc"]
+    known = _fields_at(kind, place)
+    near = nearest_name(str(name), known)
+    return "there is no such field; " + (f"did you mean {near!r}?" if near else f"there are {', '.join(known)}")
+
+
+def _fields_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[str]:
+    """Return the fields of what stands at *place* in an input of *kind*; indices and names are passed over."""
+    models = [kind]
+    for part in place:
+        fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
+        models = [found for annotation in fields for found in _models_in(annotation)] if fields else models
+    return sorted({field for one in models for field in one.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _models_in(part)]
 
 
 def entry_message(entry: Any) -> str:

@@ -39,10 +39,16 @@ EncodedReply = tuple[bytes, dict[str, str]]
 
 
 def problem_from_validation(
-    error: ValidationError, what: str, again: Callable[[], ValidationError | None] | None = None
+    error: ValidationError,
+    what: str,
+    again: Callable[[], ValidationError | None] | None = None,
+    kind: type[BaseModel] | None = None,
 ) -> Problem:
-    """List the problems of an input that failed validation, each with its JSON pointer; *again* is of `list_faults`."""
-    faults = list_faults(error, again)
+    """List the problems of an input that failed validation, each with its JSON pointer.
+
+    *again* and *kind* are those of `list_faults`.
+    """
+    faults = list_faults(error, again, kind)
     return problem("request_invalid", f"{what}: {faults.summary}", errors=faults.details)
 
 
@@ -52,7 +58,7 @@ def read_request(kind: type[RequestT], data: bytes) -> RequestT:
         return kind.model_validate_json(data)
     except ValidationError as error:
         again = faults_of_sample(kind, json.loads(data)) if error.error_count() > MAX_BUILT else None
-        raise ProblemError(problem_from_validation(error, error.title, again)) from error
+        raise ProblemError(problem_from_validation(error, error.title, again, kind)) from error
 
 
 def with_caller_span(request: RequestT, message: Msg) -> RequestT:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from towpath_contracts.canonical import canonical_json
@@ -86,7 +87,9 @@ async def on_problem(request: Request, error: Exception) -> Response:
 async def on_invalid(request: Request, error: Exception) -> Response:
     """Answer a request that failed validation."""
     assert isinstance(error, RequestValidationError)
-    details = details_of(error.errors())
+    taken = getattr(request.scope.get("route"), "body_field", None)
+    kind = None if taken is None else taken.field_info.annotation
+    details = details_of(error.errors(), kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None)
     return problem_response(validation_problem(FaultList(details, len(details))), request)
 
 

@@ -148,7 +148,7 @@ async def check(
         "used": None if used is None else _object(used, "--used"),
         "origin": None if origin is None else _object(origin, "--origin"),
     }
-    given = {name: value for name, value in more.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
     given["args"] = _object(args, "--args")
     async with common.connect() as client:
         if run is not None:

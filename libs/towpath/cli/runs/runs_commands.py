@@ -159,8 +159,17 @@ async def list_runs(
         begins = None
         if thread is not None:
             begins = (await client.get(await short_ids.resolve_run_id(client, thread))).thread_id
-        wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
-        page = await client.runs(**wanted, parent_run_id=above, thread_id=begins, before=before, limit=limit)
+        page = await client.runs(
+            status=status,
+            network=network,
+            label=label,
+            kind=kind,
+            depth=depth,
+            parent_run_id=above,
+            thread_id=begins,
+            before=before,
+            limit=limit,
+        )
     rows = [run.model_dump(mode="json") for run in page.runs]
     common.out().rows("runs", rows, _LIST, empty=where_none_are(page))
 

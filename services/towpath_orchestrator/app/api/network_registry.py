@@ -177,7 +177,7 @@ class NetworkRegistry:
         try:
             spec = NetworkSpec.model_validate(request.spec)
         except ValidationError as error:
-            invalid = list_faults(error, faults_of_sample(NetworkSpec, request.spec))
+            invalid = list_faults(error, faults_of_sample(NetworkSpec, request.spec), NetworkSpec)
             raise ProblemError(problem("network_invalid", invalid.summary, errors=invalid.details)) from error
         tools = await self._tools(request.project, spec)
         compiled = await self._threads.run(request.project, lambda: _compile_checked(spec, tools))

@@ -1,0 +1,96 @@
+"""The keywords of the SDK against the messages that they become: none is missing, none is of no use."""
+
+from typing import Any, is_typeddict
+
+import pytest
+from pydantic import BaseModel
+
+from towpath import Agent, Client, Network, RefusedError, Swarm
+from towpath.client import filters
+from towpath.networks.network_options import NetworkOptions, SwarmOptions
+from towpath.tasks.task_message import task_of
+from towpath.tasks.task_options import RunOptions, TaskOptions
+from towpath_contracts.budgets import Budget
+from towpath_contracts.dead_letters import ListDeadLetters
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.networks.swarm import SwarmSettings
+from towpath_contracts.runs.views import ListRuns
+from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.tools.access import AuditQuery, CheckAccess
+from towpath_contracts.tools.erasures import ListErasures, RequestErasure
+
+BASES = frozenset({"schema_version", "type"})
+GIVEN_APART = {
+    TaskOptions: {"network", "user_message", "plan"},
+    NetworkOptions: {"kind", "name", "model", "agents"},
+    filters.RunFilters: {"project"},
+    filters.AuditFilters: {"project"},
+    filters.PayloadSelection: {"project", "actor", "key_prefix", "key_commitment", "kind", "reason"},
+    filters.ErasureFilters: {"project", "erasure_id"},
+    filters.DeadLetterFilters: {"project", "unowned", "run_id", "dead_letter_id"},
+    filters.BudgetLimits: set(),
+    filters.AccessDetails: {"project", "network", "agent_key", "tool"},
+}
+"""Fields that a method names by itself, that the platform fills, or that a page of the list does not take."""
+
+TABLE: list[tuple[Any, type[BaseModel], set[str]]] = [
+    (TaskOptions, SubmitTask, {"deadline"}),
+    (NetworkOptions, NetworkSpec, set()),
+    (filters.RunFilters, ListRuns, set()),
+    (filters.AuditFilters, AuditQuery, set()),
+    (filters.PayloadSelection, RequestErasure, set()),
+    (filters.ErasureFilters, ListErasures, set()),
+    (filters.DeadLetterFilters, ListDeadLetters, set()),
+    (filters.BudgetLimits, Budget, set()),
+    (filters.AccessDetails, CheckAccess, set()),
+]
+
+
+@pytest.mark.parametrize(("keywords", "message", "own"), TABLE, ids=lambda one: getattr(one, "__name__", ""))
+def test_keywords_are_the_fields_of_the_message(keywords: Any, message: type[BaseModel], own: set[str]) -> None:
+    assert is_typeddict(keywords)
+    assert set(keywords.__annotations__) == set(message.model_fields) - BASES - GIVEN_APART[keywords] | own
+
+
+def test_a_swarm_and_a_run_without_asyncio_take_more() -> None:
+    assert set(SwarmOptions.__annotations__) - set(NetworkOptions.__annotations__) == set(
+        SwarmSettings.model_fields
+    ) & {
+        "max_handoffs",
+        "max_parallel",
+        "agent_steps",
+    }
+    assert set(RunOptions.__annotations__) - set(TaskOptions.__annotations__) == {
+        "server",
+        "api_key",
+        "caller",
+        "timeout",
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"max_stepz": 3}, "/max_stepz: there is no such field; did you mean 'max_steps'?"),
+        ({"budget": {"dollars": 1}}, "/budget/dollars: there is no such field; there are model_calls, on_soft, soft,"),
+        ({"grant": [{"tol": "a"}]}, "/grant/0/tol: there is no such field; did you mean 'tool'?"),
+        ({"goal": {"goal": "g", "settings": {"max_step": 2}}}, "/goal/settings/max_step: there is no such field; did"),
+    ],
+)
+def test_a_wrong_word_in_a_task_is_told_with_the_one_that_is_near(written: dict[str, Any], meant: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        task_of("n", "hello", written)
+    assert meant in caught.value.problem.detail
+
+
+async def test_a_wrong_word_is_refused_before_anything_is_connected() -> None:
+    async with Client("nats://127.0.0.1:1") as client:
+        with pytest.raises(RefusedError, match="did you mean 'max_steps'"):
+            await client.submit("n", max_stepz=3)  # type: ignore[call-arg]
+
+
+def test_a_wrong_word_in_a_network_is_told_with_the_one_that_is_near() -> None:
+    with pytest.raises(RefusedError, match="/max_stepz: there is no such field; did you mean 'max_steps'"):
+        Network("n", [Agent("a")], max_stepz=3).to_spec()  # type: ignore[call-arg]
+    with pytest.raises(RefusedError, match="/max_stepz: there is no such field; did you mean 'max_steps'"):
+        Swarm("s", [Agent("a")], max_stepz=3).to_spec()  # type: ignore[call-arg]
