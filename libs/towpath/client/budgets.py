@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from towpath.client.filters import BudgetLimits
+from towpath.client.filters import BudgetKeywords
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet
@@ -39,7 +39,7 @@ class BudgetResource:
         *,
         per_day: bool = False,
         reason: str = "",
-        **limits: Unpack[BudgetLimits],
+        **limits: Unpack[BudgetKeywords],
     ) -> BudgetSet:
         """Limit a caller or the project, whose *name* may be left out: `set("caller", "ann", tokens=2_000_000)`.
 

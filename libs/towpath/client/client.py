@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
     from towpath.tasks.outputs import Output, TypedRun
     from towpath.tasks.plans import PlanDraft, PlanRun
-    from towpath.tasks.task_options import TaskOptions
+    from towpath.tasks.task import TaskKeywords
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
     from towpath_contracts.runs.tree import RunTreeNode
@@ -94,16 +94,16 @@ class Client(ClientResources, RunControls):
         message: str = "",
         *,
         plan: "PlanDraft | JsonObject | str | None" = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> "RunAccepted":
         """Submit a task and return once it is accepted.
 
-        *options* are TaskOptions; a `deadline` is in the answer as `timeout_ms`.
+        *options* are TaskKeywords; a `deadline` is in the answer as `timeout_ms`.
         Without a key the client makes one, so that its own repeat after a lost answer never starts a second run. Put
         what others wrote, such as a customer's mail, into `quoted_inputs` and not into *message*, which counts as what
         the caller says.
         """
-        from towpath.tasks.task_message import task_of
+        from towpath.tasks.task import task_of
         from towpath_contracts.tasks import RunAccepted
 
         wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
@@ -119,7 +119,7 @@ class Client(ClientResources, RunControls):
         timeout: str | float | None = None,
         output_type: "type[Output]",
         plan: "PlanDraft | JsonObject | str | None" = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> "TypedRun[Output]": ...
 
     @overload
@@ -130,7 +130,7 @@ class Client(ClientResources, RunControls):
         *,
         timeout: str | float | None = None,
         plan: "PlanDraft | JsonObject | str",
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> "PlanRun": ...
 
     @overload
@@ -140,7 +140,7 @@ class Client(ClientResources, RunControls):
         message: str = "",
         *,
         timeout: str | float | None = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> RunView: ...
 
     async def run(
@@ -151,7 +151,7 @@ class Client(ClientResources, RunControls):
         timeout: str | float | None = None,
         output_type: "type[Output] | None" = None,
         plan: "PlanDraft | JsonObject | str | None" = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> RunView:
         """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
 
@@ -172,7 +172,7 @@ class Client(ClientResources, RunControls):
         return typed(await self._run(network, message, timeout, wanted), output_type)
 
     async def _run(self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]) -> RunView:
-        from towpath.tasks.task_message import task_of
+        from towpath.tasks.task import task_of
         from towpath.tools.declaration import seconds
 
         began = monotonic()
@@ -192,7 +192,7 @@ class Client(ClientResources, RunControls):
         *,
         timeout: str | float | None = None,
         output_type: "type[Output]",
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> "TypedRun[Output]": ...
 
     @overload
@@ -202,7 +202,7 @@ class Client(ClientResources, RunControls):
         message: str,
         *,
         timeout: str | float | None = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> RunView: ...
 
     async def reply(
@@ -212,7 +212,7 @@ class Client(ClientResources, RunControls):
         *,
         timeout: str | float | None = None,
         output_type: "type[Output] | None" = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> RunView:
         """Continue a run that has ended: submit the next message of its thread, and return the finished run.
 
@@ -232,9 +232,9 @@ class Client(ClientResources, RunControls):
         objective: "Objective[Handed] | str",
         *,
         timeout: str | float | None = None,
-        **options: "Unpack[TaskOptions]",
+        **options: "Unpack[TaskKeywords]",
     ) -> "ObjectiveResult[Handed]":
-        """Pursue an objective to its end; *options* are TaskOptions.
+        """Pursue an objective to its end; *options* are TaskKeywords.
 
         Raises RefusedError where the platform does not take the task, RunTimeoutError after *timeout*; the run goes on.
         """

@@ -1,6 +1,7 @@
 """By what lists are narrowed, as keywords that editors and type checkers know.
 
-Each names fields of the message that the platform takes; `tests/unit/towpath/test_keywords.py` holds them against it.
+Each names fields of the message that the platform takes; `tests/unit/towpath/client/test_keywords.py` holds them
+against it.
 """
 
 from datetime import datetime
@@ -74,7 +75,7 @@ class DeadLetterFilters(TypedDict, total=False):
     limit: int | None
 
 
-class BudgetLimits(TypedDict, total=False):
+class BudgetKeywords(TypedDict, total=False):
     """Of `client.budgets.set`: what may be spent, and from which share on who spends it is told."""
 
     usd: float | None

@@ -14,7 +14,7 @@ from towpath.client.streams import known_types
 from towpath.networks.network import Agent, Network
 from towpath.tasks.outputs import Output, TypedRun
 from towpath.tasks.plans import PlanDraft, PlanRun
-from towpath.tasks.task_options import RunOptions, TaskOptions
+from towpath.tasks.task import RunKeywords, TaskKeywords
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
@@ -31,7 +31,7 @@ An agent stands for the network of it alone, under its key.
 class Run:
     """The three forms of running, and the reply to a run.
 
-    `server`, `api_key` and `caller` are Client's; other options are TaskOptions. Where nobody names a server, that of
+    `server`, `api_key` and `caller` are Client's; other options are TaskKeywords. Where nobody names a server, that of
     this object is asked.
     """
 
@@ -55,7 +55,7 @@ class Run:
         caller: str = "anonymous",
         timeout: str | float | None = None,
         output_type: type[Output],
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> TypedRun[Output]: ...
 
     @overload
@@ -69,7 +69,7 @@ class Run:
         caller: str = "anonymous",
         timeout: str | float | None = None,
         plan: PlanDraft | JsonObject | str,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> PlanRun: ...
 
     @overload
@@ -82,7 +82,7 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         timeout: str | float | None = None,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> RunView: ...
 
     async def __call__(
@@ -117,7 +117,7 @@ class Run:
         caller: str = "anonymous",
         timeout: str | float | None = None,
         output_type: type[Output],
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> TypedRun[Output]: ...
 
     @overload
@@ -130,7 +130,7 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         timeout: str | float | None = None,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> RunView: ...
 
     async def reply(
@@ -152,7 +152,7 @@ class Run:
 
     @overload
     def sync(
-        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Unpack[RunOptions]
+        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Unpack[RunKeywords]
     ) -> TypedRun[Output]: ...
 
     @overload
@@ -162,11 +162,11 @@ class Run:
         message: str = "",
         *,
         plan: PlanDraft | JsonObject | str,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunKeywords],
     ) -> PlanRun: ...
 
     @overload
-    def sync(self, network: AnyNetwork, message: str = "", **options: Unpack[RunOptions]) -> RunView: ...
+    def sync(self, network: AnyNetwork, message: str = "", **options: Unpack[RunKeywords]) -> RunView: ...
 
     def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView:
         """Do the same without asyncio; raises RuntimeError inside a running event loop."""
@@ -192,7 +192,7 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         plan: PlanDraft | JsonObject | str | None = None,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> AsyncIterator[StreamEvent]: ...
 
     @overload
@@ -208,7 +208,7 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         plan: PlanDraft | JsonObject | str | None = None,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> AsyncIterator[StreamEvent]: ...
 
     @overload
@@ -222,7 +222,7 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         plan: PlanDraft | JsonObject | str | None = None,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[TaskKeywords],
     ) -> AsyncIterator[LogEntry]: ...
 
     async def stream(

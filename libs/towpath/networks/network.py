@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from towpath.errors import DeclarationError, RefusedError
 from towpath.networks.flows import FlowMember
-from towpath.networks.network_options import NetworkOptions
+from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.model_settings import ModelSettings
@@ -88,7 +88,7 @@ class Agent(FlowMember):
 class Network:
     """A network of agents; `Network("support", [triage, billing], model="gemini:gemini-2.5-flash", max_steps=20)`.
 
-    *limits* are NetworkOptions.
+    *limits* are NetworkKeywords.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Network:
         agents: Iterable[Agent | AgentSpec],
         *,
         model: str | Sequence[str] = "scripted:task",
-        **limits: Unpack[NetworkOptions],
+        **limits: Unpack[NetworkKeywords],
     ) -> None:
         self.name = name
         self.agents = tuple(agents)

@@ -9,7 +9,7 @@ from typing import Unpack, cast
 from towpath.errors import DeclarationError
 from towpath.networks.flows import Flow, FlowMember, FlowStage, unique
 from towpath.networks.network import Agent, Network, spec_from
-from towpath.networks.network_options import NetworkOptions, SwarmOptions
+from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm import SwarmMode
@@ -38,7 +38,7 @@ class Swarm(Network, FlowMember):
         mode: SwarmMode = "workflow",
         flow: str | FlowMember | FlowStage | Flow | None = None,
         model: str | Sequence[str] | None = None,
-        **more: Unpack[SwarmOptions],
+        **more: Unpack[SwarmKeywords],
     ) -> None:
         self.name = name
         flow = _as_flow(flow)
@@ -49,7 +49,7 @@ class Swarm(Network, FlowMember):
         self.settings = {field: value for field, value in more.items() if field in SETTINGS}
         limits = {field: value for field, value in more.items() if field not in SETTINGS}
         self._model = model
-        super().__init__(name, tuple(self._agents()), model=model or "scripted:task", **cast(NetworkOptions, limits))
+        super().__init__(name, tuple(self._agents()), model=model or "scripted:task", **cast(NetworkKeywords, limits))
 
     @property
     def flow_name(self) -> str:

@@ -123,7 +123,7 @@ def test_every_service_has_the_same_anatomy() -> None:
         for path in (ROOT / "services").iterdir()
         if (path / "__init__.py").is_file()
         for part in path.iterdir()
-        if part.name != "__pycache__" and part.stem not in ANATOMY
+        if part.name not in {"__pycache__", "py.typed"} and part.stem not in ANATOMY
     }
     assert odd == set()
 

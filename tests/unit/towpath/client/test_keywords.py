@@ -7,9 +7,8 @@ from pydantic import BaseModel
 
 from towpath import Agent, Client, Network, RefusedError, Swarm
 from towpath.client import filters
-from towpath.networks.network_options import NetworkOptions, SwarmOptions
-from towpath.tasks.task_message import task_of
-from towpath.tasks.task_options import RunOptions, TaskOptions
+from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords
+from towpath.tasks.task import RunKeywords, TaskKeywords, task_of
 from towpath_contracts.budgets import Budget
 from towpath_contracts.dead_letters import ListDeadLetters
 from towpath_contracts.networks.spec import NetworkSpec
@@ -21,27 +20,27 @@ from towpath_contracts.tools.erasures import ListErasures, RequestErasure
 
 BASES = frozenset({"schema_version", "type"})
 GIVEN_APART = {
-    TaskOptions: {"network", "user_message", "plan"},
-    NetworkOptions: {"kind", "name", "model", "agents"},
+    TaskKeywords: {"network", "user_message", "plan"},
+    NetworkKeywords: {"kind", "name", "model", "agents"},
     filters.RunFilters: {"project"},
     filters.AuditFilters: {"project"},
     filters.PayloadSelection: {"project", "actor", "key_prefix", "key_commitment", "kind", "reason"},
     filters.ErasureFilters: {"project", "erasure_id"},
     filters.DeadLetterFilters: {"project", "unowned", "run_id", "dead_letter_id"},
-    filters.BudgetLimits: set(),
+    filters.BudgetKeywords: set(),
     filters.AccessDetails: {"project", "network", "agent_key", "tool"},
 }
 """Fields that a method names by itself, that the platform fills, or that a page of the list does not take."""
 
 TABLE: list[tuple[Any, type[BaseModel], set[str]]] = [
-    (TaskOptions, SubmitTask, {"deadline"}),
-    (NetworkOptions, NetworkSpec, set()),
+    (TaskKeywords, SubmitTask, {"deadline"}),
+    (NetworkKeywords, NetworkSpec, set()),
     (filters.RunFilters, ListRuns, set()),
     (filters.AuditFilters, AuditQuery, set()),
     (filters.PayloadSelection, RequestErasure, set()),
     (filters.ErasureFilters, ListErasures, set()),
     (filters.DeadLetterFilters, ListDeadLetters, set()),
-    (filters.BudgetLimits, Budget, set()),
+    (filters.BudgetKeywords, Budget, set()),
     (filters.AccessDetails, CheckAccess, set()),
 ]
 
@@ -53,14 +52,14 @@ def test_keywords_are_the_fields_of_the_message(keywords: Any, message: type[Bas
 
 
 def test_a_swarm_and_a_run_without_asyncio_take_more() -> None:
-    assert set(SwarmOptions.__annotations__) - set(NetworkOptions.__annotations__) == set(
+    assert set(SwarmKeywords.__annotations__) - set(NetworkKeywords.__annotations__) == set(
         SwarmSettings.model_fields
     ) & {
         "max_handoffs",
         "max_parallel",
         "agent_steps",
     }
-    assert set(RunOptions.__annotations__) - set(TaskOptions.__annotations__) == {
+    assert set(RunKeywords.__annotations__) - set(TaskKeywords.__annotations__) == {
         "server",
         "api_key",
         "caller",

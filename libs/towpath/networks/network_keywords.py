@@ -1,6 +1,6 @@
 """What may be said of a network beside its agents and its model, as keywords that editors and type checkers know.
 
-They are the fields of NetworkSpec; `tests/unit/towpath/test_keywords.py` holds them against it.
+They are the fields of NetworkSpec; `tests/unit/towpath/client/test_keywords.py` holds them against it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from towpath_contracts.networks.swarm import SwarmSettings
 
 
-class NetworkOptions(TypedDict, total=False):
+class NetworkKeywords(TypedDict, total=False):
     """Options of a network: the most steps and failed calls of a run, its times in milliseconds, how it ends."""
 
     description: str
@@ -32,7 +32,7 @@ class NetworkOptions(TypedDict, total=False):
     fallback_models: Sequence[str]
 
 
-class SwarmOptions(NetworkOptions, total=False):
+class SwarmKeywords(NetworkKeywords, total=False):
     """Options of a swarm: its own, and of the outermost one those of a network."""
 
     max_handoffs: int

@@ -1,0 +1,122 @@
+"""A task as Python says it: its keywords, as editors and type checkers know them, and the message that they become.
+
+Keywords are the fields of SubmitTask, with what the SDK takes in their place: a `Goal`, folders of this host, a
+deadline in words. `tests/unit/towpath/client/test_keywords.py` holds them against the message.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from towpath.errors import RefusedError
+from towpath.tasks.goals import goal_json
+from towpath.tasks.mounts import HostMount
+from towpath.tasks.objectives import objective_json
+from towpath.tasks.plans import plan_json
+from towpath.tools.declaration import seconds
+from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.trace_context import RemoteSpan
+from towpath_contracts.tasks import SubmitTask
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from towpath.tasks.goals import Goal
+    from towpath.tasks.objectives import Objective
+    from towpath_contracts.base import JsonObject
+    from towpath_contracts.budgets import Budget
+    from towpath_contracts.decisions.attachments import TaskAttachment
+    from towpath_contracts.decisions.earlier_turns import TaskTurn
+    from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
+    from towpath_contracts.networks.goal import GoalTask
+    from towpath_contracts.networks.model_settings import ModelSettings
+    from towpath_contracts.tasks import TaskGrantRule
+
+
+class TaskKeywords(TypedDict, total=False):
+    """Options of submit, run, stream and reply.
+
+    `deadline` is the time that the run may be active, in seconds or as text such as "30m"; `timeout_ms` says the same
+    in milliseconds. `goal` may be a sentence, and `background` the objective. `idempotency_key` makes a repeated
+    submit the same run.
+    """
+
+    version: int | None
+    agent_key: str | None
+    system_params: "JsonObject"
+    quoted_inputs: Mapping[str, str]
+    max_steps: int | None
+    max_tool_errors: int | None
+    timeout_ms: int | None
+    deadline: str | float | None
+    model: str | None
+    script: Sequence[Any] | None
+    grant: "Sequence[TaskGrantRule | JsonObject] | None"
+    labels: Mapping[str, str]
+    priority: int
+    debug: bool
+    single_instruction: bool
+    response_schema: "JsonObject | None"
+    goal: "Goal | GoalTask | JsonObject | str | None"
+    background: "Objective[Any] | BackgroundRunTask | JsonObject | str | None"
+    mounts: "Sequence[HostMount | WorkspaceMount | JsonObject]"
+    budget: "Budget | JsonObject | None"
+    model_settings: "ModelSettings | JsonObject | None"
+    attachments: "Sequence[TaskAttachment | JsonObject]"
+    messages: "Sequence[TaskTurn | JsonObject]"
+    continues: "UUID | str | None"
+    idempotency_key: str | None
+    traceparent: str | None
+
+
+class RunKeywords(TaskKeywords, total=False):
+    """Options of `run.sync`: those of a task, where it is sent, and how long its end is waited for."""
+
+    server: str | None
+    api_key: str | None
+    caller: str
+    timeout: str | float | None
+
+
+def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
+    """Return the task; raises RefusedError `request_invalid` with every problem of form at once."""
+    written = {"network": network, "user_message": message, **options}
+    if (deadline := written.pop("deadline", None)) is not None:
+        written["timeout_ms"] = _deadline_ms(deadline)
+    if "goal" in written:
+        written["goal"] = goal_json(written["goal"])
+    if "background" in written:
+        written["background"] = objective_json(written["background"])
+    if "plan" in written:
+        written["plan"] = plan_json(written["plan"])
+    if "mounts" in written:
+        written["mounts"] = [one.to_json() if isinstance(one, HostMount) else one for one in written["mounts"]]
+    if written.get("idempotency_key") is None:
+        written["idempotency_key"] = f"client-{uuid4().hex}"
+    if written.get("traceparent") is None and (span := _current_span()) is not None:
+        written["traceparent"] = span.traceparent
+    try:
+        return SubmitTask.model_validate(written)
+    except ValidationError as error:
+        details = details_of(error, SubmitTask)
+        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+
+
+def _current_span() -> RemoteSpan | None:
+    """Return the span that the caller's code runs in, where its program uses OpenTelemetry."""
+    api = sys.modules.get("opentelemetry.trace")
+    context = None if api is None else api.get_current_span().get_span_context()
+    if context is None or not context.is_valid:
+        return None
+    return RemoteSpan(trace_id=context.trace_id, span_id=context.span_id, sampled=context.trace_flags.sampled)
+
+
+def _deadline_ms(deadline: str | float) -> int:
+    try:
+        return round(seconds(deadline) * 1000)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RefusedError(problem("request_invalid", f"deadline: {error}")) from error

@@ -1,0 +1,53 @@
+"""A user's program in which a type checker finds nothing wrong."""
+
+from decimal import Decimal
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from towpath import Agent, Client, Goal, Network, RefusedError, Swarm, ToolContext, run, tool
+from towpath_contracts.runs.views import RunPage, RunView
+
+
+class Refund(BaseModel):
+    refund_id: str
+
+
+@tool(effect_class="irreversible", timeout="30s", summary="Refund {order_id}")
+async def refund(order_id: str, amount: Decimal, context: ToolContext) -> Refund:
+    """Refund an order."""
+    return Refund(refund_id=f"{order_id}-{context.idempotency_key}")
+
+
+@tool
+def count(item: str) -> int:
+    """Count what is in stock."""
+    return len(item)
+
+
+assert_type(count("lamps"), int)
+
+clerk = Agent("clerk", prompt="You are {agent_key}.", tools=[refund, "stock.count"], default=True, can_respond=True)
+shop = Network("shop", [clerk], model="gemini:gemini-2.5-flash", max_steps=20, force_respond=True)
+pair = Swarm("pair", [clerk], mode="team", max_parallel=2, max_steps=40)
+
+
+async def main() -> None:
+    """Submit and read."""
+    async with Client() as client:
+        view = await client.run(
+            "shop", "hello", max_steps=3, labels={"team": "shop"}, deadline="30m", goal=Goal("g"), timeout=5
+        )
+        assert_type(view, RunView)
+        typed = await client.run("shop", "hello", output_type=Refund)
+        assert_type(typed.output, Refund | None)
+        assert_type(await client.runs(status="failed", limit=10), RunPage)
+        await client.audit.search(tool="stock.count", limit=5)
+        await client.budgets.set("caller", "ann", tokens=1_000)
+        async for entry in client.events(view.run_id):
+            assert_type(entry.seq, int)
+    assert_type(await run(shop, "hello", timeout="5m", model="scripted:task"), RunView)
+    try:
+        run.sync(pair, "hello", server="http://127.0.0.1:8787", priority=3)
+    except RefusedError as error:
+        assert_type(error.remedy, str)

@@ -1,0 +1,44 @@
+"""A user's program in which a type checker finds each marked line wrong, and no other; `ty` those marked `any`."""
+
+from towpath import Agent, Client, Network, Swarm, run, tool
+
+
+@tool(risk="write")  # wrong for any
+def first() -> None:
+    """Do nothing."""
+
+
+@tool(workspace="everything")  # wrong for any
+def second() -> None:
+    """Do nothing."""
+
+
+@tool
+def count(item: str) -> int:
+    """Count what is in stock."""
+    return len(item)
+
+
+count(3)  # wrong for any
+Agent("a", prompt="", tool=["count"])  # wrong for any
+Network("n", [], max_stepz=3)  # wrong
+Network("n", [], max_steps="many")  # wrong for any
+Swarm("s", [], mode="anarchy")  # wrong for any
+Swarm("s", [], max_handoff=3)  # wrong
+
+
+async def main() -> None:
+    """Submit and read, with slips."""
+    async with Client() as client:
+        await client.submit("n", "hello", modle="x")  # wrong
+        await client.submit("n", "hello", max_steps="three")  # wrong for any
+        await client.run("n", "hello", labels=["team"])  # wrong for any
+        view = await client.run("n", "hello")
+        assert view.statuss  # wrong for any
+        await client.runs(state="failed")  # wrong
+        await client.audit.search(tools="x")  # wrong
+        await client.budgets.set("person", "ann", tokens=1)  # wrong for any
+        async for entry in client.events(view.run_id):
+            assert entry.sequence  # wrong for any
+    await run("n", "hello", timout=3)  # wrong
+    run.sync("n", "hello", max_step=3)  # wrong
