@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from towpath.client import Client
     from towpath.client.embedded import embedded
     from towpath.client.run_handle import run
+    from towpath.client.streams import WaitingGate
     from towpath.errors import (
         AgentError,
         DeclarationError,
@@ -73,6 +74,7 @@ _HOMES = {
     "TowpathError": "towpath.errors",
     "UnavailableError": "towpath.errors",
     "Unclear": "towpath.tools.probes",
+    "WaitingGate": "towpath.client.streams",
     "call": "towpath.tasks.plans",
     "embedded": "towpath.client.embedded",
     "hook": "towpath.hooks",
@@ -118,6 +120,7 @@ __all__ = [
     "TowpathError",
     "UnavailableError",
     "Unclear",
+    "WaitingGate",
     "call",
     "embedded",
     "hook",

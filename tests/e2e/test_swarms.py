@@ -18,7 +18,7 @@ from tests.support.places import TESTS
 from tests.support.platform.goal_platform import respond, use
 from tests.support.platform.objective_runs import prompts_in
 
-from towpath import Agent, Client, RefusedError, Swarm
+from towpath import Agent, Client, RefusedError, Swarm, WaitingGate
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.subjects import task_enqueue
@@ -267,11 +267,11 @@ async def test_b11_members_that_are_asked_at_once_work_at_once_and_one_may_fail(
     script = [asked, *meet, says("ann", "Met."), says("cid", "Two."), says("lead", "Ann met bob, cid counted.")]
     accepted = await client.submit("crew", "Meet and count.", script=script)
     async with asyncio.timeout(90):
-        while not (gates := await client.gates.list(run_id=accepted.run_id)):  # noqa: ASYNC110 - a person looks again
-            await asyncio.sleep(0.05)
-    await client.gates.edit(gates[0].gate_id, {"task": "Count twice, cid."}, reason="to be sure")
-    run = await client.result(accepted.run_id, timeout=90)
-    assert (run.status, run.final) == ("completed", {"message": "Ann met bob, cid counted."})
+        async for event in client.stream(accepted.run_id):
+            if isinstance(event, WaitingGate):
+                await event.approve(edit={"task": "Count twice, cid."}, reason="to be sure")
+    run = await client.result(accepted.run_id)
+    assert run.final == {"message": "Ann met bob, cid counted."}
     ended = {
         one.event.tool: one.event for one in await log(client, run.run_id) if one.event.type == "tool_call_finished"
     }

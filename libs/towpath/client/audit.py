@@ -6,14 +6,47 @@ A method is one operation of the HTTP API, with its answer as a typed message; a
 import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
-from towpath.client.filters import AuditFilters, ErasureFilters, PayloadSelection
 from towpath.client.transport import Transport
 from towpath_contracts.tools.access import AuditPage
 from towpath_contracts.tools.audit import AuditPiece, AuditProof, CheckpointView
-from towpath_contracts.tools.erasures import ErasureList, ErasureView
+from towpath_contracts.tools.erasures import ErasureList, ErasureStatus, ErasureView
+
+
+class AuditFilters(TypedDict, total=False):
+    """Of `client.audit.search`; `since` and `until` are inclusive, `before` is the entry that ended the page before."""
+
+    run_id: "UUID | str | None"
+    execution_id: "UUID | str | None"
+    agent_key: str | None
+    tool: str | None
+    verdict: str | None
+    phase: str | None
+    actor: str | None
+    args_digest: str | None
+    since: datetime | str | None
+    until: datetime | str | None
+    before: int | None
+    limit: int | None
+
+
+class PayloadSelection(TypedDict, total=False):
+    """Which payloads of the audit are to be erased: those that fit all that is given. `before` is exclusive."""
+
+    run_id: "UUID | str | None"
+    execution_id: "UUID | str | None"
+    caller: str | None
+    before: datetime | str | None
+
+
+class ErasureFilters(TypedDict, total=False):
+    """Of `client.audit.erasures`."""
+
+    status: "ErasureStatus | None"
+    before: "UUID | str | None"
+    limit: int | None
 
 
 class AuditResource:

@@ -1,17 +1,27 @@
 """Budgets over HTTP: `client.budgets.show()`, `set()` and `lift()`; and what was spent, `costs()`."""
 
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from pydantic import ValidationError
 
-from towpath.client.filters import BudgetKeywords
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
-from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet
+from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet, OnSoft
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.costs import CostPart, CostReport
+
+
+class BudgetKeywords(TypedDict, total=False):
+    """Of `client.budgets.set`: what may be spent, and from which share on who spends it is told."""
+
+    usd: float | None
+    tokens: int | None
+    model_calls: int | None
+    tool_calls: int | None
+    soft: float | None
+    on_soft: "OnSoft | None"
 
 
 class BudgetResource:

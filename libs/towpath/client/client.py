@@ -22,7 +22,7 @@ from towpath_contracts.subjects import ANONYMOUS
 from towpath_fabric.clock import monotonic
 
 if TYPE_CHECKING:
-    from towpath.client.filters import RunFilters
+    from towpath.client.run_controls import RunFilters
     from towpath.client.transport import Transport
     from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
     from towpath.tasks.outputs import Output, TypedRun
@@ -340,15 +340,16 @@ class Client(ClientResources, RunControls):
         Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run always
         comes. With *deltas* (HTTP only) what the model writes comes in pieces before, and `superseded` names those to
         discard. With *children* all runs below it are streamed too, each event with its `run_id` and `path`.
+        A status that waits for a person is a WaitingGate, which is approved or denied where it is streamed.
         Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
-        from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed
+        from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed, with_verdicts
 
         found = uuid_of(run_id)
         builder = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
         async for entry in self._transport.follow(found, children=children, deltas=deltas):
             for one in builder.of(entry):
-                yield one
+                yield with_verdicts(one, self.gates)
         if builder.ended is not None:
             raise_if_failed(found, builder.ended)
 

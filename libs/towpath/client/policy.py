@@ -4,12 +4,12 @@ A method is one operation of the HTTP API, with its answer as a typed message; o
 bounded time each, put together here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
+from uuid import UUID
 
-from towpath.client.filters import AccessDetails
 from towpath.client.transport import Transport
 from towpath.networks.spec_files import PolicyFile, load_policy
 from towpath_contracts.base import JsonObject
@@ -32,6 +32,23 @@ Written = PolicyFile | str | Path
 def policy_of(written: Written) -> PolicyFile:
     """Return *written* as text with its source."""
     return written if isinstance(written, PolicyFile) else load_policy(written)
+
+
+class AccessDetails(TypedDict, total=False):
+    """Of `client.policy.check`: what else is known of the call."""
+
+    agent_type: str
+    operation: str | None
+    args: "JsonObject"
+    caller: str
+    step: int
+    labels: "Mapping[str, str]"
+    grant: "Sequence[JsonObject] | None"
+    used: "Mapping[str, int]"
+    spent_usd: float | None
+    run_id: "UUID | str | None"
+    origin: "JsonObject | None"
+    rates: bool
 
 
 class PolicyResource:

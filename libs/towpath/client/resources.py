@@ -4,17 +4,16 @@ A method is one operation of the HTTP API, with its answer as a typed message.
 """
 
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 from uuid import UUID
 
-from towpath.client.filters import DeadLetterFilters
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath.networks.network import Agent, Network, network_of
 from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
-from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
+from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage, LetterStatus
 from towpath_contracts.decisions.model_checks import ModelChecked
 from towpath_contracts.gate_notices import GateNoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
@@ -218,6 +217,15 @@ class ToolResource:
         """Return every tool that this credential's project has; with *proposals* also what nobody has accepted."""
         query = {"proposals": "true"} if proposals else {}
         return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools", query=query))
+
+
+class DeadLetterFilters(TypedDict, total=False):
+    """Of `client.dead_letters.list`."""
+
+    status: "LetterStatus | None"
+    stream: str | None
+    before: int | None
+    limit: int | None
 
 
 class DeadLetterResource:

@@ -1,6 +1,6 @@
 """What a client does to runs beside cancelling them: pause, resume, notes, gates, and forks."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID, uuid4
 
 from towpath.errors import RefusedError
@@ -11,6 +11,21 @@ if TYPE_CHECKING:
     from towpath_contracts.base import JsonObject
     from towpath_contracts.runs.run_control import RunSteered
     from towpath_contracts.tasks import RunAccepted
+
+
+class RunFilters(TypedDict, total=False):
+    """Of `client.runs`; `before` is the run that ended the page before, `limit` at most 200."""
+
+    status: str | None
+    network: str | None
+    label: str | None
+    kind: str | None
+    parent_run_id: "UUID | str | None"
+    root_run_id: "UUID | str | None"
+    depth: int | None
+    thread_id: "UUID | str | None"
+    before: "UUID | str | None"
+    limit: int
 
 
 class RunControls:

@@ -1,20 +1,29 @@
 """Turns a run's events into stream events, and raises for a failed run.
 
-The events of each run in a tree come from its own log; a delta of a model's text comes where its part begins.
+The events of each run in a tree come from its own log; a delta of a model's text comes where its part begins. What
+waits for a person takes its verdict there: with the digest of the call that was told, so it settles that call and no
+later one.
 """
 
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
+from pydantic import PrivateAttr
+
+from towpath.client.resources import GateResource
 from towpath.errors import RefusedError, RunFailedError
+from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry, RunFinished
 from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.views import ActionDone
 from towpath_readings.stream.deltas import DeltaEvent
 from towpath_readings.stream.live import (
     BRIEF,
     EVENT_TYPES,
     LiveStream,
     RunStreamDelta,
+    RunStreamGate,
+    RunStreamStatus,
     RunStreamSuperseded,
     StreamEvent,
 )
@@ -67,3 +76,42 @@ def raise_if_failed(run_id: UUID, ended: RunFinished) -> None:
         return
     message = str(ended.final.get("message") or ended.reason)
     raise RunFailedError(problem("run_failed", f"{ended.status}, {ended.reason}: {message}", run_id=str(run_id)))
+
+
+class WaitingGate(RunStreamStatus):
+    """The run waits for a person: `case WaitingGate(): await event.approve(reason="checked")`.
+
+    Each verdict raises RefusedError where the caller may not give it, where somebody else was first (`gate_closed`),
+    or where the call is no longer the one that was told. Over HTTP only.
+    """
+
+    gate: RunStreamGate
+    _gates: GateResource = PrivateAttr()
+
+    async def approve(self, *, reason: str = "", edit: JsonObject | None = None) -> ActionDone:
+        """Let the call happen; with *edit* as it is but for these arguments."""
+        if edit is not None:
+            args = {**self.gate.arguments, **edit}
+            return await self._gates.edit(self.gate.gate_id, args, reason=reason, digest=self._digest)
+        return await self._gates.approve(self.gate.gate_id, reason=reason, digest=self._digest)
+
+    async def deny(self, reason: str) -> ActionDone:
+        """Refuse the call; the model sees *reason*."""
+        return await self._gates.deny(self.gate.gate_id, reason, digest=self._digest)
+
+    async def resolve(self, verdict: str, *, reason: str = "") -> ActionDone:
+        """Settle a gate that takes another verdict than yes and no: one of `gate.verdicts`."""
+        return await self._gates.resolve(self.gate.gate_id, verdict, reason=reason)
+
+    @property
+    def _digest(self) -> str | None:
+        return self.gate.digest or None
+
+
+def with_verdicts(event: StreamEvent, gates: GateResource) -> StreamEvent:
+    """Return *event* itself, or as a WaitingGate that *gates* settle."""
+    if not isinstance(event, RunStreamStatus) or event.gate is None:
+        return event
+    waiting = WaitingGate.model_validate(dict(event))
+    waiting._gates = gates
+    return waiting

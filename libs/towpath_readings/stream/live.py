@@ -5,6 +5,7 @@ later, and is the same however often it is read. Calls and texts come whole: a d
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -86,15 +87,34 @@ class RunStreamUsage(RunStreamItem):
     cost: Cost
 
 
+class RunStreamGate(MessagePart):
+    """What waits for a person: of a call its tool and arguments, and the `digest` by which a verdict is of that call.
+
+    `verdicts` are those that it takes where they are not yes and no.
+    """
+
+    gate_id: UUID
+    gate_type: str
+    call_id: UUID | None = None
+    tool: str = ""
+    arguments: JsonObject = Field(default_factory=dict)
+    digest: str = ""
+    rule: str = ""
+    agent_key: str = ""
+    verdicts: tuple[str, ...] = ()
+    expires_at: datetime
+
+
 class RunStreamStatus(RunStreamItem):
     """How the run stands: `error` for every end but completed and cancelled, with the reason as the platform words it.
 
-    `waiting_for_person` is a gate, `waiting_for_tool` a call that has been taken on.
+    `waiting_for_person` is a `gate`, `waiting_for_tool` a call that has been taken on.
     """
 
     type: Literal["status"] = "status"
     status: Literal["starting", "running", "waiting_for_tool", "waiting_for_person", "completed", "cancelled", "error"]
     reason: str = ""
+    gate: RunStreamGate | None = Field(default=None, exclude_if=is_unset)
 
 
 class RunStreamError(RunStreamItem):
@@ -197,7 +217,7 @@ class LiveStream:
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 yield _result(event)
             case ev.GateOpened() | ev.GateClosed():
-                yield _gate(event)
+                yield from _gate(event)
             case ev.SwarmHandoffRequested():
                 self._answer, self._is_handed_over = "", True
             case ev.RunFinished():
@@ -269,10 +289,32 @@ class LiveStream:
         yield RunStreamStatus(status="error", reason=event.status)
 
 
-def _gate(event: "ev.GateOpened | ev.GateClosed") -> RunStreamStatus:
-    if isinstance(event, ev.GateOpened):
-        return RunStreamStatus(status="waiting_for_person", reason=event.reason)
-    return RunStreamStatus(status="running", reason=event.verdict)
+def _gate(event: "ev.GateOpened | ev.GateClosed") -> Iterator[RunStreamStatus]:
+    if isinstance(event, ev.GateClosed):
+        yield RunStreamStatus(status="running", reason=event.verdict)
+    elif not _is_decided(event):
+        yield RunStreamStatus(status="waiting_for_person", reason=event.reason, gate=_opened(event))
+
+
+def _is_decided(event: ev.GateOpened) -> bool:
+    """Whether who edited the call has approved it with that, and nobody else has to: its gate closes at once."""
+    return event.gate_type == "approval" and bool(event.detail.get("edited_by")) and "quorum" not in event.detail
+
+
+def _opened(event: ev.GateOpened) -> RunStreamGate:
+    known = event.detail
+    return RunStreamGate(
+        gate_id=event.gate_id,
+        gate_type=event.gate_type,
+        call_id=event.execution_id,
+        tool=known.get("tool", ""),
+        arguments=known.get("args", {}),
+        digest=known.get("digest", ""),
+        rule=known.get("rule") or "",
+        agent_key=known.get("agent", ""),
+        verdicts=known.get("verdicts", ()),
+        expires_at=event.expires_at,
+    )
 
 
 def _ends(event: StreamEvent) -> bool:

@@ -1,5 +1,6 @@
 """A run in the words of a conversation, made of its log: what is sent, in which order, and what is left out."""
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -101,3 +102,26 @@ def test_b12_a_filter_takes_the_words_there_are() -> None:
     assert known_types(["text", "usage"]) == {"text", "usage"} < EVENT_TYPES
     with pytest.raises(RefusedError, match="a stream has no mood; it has error, reasoning"):
         known_types(["text", "mood"])
+
+
+def test_a_gate_is_told_with_the_call_that_waits_and_what_it_takes() -> None:
+    machine = Machine(system_params={"account": "acme", "token": "t"})
+    machine.decide(use("pay", amount="5"))
+    machine.want_approval(UUID(int=7))
+    (gate,) = [one.gate for one in streamed(machine) if one.type == "status" and one.gate is not None]
+    opened, call = machine.state.gates[0], machine.call_id(0)
+    assert (gate.gate_id, gate.gate_type, gate.call_id) == (opened.gate_id, opened.gate_type, call)
+    assert (gate.tool, gate.arguments, gate.digest, gate.rule) == ("pay", {}, "sha256:02", "people-first")
+    assert (gate.verdicts, gate.expires_at) == ((), machine.now + timedelta(hours=1))
+    machine.want_approval(UUID(int=8), edited_by="bob")
+    machine.want_approval(UUID(int=9), edited_by="bob", quorum=2)
+    told = [one.gate for one in streamed(machine) if one.type == "status" and one.gate is not None]
+    assert [one.gate_id for one in told] == [opened.gate_id, machine.state.gates[0].gate_id], (
+        "bob's own edit is decided"
+    )
+    doubted = Machine(system_params={"account": "acme", "token": "t"})
+    doubted.decide(use("pay", amount="5"))
+    doubted.unknown()
+    (gate,) = [one.gate for one in streamed(doubted) if one.type == "status" and one.gate is not None]
+    assert (gate.tool, gate.arguments, gate.digest) == ("pay", {"amount": "5"}, "")
+    assert gate.verdicts == ("happened", "did_not_happen", "retry")

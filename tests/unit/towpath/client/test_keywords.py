@@ -6,7 +6,11 @@ import pytest
 from pydantic import BaseModel
 
 from towpath import Agent, Client, Network, RefusedError, Swarm
-from towpath.client import filters
+from towpath.client.audit import AuditFilters, ErasureFilters, PayloadSelection
+from towpath.client.budgets import BudgetKeywords
+from towpath.client.policy import AccessDetails
+from towpath.client.resources import DeadLetterFilters
+from towpath.client.run_controls import RunFilters
 from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords
 from towpath.tasks.task import RunKeywords, TaskKeywords, task_of
 from towpath_contracts.budgets import Budget
@@ -22,26 +26,26 @@ BASES = frozenset({"schema_version", "type"})
 GIVEN_APART = {
     TaskKeywords: {"network", "user_message", "plan"},
     NetworkKeywords: {"kind", "name", "model", "agents"},
-    filters.RunFilters: {"project"},
-    filters.AuditFilters: {"project"},
-    filters.PayloadSelection: {"project", "actor", "key_prefix", "key_commitment", "kind", "reason"},
-    filters.ErasureFilters: {"project", "erasure_id"},
-    filters.DeadLetterFilters: {"project", "unowned", "run_id", "dead_letter_id"},
-    filters.BudgetKeywords: set(),
-    filters.AccessDetails: {"project", "network", "agent_key", "tool"},
+    RunFilters: {"project"},
+    AuditFilters: {"project"},
+    PayloadSelection: {"project", "actor", "key_prefix", "key_commitment", "kind", "reason"},
+    ErasureFilters: {"project", "erasure_id"},
+    DeadLetterFilters: {"project", "unowned", "run_id", "dead_letter_id"},
+    BudgetKeywords: set(),
+    AccessDetails: {"project", "network", "agent_key", "tool"},
 }
 """Fields that a method names by itself, that the platform fills, or that a page of the list does not take."""
 
 TABLE: list[tuple[Any, type[BaseModel], set[str]]] = [
     (TaskKeywords, SubmitTask, {"deadline"}),
     (NetworkKeywords, NetworkSpec, set()),
-    (filters.RunFilters, ListRuns, set()),
-    (filters.AuditFilters, AuditQuery, set()),
-    (filters.PayloadSelection, RequestErasure, set()),
-    (filters.ErasureFilters, ListErasures, set()),
-    (filters.DeadLetterFilters, ListDeadLetters, set()),
-    (filters.BudgetKeywords, Budget, set()),
-    (filters.AccessDetails, CheckAccess, set()),
+    (RunFilters, ListRuns, set()),
+    (AuditFilters, AuditQuery, set()),
+    (PayloadSelection, RequestErasure, set()),
+    (ErasureFilters, ListErasures, set()),
+    (DeadLetterFilters, ListDeadLetters, set()),
+    (BudgetKeywords, Budget, set()),
+    (AccessDetails, CheckAccess, set()),
 ]
 
 
