@@ -1,9 +1,12 @@
 """Publishes the networks of a folder through the gateway, and again when a file changes.
 
-For a file that can't be published every problem is shown, and the version that was published before stays.
+For a file that can't be published every problem is shown, and the version that was published before stays. So does a
+version that somebody published elsewhere, until the file changes.
 """
 
 import asyncio
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +29,20 @@ _SOON = frozenset({"tool_unknown", "unavailable"})
 class NetworkFolderPublisher:
     """The network files of one folder (or one file) and what was published of them.
 
-    A *model* decides where a file names one that only plays what was written.
+    A *model* decides where a file names one that only plays what was written. What was published is remembered in the
+    file *memory*, where there is to be one.
     """
 
-    def __init__(self, place: Path, gateway_url: str, notice: Notice, *, model: str = "") -> None:
+    def __init__(
+        self, place: Path, gateway_url: str, notice: Notice, *, model: str = "", memory: Path | None = None
+    ) -> None:
         self._place = place
         self._model = model
         self._url = f"{gateway_url}/v1/networks"
         self._notice = notice
         self._seen: dict[Path, int] = {}
+        self._memory = memory
+        self._published = _remembered(memory)
 
     async def publish_changed(self) -> None:
         """Publish every file that is new or changed since the last call; each result is one notice."""
@@ -74,24 +82,49 @@ class NetworkFolderPublisher:
     async def _publish(self, spec: JsonObject) -> str:
         loop = asyncio.get_running_loop()
         end = loop.time() + TOOLS_TIMEOUT_S
+        name, written = str(spec.get("name")), _digest(spec)
+        body: JsonObject = {"spec": spec}
+        before = self._published.get(name)
+        if before is not None and before["written"] == written:
+            body["if_version"] = before["version"]  # its tools may have changed; a version of somebody else stays
         while True:
-            status, answer = await self._post(spec)
+            status, answer = await self._post(body)
             if status < 300:
-                return f"network {answer.get('name', spec.get('name'))} version {answer.get('version')}"
+                self._remember(name, written, answer.get("version"))
+                return f"network {answer.get('name', name)} version {answer.get('version')}"
             codes = {answer.get("code"), *(entry.get("code") for entry in answer.get("errors", ()))}
+            if "network_moved" in codes:
+                return f"not published again: {answer.get('detail')}. Save the file to publish it over that."
             if not codes & _SOON or loop.time() > end:
                 return _refusal(answer)
             await asyncio.sleep(RETRY_S)
 
-    async def _post(self, spec: JsonObject) -> tuple[int, JsonObject]:
+    def _remember(self, name: str, written: str, version: Any) -> None:
+        self._published[name] = {"written": written, "version": version}
+        if self._memory is not None:
+            self._memory.write_text(json.dumps(self._published))
+
+    async def _post(self, body: JsonObject) -> tuple[int, JsonObject]:
         try:
             # The address holds the platform's token, which no proxy of the environment is to see.
             async with httpx2.AsyncClient(verify=NO_AUTHORITIES, timeout=HTTP_TIMEOUT_S, trust_env=False) as client:
-                response = await client.post(self._url, json={"spec": spec})
+                response = await client.post(self._url, json=body)
                 answer: Any = response.json()
         except (httpx2.HTTPError, ValueError) as error:
             return 503, {"code": "unavailable", "detail": f"{type(error).__name__}: {error}"}
         return response.status_code, answer if isinstance(answer, dict) else {}
+
+
+def _remembered(memory: Path | None) -> dict[str, JsonObject]:
+    try:
+        found: Any = json.loads(memory.read_text()) if memory is not None else {}
+    except (OSError, ValueError):  # of a first start, or of one that was cut off
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _digest(spec: JsonObject) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _text(path: Path) -> str:

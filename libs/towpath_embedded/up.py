@@ -158,7 +158,13 @@ async def _serve(
         )
 
         model = DEMO_MODEL if options.sample and "gemini" in models_with_key() else ""
-        folder = NetworkFolderPublisher(options.networks, platform.client_url, screen.notice, model=model)
+        folder = NetworkFolderPublisher(
+            options.networks,
+            platform.client_url,
+            screen.notice,
+            model=model,
+            memory=platform.data / "published-networks.json",
+        )
         await folder.publish_changed()
         if options.sample:
             from towpath_embedded.sample import first_look
