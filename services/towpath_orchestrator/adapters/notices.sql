@@ -46,8 +46,14 @@ WHERE notice_id = $1 AND tries = $2 AND status = 'pending'
 
 -- name: list_notices
 SELECT notice_id, webhook, gate_id, kind, status, tries, created_at, due_at, ended_at, error FROM runs.notice
-WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::timestamptz IS NULL OR created_at < $3)
-ORDER BY created_at DESC LIMIT $4
+WHERE project = $1 AND created_at < coalesce($2::timestamptz, 'infinity')
+ORDER BY created_at DESC LIMIT $3
+
+-- name: list_notices_of_status
+-- One plan is made for all values: each way in needs its index.
+SELECT notice_id, webhook, gate_id, kind, status, tries, created_at, due_at, ended_at, error FROM runs.notice
+WHERE project = $1 AND status = $4 AND created_at < coalesce($2::timestamptz, 'infinity')
+ORDER BY created_at DESC LIMIT $3
 
 -- name: retry_notice
 UPDATE runs.notice SET status = 'pending', tries = 0, due_at = clock_timestamp(), ended_at = NULL

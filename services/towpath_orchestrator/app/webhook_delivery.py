@@ -189,8 +189,11 @@ class GateNoticeLoop:
 
     async def list(self, request: ListGateNotices) -> GateNoticePage:
         """Return a page of a project's notices, newest first."""
-        filters = (request.project, request.status, request.before, request.limit)
-        rows = await self._pool.fetch(QUERIES.list_notices, *filters)
+        page = (request.project, request.before, request.limit)
+        if request.status is None:
+            rows = await self._pool.fetch(QUERIES.list_notices, *page)
+        else:
+            rows = await self._pool.fetch(QUERIES.list_notices_of_status, *page, request.status)
         notices = tuple(GateNoticeDelivery.model_validate(dict(row)) for row in rows)
         receivers = tuple(
             GateNoticeReceiver(name=one.name, channel=_channel(one))

@@ -1,6 +1,7 @@
 """However many ask for the health paths at once, a service works for them a few times a second."""
 
 import asyncio
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -123,9 +124,12 @@ async def test_a_connection_that_asks_without_end_is_answered_a_few_times_a_seco
             assert (await ask(application, path))[0] in {200, 503}
             answered += 1
 
-    flood = [asyncio.create_task(greedy()) for _ in range(50)]
-    await asyncio.sleep(1.2)
+    flood, began = [asyncio.create_task(greedy()) for _ in range(50)], monotonic()
+    async with asyncio.timeout(30):
+        while answered < 50 or monotonic() - began < 1.2:  # noqa: ASYNC110 - nobody tells of an answer
+            await asyncio.sleep(0.05)
+    slots = 1 + math.ceil((monotonic() - began) / 0.5)
     for task in flood:
         task.cancel()
     await asyncio.gather(*flood, return_exceptions=True)
-    assert 50 <= answered <= 4 * (50 + 32)
+    assert answered <= slots * (50 + 32)

@@ -9,7 +9,7 @@ from typing import Any
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.pages.shared import together
 
-LISTED = 50
+NEWEST = 50
 """Runs of the same network that are looked through, newest first; forks of the run are among them."""
 
 SUGGESTED = 12
@@ -23,7 +23,7 @@ async def comparable_runs(api: Api, run: Mapping[str, Any]) -> list[dict[str, An
     labels = [f"{name}={value}" for name, value in sorted((run.get("labels") or {}).items())][:LABELS]
     found = await together(
         parent=_run(api, parent),
-        network=api.get("/v1/runs", network=run["network"], limit=LISTED),
+        network=api.get("/v1/runs", network=run["network"], limit=NEWEST),
         **{label: api.get("/v1/runs", label=label, limit=SUGGESTED) for label in labels},
     )
     suggested: dict[str, dict[str, Any]] = {}
