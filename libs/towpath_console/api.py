@@ -40,8 +40,8 @@ OwnOrigin = Callable[[Headers], str]
 _PATH = re.compile(r"(/[A-Za-z0-9_.~%:@!$&'()*+,;=-]+)+/?")
 """Paths of the API: what else stands in one came from an address or from data, and can't name anything."""
 
-_ODD = re.compile(rb"\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|NaN|Infinity|[0-9]{4000}")
-"""In an answer that may hold what Python reads and nobody can write as JSON in UTF-8."""
+_HALVES = (b"\\ud", b"\\uD")
+"""What begins an escaped half of a pair, which may stand alone; JSON writes whole pairs so, too."""
 
 
 class ApiRefusalError(Exception):
@@ -166,9 +166,8 @@ class Api:
 
 def read_json(content: bytes) -> Any:
     """Read JSON so that it can be written as JSON again: numbers too large for that are texts, no pair is half."""
-    if _ODD.search(content) is None:
-        return json.loads(content)
-    return _writable(json.loads(content, parse_constant=str, parse_float=_number, parse_int=_number))
+    found = json.loads(content, parse_constant=str, parse_float=_number, parse_int=_number)
+    return _writable(found) if any(half in content for half in _HALVES) else found
 
 
 def _number(digits: str) -> int | float | str:

@@ -24,6 +24,8 @@ def api_of(asked: list[str], answer: httpx2.Response | None = None) -> Api:
         (b'["\\ud83d", "\\ud83d\\ude00", {"\\ude00": 1}]', ["\ufffd", "\U0001f600", {"\ufffd": 1}]),
         (b"[%s, %s]" % (b"9" * 4_000, b"9" * 4_001), [int("9" * 4_000), "9" * 4_001]),
         (b"[%s]" % (b"9" * 5_000), ["9" * 5_000]),
+        (b"[%s.5, 1.25E+999]" % (b"9" * 309), ["9" * 309 + ".5", "1.25E+999"]),
+        (b"-2e999", "-2e999"),
     ],
 )
 def test_what_nobody_can_write_as_json_is_read_as_text(written: bytes, read: object) -> None:
