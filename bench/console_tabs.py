@@ -40,7 +40,7 @@ LOOKED_AT = {"/": 50, "/runs": 50, "/runs/RUN": 60, "/approvals": 40}
 LONG_RUNS, SHORT_RUNS, LONG_STEPS, WAITING_RUNS = LOOKED_AT["/runs/RUN"], 60, 990, 10
 PURE, PACED, ASKED = "echo_pure", "echo_paced", "echo_idempotent"
 SETTLE_S, TABS_SETTLE_S = 3.0, 20.0
-OPEN_S = 60.0
+OPEN_S = 300.0
 """How long is waited for all tabs to be open; how many were is in the result (`live`)."""
 
 POLICY = """kind: Policy
@@ -50,7 +50,7 @@ rules:
 """
 
 
-LONGEST_S = 600.0
+LONGEST_S = 1_200.0
 """How long tabs are held at most, whoever may have forgotten them."""
 
 

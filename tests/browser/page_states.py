@@ -39,9 +39,10 @@ LAID_OUT = """() => {
 """Returns what of the page can't be reached where it is as wide as it is."""
 
 MOVING = """() => {
-  const found = new Set(), longest = (times) => Math.max(...times.split(",").map(parseFloat));
+  const found = new Set(), seen = new Set(), longest = (times) => Math.max(...times.split(",").map(parseFloat));
   for (const element of document.querySelectorAll("*")) {
     const name = `${element.localName}.${element.getAttribute("class") ?? ""}`;
+    if (seen.size === seen.add(name).size) continue;
     for (const part of [null, "::before", "::after"]) {
       const style = getComputedStyle(element, part);
       if (style.animationName !== "none" && longest(style.animationDuration) > 0.01) found.add(`${name} is animated`);
@@ -52,7 +53,7 @@ MOVING = """() => {
   for (const one of document.getAnimations()) found.add(`${one.animationName ?? one.transitionProperty} runs`);
   return [...found];
 }"""
-"""Returns what of the page moves, or would where something changes."""
+"""Returns what of the page moves, or would where something changes; elements of one class are alike."""
 
 
 async def zoom_faults(page: Page) -> list[str]:
