@@ -96,7 +96,8 @@ def network_graph(spec: Mapping[str, Any], visited: GraphVisits | None = None) -
     answers = [ends for ends, kind in kinds.items() if kind == "answers"]
     said = {source[1] for source, _ in answers} if len(answers) > MOST_ANSWERS else set()
     drawn = {ends: kind for ends, kind in kinds.items() if not said or kind != "answers"}
-    once = [ends for ends, kind in drawn.items() if not _is_second(ends, kind, drawn)]
+    order = {ends: number for number, ends in enumerate(drawn)}
+    once = [ends for ends, kind in drawn.items() if not _is_second(ends, kind, drawn, order)]
     columns = _columns(list(agents), drawn, first)
     rows, passes = ordered_rows(tuple(columns.items()), tuple(once))
     ways = [(ends[0], *passes.get(ends, ()), ends[1]) for ends in once if columns[ends[0]] != columns[ends[1]]]
@@ -109,15 +110,17 @@ def network_graph(spec: Mapping[str, Any], visited: GraphVisits | None = None) -
         for kind, key in column
         if kind != "lane"
     ]
-    edges = [_edge(ends, kind, lines, seen, is_second=_is_second(ends, kind, drawn)) for ends, kind in kinds.items()]
+    edges = [
+        _edge(ends, kind, lines, seen, is_second=_is_second(ends, kind, drawn, order)) for ends, kind in kinds.items()
+    ]
     name = str(spec.get("name") or spec.get("network") or "")
     return GraphLayout(name, max(width, reach + INSET), height, tuple(nodes), tuple(edges), visited is not None)
 
 
-def _is_second(ends: Ends, kind: EdgeKind, drawn: Mapping[Ends, EdgeKind]) -> bool:
+def _is_second(ends: Ends, kind: EdgeKind, drawn: Mapping[Ends, EdgeKind], order: Mapping[Ends, int]) -> bool:
     """Return whether an edge is drawn by the line of the one in the other direction, which comes first."""
     back = (ends[1], ends[0])
-    return drawn.get(back) == kind and next(one for one in drawn if one in (ends, back)) == back
+    return ends in order and drawn.get(back) == kind and order[back] <= order[ends]  # nobody hands over to itself
 
 
 def _node(

@@ -4,7 +4,7 @@ The SVG has colours of its own for files; on a page the style sheet overrides th
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from markupsafe import Markup
 
@@ -29,9 +29,10 @@ _SCHEMES = Markup(
 def graph_svg(layout: GraphLayout, *, alone: bool = False, name: str = "graph") -> Markup:
     """Return the SVG of *layout*; *alone* is for a file of its own, *name* sets it apart from others on its page."""
     shown = [edge for edge in layout.edges if edge.points]
-    lines = [_edge(edge, shown) for edge in sorted(shown, key=lambda edge: edge.count > 0)]
+    by_line = {edge.points: edge for edge in shown}
+    lines = [_edge(edge, by_line) for edge in sorted(shown, key=lambda edge: edge.count > 0)]
     boxes = [_node(node, layout) for node in layout.nodes]
-    counts = [_count(edge, shown) for edge in shown if edge.count]
+    counts = [_count(edge, by_line) for edge in shown if edge.count]
     paper = Markup('<rect class="paper" width="{0:g}" height="{1:g}" fill="#f6f7f8"/>').format(
         layout.width, layout.height
     )
@@ -141,14 +142,14 @@ def _text(x: float, y: float, words: str, anchor: str, *, bold: bool = False, sm
     )  # fmt: skip
 
 
-def _edge(edge: GraphEdge, shown: Sequence[GraphEdge]) -> Markup:
+def _edge(edge: GraphEdge, by_line: Mapping[tuple[Point, ...], GraphEdge]) -> Markup:
     """Return the line of an edge and its tip; of an edge in both directions the line once, and a tip each."""
     colour, state = ("#2f7fb8", " seen") if edge.count else ("#8b979f", "")
     (x, y), (dx, dy) = edge.points[-1], _heading(edge)
     tip = Markup('<path class="tip{}" d="M {:g} {:g} l {:g} {:g} l {:g} {:g} z" fill="{}"/>').format(
         state, x, y, -8 * dx - 4.5 * dy, -8 * dy - 4.5 * dx, 9 * dy, 9 * dx, colour
     )
-    other = _other(edge, shown)
+    other = _other(edge, by_line)
     if other is not None and (other.count > 0, not other.is_second) > (edge.count > 0, not edge.is_second):
         return tip
     return Markup(
@@ -159,10 +160,9 @@ def _edge(edge: GraphEdge, shown: Sequence[GraphEdge]) -> Markup:
     )  # fmt: skip
 
 
-def _other(edge: GraphEdge, shown: Sequence[GraphEdge]) -> GraphEdge | None:
+def _other(edge: GraphEdge, by_line: Mapping[tuple[Point, ...], GraphEdge]) -> GraphEdge | None:
     """Return the edge in the other direction, if both have one line."""
-    back = edge.points[::-1]
-    return next((one for one in shown if one.points == back and one is not edge), None)
+    return by_line.get(edge.points[::-1])
 
 
 def _heading(edge: GraphEdge) -> Point:
@@ -212,8 +212,8 @@ def _middle(edge: GraphEdge, *, is_one_of_two: bool) -> Point:
     return parts[len(parts) * (70 if is_one_of_two else 50) // 100]
 
 
-def _count(edge: GraphEdge, shown: Sequence[GraphEdge]) -> Markup:
-    other = _other(edge, shown)
+def _count(edge: GraphEdge, by_line: Mapping[tuple[Point, ...], GraphEdge]) -> Markup:
+    other = _other(edge, by_line)
     x, y = _middle(edge, is_one_of_two=other is not None and other.count > 0)
     words = f"{edge.count}{TIMES}"
     width = 12 + 7 * len(words)

@@ -4,7 +4,10 @@ Lines between columns are level where they leave and reach a box, and pass their
 straight down where the boxes are next to each other, else around those between, on the side that fewer lines leave.
 """
 
+import bisect
 import itertools
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +24,9 @@ from towpath_console.drawings.graph_rows import (
 
 NEAREST_BULGE, BULGE_STEP, FARTHEST_BULGE = 16.0, 9.0, COLUMN_GAP * 0.45
 """How far lines within a column go out beside it: each as far as those that it goes around, and a step more."""
+
+MOST_INNER = math.ceil((FARTHEST_BULGE - NEAREST_BULGE) / BULGE_STEP)
+"""Lines that another one goes around and that are counted: with so many it is as far out as any."""
 
 INSET = 7.0
 """Of a box's side, above and below: no line reaches its rounded corners."""
@@ -47,15 +53,17 @@ def drawn_lines(
     between = {ends: (ends[0], *passes.get(ends, ()), ends[1]) for ends in edges}
     arcs = [ends for ends in edges if places[ends[0]][0] == places[ends[1]][0]]
     crowd = _crowd(between, places)
-    straight = {ends for ends in arcs if _is_next(ends, places)}
-    sides = {ends: _side(ends, crowd, places) for ends in arcs if ends not in straight}
+    columns = _columns(places)
+    straight = {ends for ends in arcs if len(_passed(ends, columns, places)) == 0}
+    sides = {ends: _side(ends, crowd, columns, places) for ends in arcs if ends not in straight}
+    bulges = _bulges(sides, places)
     ports = _ports([ends for ends in edges if ends not in straight], between, sides, places)
     found: dict[Ends, DrawnLine] = {}
     for ends in edges:
         if ends in straight:
             found[ends] = _straight(ends, places)
         elif ends in sides:
-            found[ends] = DrawnLine((ports[ends, 0], ports[ends, 1]), _bulge(ends, sides, places))
+            found[ends] = DrawnLine((ports[ends, 0], ports[ends, 1]), bulges[ends])
         else:
             middle = [point for lane in between[ends][1:-1] for point in _through(lane, ends, places)]
             found[ends] = DrawnLine((ports[ends, 0], *middle, ports[ends, 1]))
@@ -76,18 +84,34 @@ def _crowd(
     return found
 
 
-def _is_next(ends: Ends, places: Mapping[NodeKey, Point]) -> bool:
+def _columns(places: Mapping[NodeKey, Point]) -> dict[float, list[tuple[float, NodeKey]]]:
+    """Return the nodes of each column with their heights, from top to bottom, by where the column stands."""
+    found: dict[float, list[tuple[float, NodeKey]]] = {}
+    for node, (x, y) in places.items():
+        found.setdefault(x, []).append((y, node))
+    return {x: sorted(column) for x, column in found.items()}
+
+
+def _passed(
+    ends: Ends, columns: Mapping[float, Sequence[tuple[float, NodeKey]]], places: Mapping[NodeKey, Point]
+) -> Sequence[tuple[float, NodeKey]]:
+    """Return what stands between the two ends of a line within a column."""
     (x, one), (_, other) = (places[end] for end in ends)
-    top, bottom = sorted((one, other))
-    return not any(at[0] == x and top < at[1] < bottom for at in places.values())
+    column = columns[x]
+    begin = bisect.bisect_right(column, min(one, other), key=operator.itemgetter(0))
+    return column[begin : bisect.bisect_left(column, max(one, other), key=operator.itemgetter(0))]
 
 
-def _side(ends: Ends, crowd: Mapping[tuple[NodeKey, Side], int], places: Mapping[NodeKey, Point]) -> Side:
+def _side(
+    ends: Ends,
+    crowd: Mapping[tuple[NodeKey, Side], int],
+    columns: Mapping[float, Sequence[tuple[float, NodeKey]]],
+    places: Mapping[NodeKey, Point],
+) -> Side:
     """Return the side on which a line within a column passes fewer others; the first column has room at its right."""
-    (x, one), (_, other) = (places[end] for end in ends)
-    if x == min(at[0] for at in places.values()):
+    if places[ends[0]][0] == min(columns):
         return "right"
-    inside = [node for node, at in places.items() if at[0] == x and min(one, other) < at[1] < max(one, other)]
+    inside = [node for _, node in _passed(ends, columns, places)]
     left, right = (sum(crowd.get((node, side), 0) for node in inside) for side in ("left", "right"))
     return "left" if left < right else "right"
 
@@ -132,22 +156,21 @@ def _straight(ends: Ends, places: Mapping[NodeKey, Point]) -> DrawnLine:
     return DrawnLine(((middle, begin + (NODE_HEIGHT if down else 0)), (middle, end + (0 if down else NODE_HEIGHT))))
 
 
-def _bulge(ends: Ends, sides: Mapping[Ends, Side], places: Mapping[NodeKey, Point]) -> float:
-    """Return how far a line within a column goes out: farther than those that it goes around."""
-
-    def span(one: Ends) -> tuple[float, float, float]:
-        heights = sorted(places[end][1] for end in one)
-        return places[one[0]][0], heights[0], heights[1]
-
-    x, top, bottom = span(ends)
-    inner = sum(
-        1
-        for other, side in sides.items()
-        if other != ends and side == sides[ends] and span(other)[0] == x
-        and top <= span(other)[1] and span(other)[2] <= bottom and span(other) != (x, top, bottom)
-    )  # fmt: skip
-    out = min(NEAREST_BULGE + BULGE_STEP * inner, FARTHEST_BULGE)
-    return out if sides[ends] == "right" else -out
+def _bulges(sides: Mapping[Ends, Side], places: Mapping[NodeKey, Point]) -> dict[Ends, float]:
+    """Return how far each line within a column goes out: farther than those that it goes around."""
+    groups: dict[tuple[Side, float], list[tuple[float, float, float, Ends]]] = {}
+    for ends, side in sides.items():
+        top, bottom = sorted(places[end][1] for end in ends)
+        groups.setdefault((side, places[ends[0]][0]), []).append((bottom - top, top, bottom, ends))
+    found: dict[Ends, float] = {}
+    for (side, _), lines in groups.items():
+        lines.sort(key=operator.itemgetter(0))
+        for length, top, bottom, ends in lines:
+            shorter = itertools.takewhile(lambda one, length=length: one[0] < length, lines)  # type: ignore[misc]
+            inner = (one for one in shorter if top <= one[1] and one[2] <= bottom)
+            out = min(NEAREST_BULGE + BULGE_STEP * len(list(itertools.islice(inner, MOST_INNER))), FARTHEST_BULGE)
+            found[ends] = out if side == "right" else -out
+    return found
 
 
 def _through(lane: NodeKey, ends: Ends, places: Mapping[NodeKey, Point]) -> tuple[Point, Point]:

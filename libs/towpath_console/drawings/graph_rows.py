@@ -21,7 +21,10 @@ SWEEPS = 8
 """How often the rows of all columns are put in order: more changes little in fifty agents."""
 
 MOST_MOVES = 800
-"""Places of single nodes that are tried: all that help in twenty agents, and a bounded work in more."""
+"""Places of single nodes that are tried: all that help in twenty agents."""
+
+MOST_WORK = 150_000
+"""Boxes and lines that are looked at for these: some tenths of a second, however many lines a network has."""
 
 SETTLING = 6
 """How often heights follow those of the columns beside them."""
@@ -78,7 +81,7 @@ class _RowSearch:
         for left, right in (pair for gap in gaps for pair in gap):
             self._right.setdefault(left, []).append(right)
             self._left.setdefault(right, []).append(left)
-        self._moves = MOST_MOVES
+        self._moves, self._work = MOST_MOVES, MOST_WORK
 
     def best(self) -> list[list[NodeKey]]:
         """Return the best order that was found."""
@@ -88,7 +91,7 @@ class _RowSearch:
             if (crossings := self._crossings()) < least:
                 found, least = [list(row) for row in self._rows], crossings
         self._rows = found
-        while sum(map(self._improve, range(len(found)))) and self._moves > 0:
+        while sum(map(self._improve, range(len(found)))) and self._may_try():
             pass
         return self._rows
 
@@ -110,21 +113,29 @@ class _RowSearch:
     def _improve(self, column: int) -> bool:
         """Move each node of a column to where fewest lines cross; returns whether any was moved."""
         moved = False
+        cost = len(self._rows[column]) + sum(
+            map(len, (self._arcs[column], *self._gaps[max(column - 1, 0) : column + 1]))
+        )
         for node in tuple(self._rows[column]):
+            if not self._may_try():
+                break
             row = self._rows[column]
             at, least = row.index(node), self._around(column)
             found = at
             rest = [other for other in row if other != node]
             for place in range(len(row)):
-                if place == at or self._moves <= 0:
+                if place == at or not self._may_try():
                     continue
-                self._moves -= 1
+                self._moves, self._work = self._moves - 1, self._work - cost
                 self._rows[column] = [*rest[:place], node, *rest[place:]]
                 if (crossings := self._around(column)) < least:
                     found, least = place, crossings
             self._rows[column] = [*rest[:found], node, *rest[found:]]
             moved = moved or found != at
         return moved
+
+    def _may_try(self) -> bool:
+        return self._moves > 0 and self._work > 0
 
     def _crossings(self) -> float:
         return sum(map(self._gap_crossings, range(len(self._rows) - 1))) + sum(
@@ -151,15 +162,22 @@ class _RowSearch:
             return 0.0
         row = self._rows[column]
         place = {node: number for number, node in enumerate(row)}
-        spans = [tuple(sorted((place[one], place[other]))) for one, other in self._arcs[column]]
-        found = 0.0
+        spans = sorted((min(ends), max(ends)) for ends in ((place[a], place[b]) for a, b in self._arcs[column]))
+        lines = [
+            [0, *itertools.accumulate(len(side.get(node, ())) for node in row)] for side in (self._left, self._right)
+        ]
+        found, length = 0, 0
         for begin, end in spans:
-            if end - begin == 1:
-                continue
-            between = row[begin + 1 : end]
-            passed = min(sum(len(side.get(node, ())) for node in between) for side in (self._left, self._right))
-            found += passed + sum(begin < other[0] < end < other[1] for other in spans) + 0.05 * (end - begin)
-        return found
+            if end - begin > 1:
+                found += min(passed[end] - passed[begin + 1] for passed in lines)
+                length += end - begin
+        seen: list[int] = []
+        for begin, group in itertools.groupby(spans, key=lambda span: span[0]):
+            ends = [end for _, end in group]
+            found += sum(bisect.bisect_left(seen, end) - bisect.bisect_right(seen, begin) for end in ends)
+            for end in ends:
+                bisect.insort(seen, end)
+        return found + 0.05 * length
 
 
 def placed(rows: Rows, edges: Sequence[Ends]) -> tuple[dict[NodeKey, Point], float, float]:

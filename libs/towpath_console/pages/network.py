@@ -53,7 +53,7 @@ def _order(shown: Json) -> list[str]:
 
 
 async def _graph(_: Asked, _name: str, shown: Json) -> Json:
-    layout = network_graph(shown["snapshot"])
+    layout = await asyncio.to_thread(network_graph, shown["snapshot"])
     return {"drawing": graph_svg(layout), "words": graph_text(layout), "mermaid": graph_mermaid(layout)}
 
 

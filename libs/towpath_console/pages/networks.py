@@ -54,7 +54,7 @@ async def check_network(asked: Asked, form: Mapping[str, str]) -> Page:
     if isinstance(would_be, Page):
         return would_be
     now = await _current(asked.api, would_be["name"])
-    layout = network_graph(would_be["snapshot"])
+    layout = await asyncio.to_thread(network_graph, would_be["snapshot"])
     after = {**read, "tools": would_be["snapshot"]["tools"]}
     changes = await asyncio.to_thread(changes_between, comparable(now), full_spec(after)) if now else None
     view = {

@@ -1,5 +1,6 @@
 """The other views of a run: what it visited of its network, the log of its events as it is, and the runs below it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -79,7 +80,7 @@ async def _drawn(asked: Asked) -> tuple[dict[str, Any], GraphLayout, dict[str, A
             "seq": part.seq,
         },
     }
-    return run, network_graph(spec, visits), data
+    return run, await asyncio.to_thread(network_graph, spec, visits), data
 
 
 async def _network(api: Api, run: Mapping[str, Any]) -> dict[str, Any]:

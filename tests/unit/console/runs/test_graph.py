@@ -4,12 +4,16 @@ import itertools
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import pytest
 import yaml
 from tests.support.places import EXAMPLES
 
 from towpath_console.drawings.graph import MOST_ANSWERS, GraphEdge, GraphLayout, GraphVisits, network_graph
 from towpath_console.drawings.graph_forms import graph_mermaid, graph_svg, graph_text, line_points
-from towpath_console.drawings.graph_rows import NODE_HEIGHT, NODE_WIDTH, ROW_GAP, Point
+from towpath_console.drawings.graph_rows import NODE_HEIGHT, NODE_WIDTH, ROW_GAP, Point, _RowSearch
+
+TRIED = 122
+"""Places that are tried in a network of as many lines as there can be."""
 
 BILLING = GraphVisits(
     steps={"triage": 1, "billing": 3},
@@ -142,7 +146,28 @@ def test_few_lines_cross() -> None:
         98,
     ]
     assert [crossings(layout) for layout in drawn] == [0, 1, 20, 134]
-    assert [layout.height for layout in drawn] == [184.0, 529.1, 562.8, 1473.3], "lines are as level as they can be"
+    assert [layout.height for layout in drawn] == [184.0, 529.1, 562.8, 1474.0], "lines are as level as they can be"
+
+
+def test_a_network_in_which_everybody_hands_over_to_everybody_is_drawn_with_bounded_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = 0
+
+    def count(search: Any, column: int) -> float:
+        nonlocal tried
+        tried += 1
+        return float(around(search, column))
+
+    around = _RowSearch._around
+    monkeypatch.setattr(_RowSearch, "_around", count)
+    keys = [f"mesh-{number}" for number in range(50)]
+    agents = [{"key": key, "allowed_routes": [other for other in keys if other != key]} for key in keys]
+    layout = network_graph({"name": "mesh", "default_agent_key": keys[0], "agents": agents})
+    assert len([one for one in layout.edges if one.points]) == 50 * 49
+    assert tried == TRIED
+    outside = [one.bulge for one in layout.edges if one.bulge]
+    assert {abs(bulge) for bulge in outside} == {16.0, 34.0, 43.2}
 
 
 def test_lines_have_places_of_their_own_at_a_box_and_go_around_each_other() -> None:
