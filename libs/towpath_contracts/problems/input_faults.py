@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
 
 MAX_LISTED = 100
@@ -103,24 +103,27 @@ def details_of(
     """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
 
     *errors* is what pydantic raised, or the list that it gives of it. At most MAX_LISTED are listed. With *kind*, of
-    which the input was to be, an unknown field is told with the one that may have been meant.
+    which the input was to be, each of the first SUGGESTED unknown fields is told with the one that may have been meant.
     """
     return _listed(_entries(errors) if isinstance(errors, ValidationError) else errors, kind)
 
 
 def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[ProblemDetail, ...]:
     found: dict[ProblemDetail, None] = {}
+    left = SUGGESTED
     for entry in entries:
         pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
-        found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=_said(entry, kind))] = None
+        if kind is not None and left and entry["type"] == "extra_forbidden":
+            detail, left = _unknown_field(entry, kind), left - 1
+        else:
+            detail = entry_message(entry)
+        found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=detail)] = None
         if len(found) == MAX_LISTED:
             break
     return tuple(found)
 
 
-def _said(entry: Any, kind: type[BaseModel] | None) -> str:
-    if kind is None or entry["type"] != "extra_forbidden":
-        return entry_message(entry)
+def _unknown_field(entry: Any, kind: type[BaseModel]) -> str:
     *place, name = entry["loc"]
     known = _fields_at(kind, place)
     near = nearest_name(str(name), known)

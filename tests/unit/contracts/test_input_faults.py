@@ -12,6 +12,7 @@ from towpath_contracts.problems.input_faults import (
     faults_of_sample,
     list_faults,
 )
+from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.tasks import SubmitTask
 
 
@@ -62,3 +63,11 @@ def test_a_long_name_is_cut_in_its_pointer() -> None:
 
 def test_an_unreadable_message_that_is_wrong_everywhere_is_described_by_a_number() -> None:
     assert describe_validation_error(refused(fields(MAX_BUILT + 7))) == f"{MAX_BUILT + 7} problems"
+
+
+def test_of_many_unknown_fields_the_first_are_told_with_the_one_that_was_meant() -> None:
+    written = {"network": "n", "user_message": "u"} | {f"max_step{number}": 1 for number in range(SUGGESTED + 3)}
+    with pytest.raises(ValidationError) as caught:
+        SubmitTask.model_validate(written)
+    told = [one.detail for one in list_faults(caught.value, kind=SubmitTask).details]
+    assert [one.endswith("did you mean 'max_steps'?") for one in told] == [True] * SUGGESTED + [False] * 3
