@@ -1,7 +1,7 @@
 """Publishes the networks of a folder through the gateway, and again when a file changes.
 
 For a file that can't be published every problem is shown, and the version that was published before stays. So does a
-version that somebody published elsewhere, until the file changes.
+version that somebody published elsewhere, until the file changes or is saved once more.
 """
 
 import asyncio
@@ -50,10 +50,11 @@ class NetworkFolderPublisher:
             changed_at = path.stat().st_mtime_ns
             if self._seen.get(path) == changed_at:
                 continue
+            is_saved = path in self._seen
             self._seen[path] = changed_at
             spec = self._read(path)
             if spec is not None:
-                self._notice(f"{path.name}: {await self._publish(spec)}")
+                self._notice(f"{path.name}: {await self._publish(spec, is_saved=is_saved)}")
 
     async def watch(self) -> None:
         """Publish changes until cancelled."""
@@ -79,13 +80,13 @@ class NetworkFolderPublisher:
         plays = str(content.get("model", "scripted:task")).startswith("scripted:")
         return {**content, "model": self._model} if self._model and plays else content
 
-    async def _publish(self, spec: JsonObject) -> str:
+    async def _publish(self, spec: JsonObject, *, is_saved: bool) -> str:
         loop = asyncio.get_running_loop()
         end = loop.time() + TOOLS_TIMEOUT_S
         name, written = str(spec.get("name")), _digest(spec)
         body: JsonObject = {"spec": spec}
         before = self._published.get(name)
-        if before is not None and before["written"] == written:
+        if before is not None and before["written"] == written and not is_saved:
             body["if_version"] = before["version"]  # its tools may have changed; a version of somebody else stays
         while True:
             status, answer = await self._post(body)

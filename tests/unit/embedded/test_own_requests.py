@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -83,3 +84,20 @@ async def test_a_version_that_was_published_elsewhere_stays_until_its_file_chang
         memory.write_text("{")
         assert await starts() == ["desk.yaml: network desk version 1"]
     assert [one.get("if_version") for one in bodies] == [None, 1, None, None]
+
+
+async def test_a_file_that_is_saved_as_it_was_is_published_over_what_others_published(tmp_path: Path) -> None:
+    file, memory = tmp_path / "desk.yaml", tmp_path / "memory.json"
+    file.write_text(NETWORK)
+    bodies: list[dict[str, Any]] = []
+    told: list[str] = []
+    async with listening([], bodies) as gateway:
+        address = f"http://local:t0ken@127.0.0.1:{gateway}"
+        await NetworkFolderPublisher(file, address, told.append, memory=memory).publish_changed()
+        again = NetworkFolderPublisher(file, address, told.append, memory=memory)
+        await again.publish_changed()
+        assert told[-1].endswith("Save the file to publish it over that.")
+        os.utime(file, ns=(0, 0))
+        await again.publish_changed()
+    assert told[-1] == "desk.yaml: network desk version 1"
+    assert [one.get("if_version") for one in bodies] == [None, 1, None]
