@@ -16,11 +16,15 @@ SUGGESTED = 12
 LABELS = 3
 """Of a run with more labels the first count: each is a question."""
 
+LONGEST_LABEL = 256
+"""By which runs can be listed; a task may come with longer ones."""
+
 
 async def comparable_runs(api: Api, run: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what *run* may be compared with, the nearest first: each run with `why` it is named."""
     parent = (run.get("forked_from") or {}).get("run_id")
-    labels = [f"{name}={value}" for name, value in sorted((run.get("labels") or {}).items())][:LABELS]
+    labels = [f"{name}={value}" for name, value in sorted((run.get("labels") or {}).items())]
+    labels = [label for label in labels if len(label) <= LONGEST_LABEL][:LABELS]
     found = await together(
         parent=_run(api, parent),
         network=api.get("/v1/runs", network=run["network"], limit=NEWEST),

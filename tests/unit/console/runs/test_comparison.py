@@ -143,3 +143,10 @@ async def test_runs_to_compare_with_are_suggested_the_nearest_first() -> None:
     alone = RecordedApi({f"/v1/runs/{run_id(1)}": shown, "/v1/runs": {"runs": [shown]}})
     nobody = Renderer().whole(await compare(Asked(alone, {}, {"a": run_id(1)}, "/")), **AROUND)
     assert "No other run of its network" in nobody
+
+
+async def test_labels_that_no_list_of_runs_takes_are_not_asked_about() -> None:
+    shown = like(1, labels={"a": "x" * 255, "b": "x" * 254, "c": "1"})
+    api = RecordedApi({f"/v1/runs/{run_id(1)}": shown, "/v1/runs": {"runs": []}})
+    await compare(Asked(api, {}, {"a": run_id(1)}, "/"))
+    assert [query["label"] for _, query in api.asked if "label" in query] == ["b=" + "x" * 254, "c=1"]
