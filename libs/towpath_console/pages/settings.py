@@ -80,10 +80,14 @@ async def _keys(asked: Asked, said: Mapping[str, str], problem: str) -> Page:
     return Page("Keys", "keys.html", found, view, status=INVALID if problem else 200)
 
 
+MOST_DIGITS = 9
+"""Of a number of days: with more Python may read none, and the API says what is too long."""
+
+
 async def make_key(asked: Asked, form: Mapping[str, str]) -> Page:
     """Make a key and show it, this once: nothing can tell it again. What was written is kept where none is made."""
     days = form.get("days", "").strip()
-    if days and not days.isdecimal():
+    if days and (not days.isdecimal() or len(days) > MOST_DIGITS):
         return await _keys(asked, form, f"“{days[:40]}” is no number of days.")
     body: dict[str, Any] = {
         "caller": form.get("caller", ""),

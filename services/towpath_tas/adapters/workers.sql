@@ -6,11 +6,12 @@ WHERE project = $1 AND toolset = $2 AND worker_id = $3
 RETURNING drained_at IS NOT NULL AS drain
 
 -- A process that was not heard of yet, or is forgotten already. Those of the same toolset that nobody has heard of for
--- $11 seconds make room, and where $12 are there the one that is gone longest, after $13; else it is not noted.
+-- $11 seconds make room, and where $12 are there the one that is gone longest, after $13; else it is not noted. One that
+-- is drained makes room last: it may only be out of reach, and would come back to work.
 -- name: begin
 WITH forgotten AS (
   DELETE FROM tas.worker w USING (
-    SELECT worker_id, row_number() OVER (ORDER BY heard_at DESC) AS place
+    SELECT worker_id, row_number() OVER (ORDER BY drained_at IS NULL, heard_at DESC) AS place
     FROM tas.worker WHERE project = $1 AND toolset = $2) AS ranked
   WHERE w.project = $1 AND w.toolset = $2 AND w.worker_id = ranked.worker_id
     AND (w.heard_at < now() - make_interval(secs => $11)

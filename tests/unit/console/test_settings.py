@@ -105,6 +105,7 @@ async def test_a_key_is_shown_once_and_is_in_no_address() -> None:
     [
         ({}, "choose what it may do, a role or a scope."),
         ({"role:viewer": "yes", "days": "soon"}, "“soon” is no number of days."),
+        ({"role:viewer": "yes", "days": "1" * 10}, "“1111111111” is no number of days."),
         ({"role:viewer": "yes"}, "the caller ann is reserved."),
     ],
 )

@@ -98,6 +98,13 @@ async def test_who_is_silent_is_gone_then_forgotten_and_one_toolset_has_a_bounde
         await beat(caller, new)
         now = await listed(caller)
         assert new in now and longest not in now and shorter in now and len(now) == 256, "who is gone longest does"
+        drained, other = "0" * 29 + "009", proved_id("another")
+        drain = "UPDATE tas.worker SET drained_at = now() WHERE project = $1 AND worker_id = $2"
+        await connection.execute(quiet, caller.project, GONE_S + 30, drained)
+        await connection.execute(drain, caller.project, drained)
+        await beat(caller, other, proof="another")
+        now = await listed(caller)
+        assert other in now and drained in now and shorter not in now, "who is drained may come back, and stays"
     finally:
         await connection.close()
 
