@@ -14,7 +14,17 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
 from towpath_contracts.runs import bulk, costs, gate_delegations, idle_runs, records, run_control, tree, views
-from towpath_contracts.tools import access, audit, calls, erasures, internal_outcomes, policy, queues, workers
+from towpath_contracts.tools import (
+    access,
+    audit,
+    calls,
+    erasures,
+    internal_outcomes,
+    policy,
+    queues,
+    retention,
+    workers,
+)
 
 PROBLEM_HEADER = "Towpath-Problem"
 REPEAT_HEADER = "Towpath-Repeat"
@@ -130,6 +140,7 @@ LIST_QUEUES = RpcMethod("tas", "list_queues", queues.ListQueues, queues.QueueLis
 WORKER_BEAT = RpcMethod("tas", "worker_beat", workers.WorkerBeat, workers.WorkerHeard)
 LIST_WORKERS = RpcMethod("tas", "list_workers", workers.ListWorkers, workers.WorkerList, repeatable=True)
 DRAIN_WORKER = RpcMethod("tas", "drain_worker", workers.DrainWorker, workers.WorkerDrained)
+GET_RETENTION = RpcMethod("tas", "get_retention", retention.GetRetention, retention.TasRetention, repeatable=True)
 RECORD_ACTION = RpcMethod("tas", "record_action", access.RecordAction, views.ActionDone)
 AUDIT_EXPORT = RpcMethod("tas", "audit_export", audit.ExportAudit, audit.AuditPiece)
 AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
@@ -202,6 +213,7 @@ METHODS: tuple[RpcMethod, ...] = (
     AUDIT_QUERY,
     BLOB_GET_CALLS,
     BLOB_PUT,
+    GET_RETENTION,
     RECORD_ACTION,
     AUDIT_EXPORT,
     AUDIT_CHECKPOINT,

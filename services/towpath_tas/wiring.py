@@ -24,6 +24,7 @@ from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER
 from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
+from towpath_contracts.tools.retention import TasRetention
 from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard
 from towpath_fabric.dead_letters import DeadLetters, NotifyRun
 from towpath_fabric.nats.bus import Bus
@@ -43,7 +44,7 @@ from towpath_tas.app.audit.audit_export import AuditLogRequests
 from towpath_tas.app.audit.audit_proofs import AuditProofs
 from towpath_tas.app.audit.audit_queries import CallBlobRequests
 from towpath_tas.app.audit.erasures import Erasures
-from towpath_tas.app.audit.housekeeping import AuditRetention
+from towpath_tas.app.audit.housekeeping import AuditRetention, RetentionQueries
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
@@ -250,7 +251,17 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     serve(bus, rpc.DECIDE_ERASURE, erasures.decide)
     serve(bus, rpc.LIST_ERASURES, erasures.list)
     service.loop(erasures.run)
+    serve(bus, rpc.GET_RETENTION, RetentionQueries(retention_of(settings)).get)
     service.loop(AuditRetention(pool, log, keep_days=settings.audit_keep_days).run)
+
+
+def retention_of(settings: TasSettings) -> TasRetention:
+    """Return for how long the audit is kept with *settings*, and whether somebody has set it."""
+    return TasRetention(
+        instance=settings.instance,
+        audit_keep_days=settings.audit_keep_days,
+        origin="set" if "audit_keep_days" in settings.model_fields_set else "default",
+    )
 
 
 Token = Annotated[str, Path()]

@@ -1,4 +1,4 @@
-"""Settings: what the gateway runs with, keys, what is paused, and notices that no webhook has taken."""
+"""Settings: what the gateway runs with, what is kept for how long, keys, switches, and notices that nobody took."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,6 +19,7 @@ SCOPES = (
 SWITCH_KINDS = ("tool", "network", "caller", "project")
 NOTICE_STATUSES = ("dead", "pending", "sent", "obsolete", "all")
 DAY_S = 86_400
+UNITS = ((DAY_S, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 INVALID = 422
 TOPICS = {
     "Address and requests": ("GATEWAY_", "HTTP_", "MAX_", "RUN_WAIT_S"),
@@ -56,6 +57,24 @@ def _by_topic(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
         name = row["name"].removeprefix("TOWPATH_")
         topics[next((topic for topic, begins in TOPICS.items() if name.startswith(begins)), OTHER)].append(row)
     return {topic: found for topic, found in topics.items() if found}
+
+
+async def retention(asked: Asked) -> Page:
+    """Make the page with what is kept for how long."""
+    found = await if_allowed(asked.api.get("/v1/settings/retention"))
+    periods = [{**one, "period": _period(one)} for one in found.get("periods", ())]
+    return Page("Retention", "retention.html", found, {"tab": "retention", "periods": periods})
+
+
+def _period(row: Mapping[str, Any]) -> str:
+    """Return the period of *row* in its largest whole unit; nothing where it is not known."""
+    if row["origin"] == "unknown":
+        return ""
+    if row["kept_s"] is None:
+        return "for ever"
+    size, unit = next(one for one in UNITS if row["kept_s"] % one[0] == 0)
+    number = row["kept_s"] // size
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 async def keys(asked: Asked) -> Page:
@@ -183,6 +202,7 @@ def _invalid(pointer: str, detail: str) -> ApiRefusalError:
 
 PAGES = (
     PageRoute("/settings", configuration, SECTION),
+    PageRoute("/settings/retention", retention, SECTION),
     PageRoute("/settings/keys", keys, SECTION),
     PageRoute("/settings/switches", switches, SECTION),
     PageRoute("/settings/notices", notices, SECTION),

@@ -376,6 +376,8 @@ async def test_a_problem_code_is_a_page_for_browsers_and_json_for_others(browser
     assert page.headers["vary"] == data.headers["vary"] == "Accept" and data.json()["remedy"] in page.text
     told = (await browser.get("/v1/settings")).json()["settings"]
     assert {one["value"] for one in told if one["secret"]} <= {"hidden", None}
+    audit = (await browser.get("/v1/settings/retention")).json()["periods"][0]
+    assert (audit["name"], audit["kept_s"], audit["origin"]) == ("audit", 365 * 86_400, "default")
 
 
 async def test_labels_workers_and_costs_are_those_of_the_platform(browser: httpx2.AsyncClient) -> None:

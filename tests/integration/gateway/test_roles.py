@@ -1,4 +1,4 @@
-"""Networks and gates over HTTP: what people publish, and what they decide."""
+"""Networks and gates over HTTP: what people publish, what they decide, and how long what is kept."""
 
 import asyncio
 import base64
@@ -24,6 +24,7 @@ from towpath_contracts.networks.spec import NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView, PromptContextPreview
 from towpath_contracts.tools.calls import BlobChunk
+from towpath_contracts.tools.retention import TasRetention
 
 SPEC = {"kind": "Network", "name": "support", "agents": [{"key": "main", "is_default": True, "allow_respond": True}]}
 
@@ -242,3 +243,20 @@ async def test_a_large_result_is_fetched_and_checked(
     asked = peer.requests(rpc.BLOB_GET_RUNS.subject)
     assert {(body["digest"], body["run_id"]) for body in asked} == {(digest, str(run.run_id))}
     assert {body["project"] for body in asked} == {"default"}
+
+
+async def test_what_is_kept_for_how_long_is_told_while_tas_is_away_but_for_the_audit(
+    gateway: GatewayProcess, nats_url: str
+) -> None:
+    async with gateway.client() as client:
+        unknown = (await client.get("/v1/settings/retention")).json()
+        async with PlatformPeer(nats_url) as peer:
+            told = TasRetention(instance="tas-7", audit_keep_days=30, origin="set")
+            peer.answers[rpc.GET_RETENTION.subject] = told
+            known = (await client.get("/v1/settings/retention")).json()
+            peer.answers[rpc.GET_RETENTION.subject] = problem("internal", "a fault is no absence")
+            assert (await client.get("/v1/settings/retention")).json()["code"] == "internal"
+    assert (unknown["periods"][0]["origin"], unknown["periods"][0]["kept_s"]) == ("unknown", None)
+    assert (known["periods"][0]["origin"], known["periods"][0]["kept_s"]) == ("set", 30 * 86_400)
+    assert (unknown["tas_instance"], known["tas_instance"]) == (None, "tas-7")
+    assert unknown["periods"][1:] == known["periods"][1:] != []

@@ -97,6 +97,7 @@ OPERATIONS = [
     ("runs:operate", "GET", f"/v1/runs/{uuid.uuid4()}/record", None),
     ("runs:write", "POST", f"/v1/runs/{uuid.uuid4()}/fork", {"from_step": 1}),
     ("platform:operate", "GET", "/v1/settings", None),
+    ("platform:operate", "GET", "/v1/settings/retention", None),
     ("keys:admin", "GET", "/v1/keys", None),
     ("keys:admin", "POST", "/v1/keys", {"caller": "c", "scopes": ["runs:read"]}),
     ("keys:admin", "DELETE", "/v1/keys/aaaaaaaaaaaa", None),

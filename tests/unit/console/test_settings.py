@@ -51,6 +51,52 @@ async def test_settings_stand_under_what_they_are_about() -> None:
     assert topics == ["Sign-in", "Message bus", "Logs, health and traces", "Process"], "no topic without a setting"
 
 
+def period(**changed: Any) -> dict[str, Any]:
+    given = {"name": "x", "what": "<b>x</b>", "owner": "tas", "since": "its end", "setting": None, "origin": "fixed"}
+    return {**given, "kept_s": None, **changed}
+
+
+@pytest.mark.parametrize(
+    ("kept_s", "words"),
+    [
+        (31_536_000, "365 days"),
+        (86_400, "1 day"),
+        (90_000, "25 hours"),
+        (600, "10 minutes"),
+        (61, "61 seconds"),
+        (864_000_000, "10,000 days"),
+    ],
+)
+async def test_how_long_something_is_kept_is_written_in_its_largest_whole_unit(kept_s: int, words: str) -> None:
+    api = RecordedApi(**{"/v1/settings/retention": {"periods": [period(kept_s=kept_s)]}})
+    html = drawn(await settings.retention(asked_of(api)))
+    assert f'<td>{words} <span class="hint">from its end on</span>' in html and "<b>x" not in html
+    assert '<span class="hint">fixed</span>' in html
+
+
+@pytest.mark.parametrize(
+    ("row", "words", "decided"),
+    [
+        ({"origin": "set"}, "<td>for ever</td>", "the environment"),
+        ({"origin": "default", "kept_s": 86_400}, "<td>1 day ", "default"),
+        ({"origin": "unknown"}, "not known while tas does not answer", ""),
+    ],
+)
+async def test_what_a_setting_decides_is_told_with_it_and_what_nobody_tells_is_no_period(
+    row: dict[str, Any], words: str, decided: str
+) -> None:
+    found = {"periods": [period(setting="TOWPATH_AUDIT_KEEP_DAYS", **row)]}
+    page = await settings.retention(asked_of(RecordedApi(**{"/v1/settings/retention": found})))
+    html = drawn(page)
+    assert words in html and f'<code>TOWPATH_AUDIT_KEEP_DAYS</code> <span class="hint">{decided}</span>' in html
+    assert ("for ever</td>" in html) == (row["origin"] == "set") and page.data == found
+
+
+async def test_how_long_things_are_kept_is_for_whoever_operates_the_platform() -> None:
+    blind = RecordedApi(**{"/v1/settings/retention": FORBIDDEN})
+    assert "platform:operate" in drawn(await settings.retention(asked_of(blind)))
+
+
 async def test_a_provider_without_a_key_is_told_from_one_that_could_be_asked() -> None:
     def prompt(body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"model_missing": "" if body["model"].startswith("gemini:") else "no key"}

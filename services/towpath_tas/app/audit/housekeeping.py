@@ -12,6 +12,7 @@ from typing import Any
 
 import asyncpg
 
+from towpath_contracts.tools.retention import GetRetention, TasRetention
 from towpath_fabric.clock import wall
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
@@ -42,6 +43,18 @@ class DatabaseMaintenance:
                 await self._pool.execute(statement)
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
                 self._log.warning("a housekeeping statement failed", error=str(error))
+
+
+class RetentionQueries:
+    """Answers for how long this replica keeps the audit: *found*, which is fixed at the start like every setting."""
+
+    def __init__(self, found: TasRetention) -> None:
+        self._found = found
+
+    async def get(self, request: GetRetention) -> TasRetention:
+        """Return the period and where it came from; it is of no project."""
+        del request
+        return self._found
 
 
 class AuditRetention:

@@ -1,0 +1,96 @@
+"""For how long what is kept: the fixed periods, written down once, and the audit's, which TAS tells.
+
+The services delete by their own statements and streams; each period here is held against these by a test.
+"""
+
+from typing import Literal
+
+from towpath_contracts.base import Message, MessagePart
+from towpath_contracts.runs.costs import MAX_DAYS
+from towpath_contracts.streams import STREAMS
+from towpath_contracts.tools.retention import TasRetention
+from towpath_contracts.tools.workers import FORGOTTEN_S
+
+HOUR_S = 3_600
+DAY_S = 24 * HOUR_S
+
+AUDIT = "audit"
+AUDIT_SETTING = "TOWPATH_AUDIT_KEEP_DAYS"
+
+Decides = Literal["set", "default", "fixed", "unknown"]
+
+
+class RetentionPeriod(MessagePart):
+    """How long one thing is kept, from `since` on; it goes with the next housekeeping after that.
+
+    `kept_s` is None for what is never removed for its age, and where the period is not known. `origin` says what
+    decides: a `setting` that was `set`, its `default`, nothing that can be set (`fixed`); `unknown` is what the service
+    that knows it does not tell now.
+    """
+
+    name: str
+    what: str
+    owner: str
+    since: str = ""
+    kept_s: int | None = None
+    setting: str | None = None
+    origin: Decides = "fixed"
+
+
+class RetentionReport(Message):
+    """What is kept for how long; `tas_instance` is the replica of TAS that told of the audit."""
+
+    periods: tuple[RetentionPeriod, ...]
+    tas_instance: str | None = None
+
+
+def _fixed(name: str, owner: str, kept_s: float | None, what: str, since: str = "") -> RetentionPeriod:
+    kept = None if kept_s is None else int(kept_s)
+    return RetentionPeriod(name=name, owner=owner, kept_s=kept, what=what, since=since)
+
+
+_STREAMED = {
+    "EVENTS": ("events of runs on their way to readers; Postgres has them all", "their sending"),
+    "REGISTERS": ("small values that processes of one role share", "their sending"),
+    "LOGS": ("texts of model calls and logs of tools on their way to the history", "their sending"),
+}
+"""Streams whose messages have an age. A full one drops the oldest before that; of other streams a message stays until
+it is handled."""
+
+FIXED: tuple[RetentionPeriod, ...] = (
+    _fixed("runs", "orchestrator", None, "runs with their events, calls, approvals, results and history"),
+    _fixed("policies", "tas", None, "versions of the policy and of networks"),
+    _fixed("keys", "gateway", None, "keys that somebody made, revoked ones too"),
+    _fixed("sign_in_keys", "gateway", DAY_S, "keys of sign-ins at a provider", "their end"),
+    _fixed("costs", "log_writer", (MAX_DAYS + 1) * DAY_S, "costs by day", "their day"),
+    _fixed("dead_letters_settled", "orchestrator", 30 * DAY_S, "dead letters that were settled", "being settled"),
+    _fixed("dead_letters_open", "orchestrator", 90 * DAY_S, "all other dead letters", "their arrival"),
+    _fixed("notices_done", "orchestrator", 7 * DAY_S, "notices that were sent, or are obsolete", "their end"),
+    _fixed("notices_dead", "orchestrator", 30 * DAY_S, "notices that nobody has taken", "their end"),
+    _fixed("idempotency_keys", "orchestrator", DAY_S, "idempotency keys of tasks", "the task"),
+    _fixed("handling_failures", "orchestrator", DAY_S, "counts of failures to handle a message", "the last failure"),
+    _fixed("handling_marks", "log_writer", DAY_S, "counts of deaths at one message", "the last try"),
+    _fixed("blob_pieces", "tas", HOUR_S, "pieces of results that did not arrive whole", "their arrival"),
+    _fixed("workers", "tas", FORGOTTEN_S, "worker processes in the list", "their last word"),
+    _fixed("metric_samples", "gateway", HOUR_S, "samples of the metrics page, in memory", "the sample"),
+    *(
+        _fixed(f"stream_{stream.name.lower()}", "nats", stream.max_age_s, *_STREAMED[stream.name])
+        for stream in STREAMS
+        if stream.max_age_s
+    ),
+)
+"""What no setting decides; first what is never removed for its age."""
+
+
+def retention_report(told: TasRetention | None) -> RetentionReport:
+    """Return all periods; that of the audit as it was *told*, unknown where nobody did."""
+    audit = RetentionPeriod(
+        name=AUDIT,
+        what="entries of the audit",
+        owner="tas",
+        since="being written",
+        kept_s=None if told is None or told.audit_keep_days <= 0 else told.audit_keep_days * DAY_S,
+        setting=AUDIT_SETTING,
+        origin="unknown" if told is None else told.origin,
+    )
+    return RetentionReport(periods=(audit, *FIXED), tas_instance=None if told is None else told.instance)
