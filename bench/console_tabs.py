@@ -39,7 +39,7 @@ from w1 import HERE, Client, network, script
 LOOKED_AT = {"/": 50, "/runs": 50, "/runs/RUN": 60, "/approvals": 40}
 LONG_RUNS, SHORT_RUNS, LONG_STEPS, WAITING_RUNS = LOOKED_AT["/runs/RUN"], 60, 990, 10
 PURE, PACED, ASKED = "echo_pure", "echo_paced", "echo_idempotent"
-SETTLE_S, TABS_SETTLE_S = 3.0, 20.0
+SETTLE_S, TABS_SETTLE_S, WARM_UP_S = 3.0, 20.0, 100.0
 OPEN_S = 300.0
 """How long is waited for all tabs to be open; how many were is in the result (`live`)."""
 
@@ -248,6 +248,7 @@ class Load:
 async def compared(options: argparse.Namespace, platform: Platform, load: Load) -> dict[str, Any]:
     """Measure without tabs, with them, and without them again, in turns."""
     pairs: list[dict[str, Any]] = []
+    await asyncio.sleep(WARM_UP_S)  # the first steps on empty tables are the fastest
     for _ in range(options.pairs):
         found: dict[str, Any] = {}
         await asyncio.sleep(SETTLE_S)
@@ -261,6 +262,7 @@ async def compared(options: argparse.Namespace, platform: Platform, load: Load) 
         after = await load.measured(options.seconds)
         # Tables grow: what is between both stands beside their mean.
         found["without"] = {name: (before.get(name, 0.0) + after.get(name, 0.0)) / 2 for name in {*before, *after}}
+        found["steps_per_s"] = [round(one["steps_per_s"], 1) for one in (before, found["with"], after)]
         pairs.append(found)
         print(json.dumps(found), file=sys.stderr, flush=True)
 
@@ -277,6 +279,7 @@ async def compared(options: argparse.Namespace, platform: Platform, load: Load) 
         "steps_per_s_with": round(middle("with", "steps_per_s"), 1),
         "ratio": round(statistics.median(ratios), 3),
         "ratios": [round(one, 3) for one in ratios],
+        "before_with_after": [pair["steps_per_s"] for pair in pairs],
         "gateway_cpu_without": round(middle("without", "gateway"), 3),
         "gateway_cpu_with": round(middle("with", "gateway"), 3),
         "client_cpu_with": round(middle("with", "other"), 3),
