@@ -249,10 +249,9 @@ async def compared(options: argparse.Namespace, platform: Platform, load: Load) 
     """Measure without tabs, with them, and without them again, in turns."""
     pairs: list[dict[str, Any]] = []
     await asyncio.sleep(WARM_UP_S)  # the first steps on empty tables are the fastest
+    before = await load.measured(options.seconds)
     for _ in range(options.pairs):
         found: dict[str, Any] = {}
-        await asyncio.sleep(SETTLE_S)
-        before = await load.measured(options.seconds)
         async with OpenTabs(platform, tabs_of(load.long_runs, options.people)) as tabs:
             await asyncio.sleep(TABS_SETTLE_S)
             await tabs.told("count")
@@ -263,6 +262,7 @@ async def compared(options: argparse.Namespace, platform: Platform, load: Load) 
         # Tables grow: what is between both stands beside their mean.
         found["without"] = {name: (before.get(name, 0.0) + after.get(name, 0.0)) / 2 for name in {*before, *after}}
         found["steps_per_s"] = [round(one["steps_per_s"], 1) for one in (before, found["with"], after)]
+        before = after
         pairs.append(found)
         print(json.dumps(found), file=sys.stderr, flush=True)
 
