@@ -4,8 +4,11 @@
 are open and whose tool takes about a second, so that they grow little while it is measured. A process of its own holds
 the tabs as browsers do: it gets each page, follows its stream, and connects again where that ends. 50 show the first
 page, 50 the list of runs, 60 a run that is under way, 40 the approvals, for a number of people who share nothing.
-Prints one JSON line. Usage: `uv run python bench/console_tabs.py [--pairs 3] [--seconds 60] [--people 10] [--storm]`.
-A shorter time than the minute after which a page is drawn again at the latest says too little.
+Browsers close the stream of a tab that is not in view: with `--one-in-view` each person looks at one of their tabs at a
+time, ten seconds each; otherwise all 200 are in view at once, on 200 screens.
+Prints one JSON line. Usage:
+`uv run python bench/console_tabs.py [--pairs 2] [--seconds 120] [--people 10] [--one-in-view] [--storm]`.
+A shorter time than the two minutes after which a page is drawn again at the latest says too little.
 With `--storm` the gateway is killed: how long answers take once it is back, without tabs and while all come back.
 """
 
@@ -14,20 +17,18 @@ import asyncio
 import contextlib
 import json
 import os
-import random
-import re
 import statistics
 import sys
 import time
-from collections import Counter
-from collections.abc import Awaitable, Sequence
-from typing import Any, NamedTuple, Self
-from urllib.parse import quote, urlsplit
+from collections.abc import Awaitable
+from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import nats
 
 from harness import STEPS
+from open_tabs import LOOKED_AT, OpenTabs, tabs_of
 from processes import processor_seconds
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
@@ -36,13 +37,9 @@ from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from w1 import HERE, Client, network, script
 
-LOOKED_AT = {"/": 50, "/runs": 50, "/runs/RUN": 60, "/approvals": 40}
 LONG_RUNS, SHORT_RUNS, LONG_STEPS, WAITING_RUNS = LOOKED_AT["/runs/RUN"], 60, 990, 10
 PURE, PACED, ASKED = "echo_pure", "echo_paced", "echo_idempotent"
 SETTLE_S, TABS_SETTLE_S, WARM_UP_S = 3.0, 20.0, 100.0
-OPEN_S = 300.0
-"""How long is waited for all tabs to be open; how many were is in the result (`live`)."""
-
 POLICY = """kind: Policy
 rules:
   - {name: asked, tool: echo_idempotent, effect: require_approval}
@@ -50,152 +47,9 @@ rules:
 """
 
 
-LONGEST_S = 1_200.0
-"""How long tabs are held at most, whoever may have forgotten them."""
-
-
-class Tab(NamedTuple):
-    """One open page: its path, and whose it is."""
-
-    path: str
-    person: int
-
-
-class Tabs:
-    """Open pages of *url*, which are opened with *authorization*: what they were sent, counted."""
-
-    def __init__(self, url: str, authorization: str, tabs: Sequence[Tab]) -> None:
-        self.place = urlsplit(url)
-        self.authorization = authorization
-        self.tabs = tabs
-        self.events: Counter[str] = Counter()
-        self.drawn: set[tuple[Tab, bytes]] = set()
-        self.bytes = 0
-        self.live = 0
-        self.all_live = asyncio.Event()
-        self._loads = asyncio.Semaphore(2)  # people open pages one after the other
-
-    async def follow(self, tab: Tab) -> None:
-        """Load the page, and follow it for ever."""
-        found = None
-        while found is None:
-            with contextlib.suppress(OSError):
-                async with self._loads:
-                    page = await self._load(tab)
-                if (found := re.search(rb"seen=(\w+)", page)) is None:
-                    await asyncio.sleep(1)  # refused for now, or the run has ended
-        seen, retry_s = found[1], 1.0
-        while True:
-            counted = False
-            with contextlib.suppress(OSError):
-                reader, writer = await self._ask(tab, f"/console/live?page={quote(tab.path)}", seen)
-                try:
-                    while part := await reader.read(1 << 18):
-                        self.bytes += len(part)
-                        if not counted:
-                            counted = True
-                            self._count(1)
-                        if wait := re.search(rb"retry: (\d+)", part):
-                            retry_s = int(wait[1]) / 1000
-                        if ids := re.findall(rb"(?:^|\n)id: (\w+)", part):
-                            seen = ids[-1]
-                            self.events[kind_of(tab.path)] += len(ids)
-                            self.drawn |= {(tab, one) for one in ids}
-                finally:
-                    writer.close()
-            self._count(-counted)
-            await asyncio.sleep(retry_s * random.uniform(0.7, 1.3))
-
-    def _count(self, more: int) -> None:
-        self.live += more
-        if self.live == len(self.tabs):
-            self.all_live.set()
-        else:
-            self.all_live.clear()
-
-    async def _load(self, tab: Tab) -> bytes:
-        reader, writer = await self._ask(tab, tab.path, None)
-        page = await reader.read()
-        writer.close()
-        return page
-
-    async def _ask(self, tab: Tab, path: str, seen: bytes | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(self.place.hostname, self.place.port, limit=1 << 20)
-        last = f"Last-Event-ID: {seen.decode()}\r\n" if seen else "Connection: close\r\nAccept: text/html\r\n"
-        writer.write(
-            f"GET {path} HTTP/1.1\r\nHost: {self.place.netloc}\r\nAuthorization: {self.authorization}\r\n"
-            f"Cookie: person={tab.person}\r\n{last}\r\n".encode()
-        )
-        return reader, writer
-
-
-def kind_of(path: str) -> str:
-    """Name a page by what it shows."""
-    return {"/": "overview", "/runs": "runs", "/approvals": "approvals"}.get(path, "run")
-
-
-def tabs_of(run_ids: Sequence[str], people: int) -> list[Tab]:
-    """Return all tabs, those of each kind in turns of *people*."""
-    runs = iter(run_ids)
-    paths = [path for path, number in LOOKED_AT.items() for _ in range(number)]
-    paths = [path.replace("RUN", next(runs)) if "RUN" in path else path for path in paths]
-    return [Tab(path, number % people) for number, path in enumerate(paths)]
-
-
-async def hold_tabs() -> None:
-    """Open the tabs that stdin tells of; each further line is answered with what was counted since the last."""
-    told = json.loads(sys.stdin.readline())
-    tabs = Tabs(told["url"], told["authorization"], [Tab(*one) for one in told["tabs"]])
-    tasks = [asyncio.create_task(tabs.follow(tab)) for tab in tabs.tabs]
-    asyncio.get_running_loop().call_later(LONGEST_S, os._exit, 1)
-    while command := (await asyncio.to_thread(sys.stdin.readline)).strip():
-        if command == "wait":
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(tabs.all_live.wait(), OPEN_S)
-        counted = {"events": dict(tabs.events), "drawn": len(tabs.drawn), "bytes": tabs.bytes, "live": tabs.live}
-        tabs.events.clear()
-        tabs.drawn.clear()
-        tabs.bytes = 0
-        print(json.dumps(counted), flush=True)
-    for task in tasks:
-        task.cancel()
-
-
-class OpenTabs:
-    """The process that holds the tabs, from here."""
-
-    def __init__(self, platform: Platform, tabs: Sequence[Tab]) -> None:
-        self._first = {
-            "url": platform.gateway_url,
-            "authorization": platform.access.authorization().get("Authorization", "none"),
-            "tabs": tabs,
-        }
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def __aenter__(self) -> Self:
-        pipe = asyncio.subprocess.PIPE
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, __file__, "--hold-tabs", stdin=pipe, stdout=pipe
-        )
-        self._say(json.dumps(self._first))
-        await self.told("wait")
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.terminate()
-        await self._process.wait()
-
-    def _say(self, line: str) -> None:
-        assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-
-    async def told(self, command: str) -> dict[str, Any]:
-        """Return what was counted since the last time; with "wait" once all tabs are live."""
-        assert self._process is not None and self._process.stdout is not None
-        self._say(command)
-        return json.loads(await self._process.stdout.readline())
+def opened_tabs(platform: Platform, load: "Load", options: argparse.Namespace) -> OpenTabs:
+    """Return the tabs that *options* tell of."""
+    return OpenTabs(platform, tabs_of(load.long_runs, options.people), one_in_view=options.one_in_view)
 
 
 class Load:
@@ -252,7 +106,7 @@ async def compared(options: argparse.Namespace, platform: Platform, load: Load) 
     before = await load.measured(options.seconds)
     for _ in range(options.pairs):
         found: dict[str, Any] = {}
-        async with OpenTabs(platform, tabs_of(load.long_runs, options.people)) as tabs:
+        async with opened_tabs(platform, load, options) as tabs:
             await asyncio.sleep(TABS_SETTLE_S)
             await tabs.told("count")
             found["with"] = await load.measured(options.seconds)
@@ -296,7 +150,7 @@ async def storm(options: argparse.Namespace, platform: Platform, load: Load) -> 
     """Kill the gateway without tabs and with them: how long answers take in the seconds after it is back."""
     found: dict[str, Any] = {"without": await _killed(platform)}
     await asyncio.sleep(SETTLE_S)
-    async with OpenTabs(platform, tabs_of(load.long_runs, options.people)) as tabs:
+    async with opened_tabs(platform, load, options) as tabs:
         await asyncio.sleep(SETTLE_S)
         platform_back = asyncio.create_task(_killed(platform))
         await asyncio.sleep(0.5)
@@ -378,16 +232,13 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Parse the arguments, print one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--pairs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--people", type=int, default=10)
+    parser.add_argument("--one-in-view", action="store_true")
     parser.add_argument("--storm", action="store_true")
-    parser.add_argument("--hold-tabs", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.hold_tabs:
-        asyncio.run(hold_tabs())
-    else:
-        print(json.dumps(asyncio.run(measure(options))))
+    print(json.dumps(asyncio.run(measure(options))))
 
 
 if __name__ == "__main__":

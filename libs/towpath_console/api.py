@@ -32,6 +32,8 @@ _QUESTIONS = re.compile(
 )
 """What is asked by POST and changes nothing. Pages and files ask it too, which browsers get without an `Origin`."""
 
+_BASE_URL = "http://console"
+
 Params = Mapping[str, str | int | None]
 
 OwnOrigin = Callable[[Headers], str]
@@ -63,14 +65,15 @@ class ApiCaller:
     """Makes requests of *app* in this process."""
 
     def __init__(self, app: ASGIApp, own_origin: OwnOrigin) -> None:
-        self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://console")
+        # No client around it: that takes as long again, for redirects and cookies that nobody sends here.
+        self._transport = httpx2.ASGITransport(app=app)
         self._own_origin = own_origin
         self._kept = KeptAnswers()
 
     def on_behalf_of(self, request: Request) -> "Api":
         """Return the API as the sender of *request* has it."""
         headers = {name: value for name in _CREDENTIALS if (value := request.headers.get(name)) is not None}
-        return Api(self._client, headers, self._kept, self._own_origin(request.headers))
+        return Api(self._transport, headers, self._kept, self._own_origin(request.headers))
 
 
 class Api:
@@ -78,12 +81,12 @@ class Api:
 
     def __init__(
         self,
-        client: httpx2.AsyncClient,
+        transport: httpx2.AsyncBaseTransport,
         headers: Mapping[str, str],
         kept: KeptAnswers | None = None,
         own_origin: str = "",
     ) -> None:
-        self._client = client
+        self._transport = transport
         self._headers = dict(headers)
         self._kept = kept
         self._own_origin = own_origin
@@ -135,10 +138,12 @@ class Api:
         sent = None if body is None else dict(body)
         headers = self._headers_of(path) if method == "POST" else self._headers
         try:
-            answer = await self._client.request(method, path, params=query, json=sent, headers=headers)
+            request = httpx2.Request(method, f"{_BASE_URL}{path}", params=query, json=sent, headers=headers)
         except httpx2.InvalidURL:
             problem = {"code": "request_invalid", "title": "That is too long to ask for", "detail": path[:200]}
             raise ApiRefusalError(414, problem) from None
+        answer = await self._transport.handle_async_request(request)
+        await answer.aread()
         return self._read(answer)
 
     def _headers_of(self, path: str) -> dict[str, str]:

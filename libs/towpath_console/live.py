@@ -29,7 +29,7 @@ SENDING_S = 0.0002
 OTHERS = 2.5
 """A drawing's processor time of all processes together, as a multiple of this one's (measured: 1.3 to 3)."""
 
-LONGEST_PAUSE_S = 60.0
+LONGEST_PAUSE_S = 120.0
 """What is looked at is drawn again after this time at the latest, however much else is."""
 
 PING_S = 15.0

@@ -78,7 +78,7 @@ class Place:
         """Return a window of the person whose platform this is."""
         headers = self.platform.access.authorization()
         context = await self.browser.new_context(extra_http_headers=headers, **options)
-        context.set_default_timeout(60_000)  # an open page is drawn again after a minute at the latest
+        context.set_default_timeout(60_000)  # an open page is drawn again after two minutes at the latest
         context.on("request", self._asked)
         context.on("weberror", lambda error: self.faults.append(f"error: {error.error} {error.error.stack}"))
         return context

@@ -17,8 +17,7 @@ class AnsweredApi(Api):
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
         self._answers = answers
         self._statuses = statuses or {}
-        client = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer), base_url="http://recorded")
-        super().__init__(client, {})
+        super().__init__(httpx2.MockTransport(self._answer), {})
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.path

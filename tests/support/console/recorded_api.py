@@ -17,8 +17,8 @@ def refused(status: int, code: str = "forbidden") -> ApiRefusalError:
     return ApiRefusalError(status, {"code": code, "title": code, "detail": code})
 
 
-_NO_HTTP = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(500)))
-"""Nothing is sent; one for all, since to make a client that could send costs some milliseconds."""
+_NO_HTTP = httpx2.MockTransport(lambda _: httpx2.Response(500))
+"""Nothing is sent."""
 
 FORBIDDEN = ApiRefusalError(403, {"code": "forbidden", "title": "The credential lacks the scope"})
 

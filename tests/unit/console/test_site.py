@@ -20,6 +20,7 @@ from towpath_console.site import Console
 from towpath_gateway.app.console import FORMS, FORMS_WAITING, drawing_turns, form_turns
 
 MIB = 1024 * 1024
+NOWHERE = httpx2.MockTransport(lambda _: pytest.fail("asked"))
 
 
 async def compared(request: Request) -> Response:
@@ -158,10 +159,10 @@ async def test_a_page_whose_browser_keeps_something_for_it_alone_is_drawn_once_f
 
 def test_only_what_the_console_keeps_for_itself_makes_no_other_caller() -> None:
     def identity(cookie: str) -> object:
-        return Api(httpx2.AsyncClient(), {"cookie": cookie}).identity
+        return Api(NOWHERE, {"cookie": cookie}).identity
 
     assert identity(f"a=1; {VIEWS_COOKIE}=2;b=3") == identity("a=1;b=3") == identity(f"a=1;b=3; {VERIFIED_COOKIE}=4")
-    assert identity(f"{VIEWS_COOKIE}=2") == identity("") == Api(httpx2.AsyncClient(), {}).identity
+    assert identity(f"{VIEWS_COOKIE}=2") == identity("") == Api(NOWHERE, {}).identity
     assert len({identity("a=1"), identity("a=2"), identity(f"x{VIEWS_COOKIE}=1"), identity("")}) == 4
 
 
@@ -219,9 +220,9 @@ async def test_questions_alone_are_asked_as_the_console_where_a_browser_names_no
         asked.append(request)
         return httpx2.Response(200, json={})
 
-    client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://console")
-    await Api(client, {"cookie": "a=b", "host": "here:1"}, own_origin="http://here:1").post(path, {})
-    await Api(client, {"host": "here:1", "origin": "http://evil"}, own_origin="http://here:1").post(path, {})
+    transport = httpx2.MockTransport(answer)
+    await Api(transport, {"cookie": "a=b", "host": "here:1"}, own_origin="http://here:1").post(path, {})
+    await Api(transport, {"host": "here:1", "origin": "http://evil"}, own_origin="http://here:1").post(path, {})
     assert [request.headers.get("origin") for request in asked] == [origin, "http://evil"]
 
 
@@ -229,7 +230,7 @@ async def test_questions_alone_are_asked_as_the_console_where_a_browser_names_no
     "path", ["/v1/networks/../keys?/prompt", "/v1/networks/../runs/a/prompt", "/v1/networks/a/../../keys/prompt"]
 )
 async def test_a_name_that_leads_elsewhere_is_asked_for_nowhere(path: str) -> None:
-    api = Api(httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: pytest.fail("asked"))), {"host": "here:1"})
+    api = Api(NOWHERE, {"host": "here:1"})
     with pytest.raises(ApiRefusalError, match="nothing can have this name"):
         await api.post(path, {})
 
@@ -256,7 +257,7 @@ def _api(status: int, content: bytes) -> Api:
     def answer(request: httpx2.Request) -> Any:
         return httpx2.Response(status, content=content, request=request)
 
-    return Api(httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://api"), {})
+    return Api(httpx2.MockTransport(answer), {})
 
 
 @pytest.mark.parametrize(

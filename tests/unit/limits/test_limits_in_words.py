@@ -57,7 +57,7 @@ TOLD = [
         seal_times.MAX_CLOCK_DIFFERENCE,
         timedelta(minutes=5),
     ),
-    ("console.md", "each is drawn again after a minute at the latest", live.LONGEST_PAUSE_S, 60),
+    ("console.md", "each is drawn again after two minutes at the latest", live.LONGEST_PAUSE_S, 120),
     ("console.md", "in queues is up to 15 seconds old there", kept_answers.FRESH_S, 15),
     ("console.md", "up to ten minutes where it takes long to be counted", kept_answers.OLDEST_S, 600),
     ("console.md", "no more than six", console.DRAWINGS, 6),

@@ -13,7 +13,7 @@ def api_of(asked: list[str], answer: httpx2.Response | None = None) -> Api:
         asked.append(request.url.path)
         return answer or httpx2.Response(200, json={})
 
-    return Api(httpx2.AsyncClient(transport=httpx2.MockTransport(told), base_url="http://recorded"), {})
+    return Api(httpx2.MockTransport(told), {})
 
 
 @pytest.mark.parametrize(
