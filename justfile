@@ -38,3 +38,7 @@ up *arguments:
 # the documents for programs, into build/docs
 docs folder="build/docs":
     {{ run }} python -m towpath_fabric.schemas {{ folder }}
+
+# the pages as a site, into build/docs-site; `site reference` writes the generated pages anew
+site command="build":
+    {{ run }} python -m tests.docs_site {{ command }}
