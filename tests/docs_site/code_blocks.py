@@ -19,6 +19,9 @@ PAGES = sorted([
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "deploy/README.md")),
 ])  # fmt: skip
 RUN_BY = {
+    "docs/guides/approvals-in-chat.md": "tests/e2e/test_guides.py",
+    "docs/guides/django.md": "tests/e2e/test_guides.py",
+    "docs/guides/fastapi.md": "tests/e2e/test_guides.py",
     "docs/tutorial.md": "tests/e2e/test_readme.py",
     "docs/tools.md": "tests/unit/towpath/test_tools_page.py",
 }

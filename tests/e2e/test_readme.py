@@ -102,7 +102,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def test_the_readme_names_the_two_commands_and_the_test_command() -> None:
     commands = [block.text.strip() for block in blocks(README) if block.language == "sh"]
-    assert "pip install uv && uv run towpath demo" in commands
+    assert commands[0].startswith("git clone ")
+    assert commands[1:3] == ["pip install uv && uv run towpath demo", "pip install 'towpath[embedded]' && towpath demo"]
     assert "uv run --group dev pytest" in commands
     assert "run --group dev pytest" in (ROOT / ".ci/run").read_text("utf-8").splitlines()[-1]
 

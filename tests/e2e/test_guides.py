@@ -1,0 +1,172 @@
+"""The programs of docs/guides run as they stand, all on one platform with the sample."""
+
+import asyncio
+import hashlib
+import hmac
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+import pytest_asyncio
+import uvicorn
+from fastapi import FastAPI, Request
+from tests.docs_site.code_blocks import blocks_of
+from tests.support.places import ROOT
+from tests.support.platform.sample_platform import SAMPLE, sample_platform
+from tests.support.waiting import eventually
+
+from towpath import Client
+from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.servers.postgres_identity import temporary_folder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOOK = "the-hook-of-the-guide-01234567"
+SIGNING = "the-chat-of-the-guide-01234567"
+SMALL = "Please refund order 8811, it arrived broken."
+LARGE = "Please refund order 8812, it arrived broken."
+
+
+class Place(NamedTuple):
+    """The platform, and where the chat bridge is expected."""
+
+    url: str
+    folder: Path
+    bridge_port: int
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place() -> AsyncIterator[Place]:
+    with temporary_folder() as folder:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        hook = {"name": "chat", "url": f"http://127.0.0.1:{port}/towpath", "secret": "env:TOWPATH_HOOK"}
+        (folder / "hooks.yaml").write_text(json.dumps({"webhooks": [{**hook, "kinds": ["gate.opened"]}]}), "utf-8")
+        told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "TOWPATH_HOOK": HOOK}
+        platform = sample_platform(folder, orchestrator=told)
+        async with platform:
+            lines: list[str] = []
+            await NetworkFolderPublisher(SAMPLE, platform.client_url, lines.append).publish_changed()
+            yield Place(platform.client_url, folder, port)
+
+
+def program(place: Place, page: str, name: str) -> ModuleType:
+    """Load the block *name* of a guide as the file that it is."""
+    (block,) = [one for one in blocks_of(ROOT / "docs" / "guides" / page) if one.name == name]
+    path = place.folder / name
+    path.write_text(block.text, "utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # where Django looks for the addresses of a site
+    spec.loader.exec_module(module)
+    return module
+
+
+@asynccontextmanager
+async def served(app: Any, port: int = 0) -> AsyncIterator[httpx2.AsyncClient]:
+    """Serve *app* as uvicorn does, and give a client of it."""
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="auto"))
+    task = asyncio.create_task(server.serve())
+    try:
+        await eventually(lambda: server.started)
+        address = server.servers[0].sockets[0].getsockname()
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{address[1]}", timeout=30) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def ended(place: Place, client: httpx2.AsyncClient, question: str) -> dict[str, Any]:
+    """Return what the guide's API says once its run has ended."""
+    async with Client(place.url) as towpath:
+        await towpath.result(question, timeout=30)
+    return dict((await client.get(f"/questions/{question}")).json())
+
+
+async def test_an_api_of_ones_own_with_fastapi(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", place.url)
+    async with served(program(place, "fastapi.md", "shop_api.py").app) as client:
+        asked = await client.post("/questions", json={"text": SMALL}, headers={"idempotency-key": "once"})
+        again = await client.post("/questions", json={"text": SMALL}, headers={"idempotency-key": "once"})
+        assert (asked.status_code, asked.json()) == (202, again.json())
+        question = asked.json()["id"]
+        steps = await client.get(f"/questions/{question}/steps")
+        types = [json.loads(line)["type"] for line in steps.text.splitlines()]
+        assert {"tool_call", "tool_result", "text"} <= set(types)
+        assert "refunded" in str((await ended(place, client, question))["answer"])
+        assert (await client.get("/questions/0199c0de-0000-7000-8000-000000000000")).status_code == 404
+
+
+async def test_an_api_of_ones_own_with_django(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", place.url)
+    async with served(program(place, "django.md", "shop_site.py").application) as client:
+        asked = await client.post("/questions", json={"text": SMALL})
+        assert asked.status_code == 202
+        assert "refunded" in str((await ended(place, client, asked.json()["id"]))["answer"])
+        assert (await client.get("/questions/0199c0de-0000-7000-8000-000000000000")).status_code == 404
+
+
+async def test_a_refund_is_approved_by_a_button_in_a_chat(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    posts: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    chat = FastAPI()
+
+    @chat.post("/post")
+    async def post(request: Request) -> dict[str, str]:
+        posts.put_nowait(await request.json())
+        return {}
+
+    async with served(chat) as room:
+        environment = {
+            "TOWPATH_SERVER": place.url,
+            "TOWPATH_HOOK": HOOK,
+            "CHAT_POST_URL": f"{room.base_url}/post".replace("//post", "/post"),
+            "CHAT_SIGNING_SECRET": SIGNING,
+            "CHAT_KEYS": json.dumps({"U-MIA": ""}),
+        }
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        bridge = program(place, "approvals-in-chat.md", "chat_bridge.py")
+        async with served(bridge.app, place.bridge_port) as client, Client(place.url) as towpath:
+            accepted = await towpath.submit("support", LARGE)
+            async with asyncio.timeout(30):
+                message = await posts.get()
+            section, actions = message["blocks"]
+            assert section["text"]["type"] == "plain_text"
+            assert "orders.refund" in section["text"]["text"]
+            assert "129" in section["text"]["text"]
+            approve = actions["elements"][0]
+            assert (await press(client, approve, "U-MIA", secret="somebody-else's")).status_code == 401
+            assert (await press(client, approve, "U-MIA", at=int(time.time()) - 3600)).status_code == 401
+            assert "no key" in (await press(client, approve, "U-PAUL")).json()["text"]
+            other = {**approve, "value": json.dumps({**json.loads(approve["value"]), "digest": "0" * 64})}
+            assert "digest_changed" in (await press(client, other, "U-MIA")).json()["text"]
+            assert (await press(client, approve, "U-MIA")).json() == {"text": "Done."}
+            assert (await towpath.result(accepted.run_id, timeout=30)).status == "completed"
+            assert "gate_settled" in (await press(client, actions["elements"][1], "U-MIA")).json()["text"]
+            forged = {"webhook-id": "1", "webhook-timestamp": str(int(time.time())), "webhook-signature": "v1,AAAA"}
+            assert (await client.post("/towpath", content=b"{}", headers=forged)).status_code == 401
+
+
+async def press(
+    client: httpx2.AsyncClient, element: dict[str, Any], user: str, *, secret: str = SIGNING, at: int | None = None
+) -> httpx2.Response:
+    """Press a button as the chat tells of it."""
+    pressed = {"user": {"id": user}, "actions": [{"action_id": element["action_id"], "value": element["value"]}]}
+    body = urlencode({"payload": json.dumps(pressed)}).encode()
+    stamp = str(int(time.time()) if at is None else at)
+    signature = hmac.digest(secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hex()
+    headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signature}"}
+    return await client.post("/chat", content=body, headers=headers)
