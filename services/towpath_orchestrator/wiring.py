@@ -155,7 +155,7 @@ class OrchestratorWiring:
         self._switches = HeldCallResumer(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
 
-        reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
+        self.reconciler = reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
         task_letters = DeadLetters(pool, "TASKS", metrics.dead, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             commit_loop.run,

@@ -16,7 +16,6 @@ from tests.simulation.mutants import MutantSwitches
 from tests.simulation.outside.message_bus import Delivery, SimBus
 from tests.simulation.outside.people import PROJECT, SimClient, SimDecider
 from tests.simulation.scenery import NETWORK, ModelAnswers
-from tests.simulation.tables.budget_rows import Place
 from tests.simulation.world import World
 
 from towpath_contracts import subjects
@@ -26,6 +25,7 @@ from towpath_contracts.facts import DecisionFailedFact, DecisionMadeFact
 from towpath_contracts.tasks import SubmitTask
 from towpath_engine.replay import fold
 from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
+from towpath_testing.tables.budget_rows import Place
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
 """As in prices.yaml."""

@@ -7,8 +7,8 @@ from typing import Any
 import asyncpg
 from prometheus_client import CollectorRegistry
 from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
+from tests.simulation.outside.database import Database, Pool
 from tests.simulation.outside.message_bus import MessageFeed, SimBus
-from tests.simulation.tables.database import Database, Pool
 
 from towpath_contracts import rpc
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER, TOOLOUT_CONSUMER, TOOLREQ_CONSUMER

@@ -7,11 +7,9 @@ from typing import Any
 from tests.simulation.children import ONLY_EXPERTS, child_decision
 from tests.simulation.goals import goal_decision
 from tests.simulation.objectives import OWN, objective_decision
+from tests.simulation.outside.database import BEGAN
 from tests.simulation.outside.people import PROJECT
 from tests.simulation.plans import network_of
-from tests.simulation.tables.database import BEGAN
-from tests.simulation.tables.ledger_rows import LedgerRows
-from tests.simulation.tables.run_rows import RunRows
 from tests.support.engine.machine import agent, respond, route, snapshot, tool, use, use_all
 
 from towpath_contracts.canonical import canonical_json, digest
@@ -22,6 +20,8 @@ from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import rule_row
 from towpath_tas.core.tools.registry import spec_digest
+from towpath_testing.tables.ledger_rows import LedgerRows
+from towpath_testing.tables.run_rows import RunRows
 
 TIMEOUT_MS = 2_000
 

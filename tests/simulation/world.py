@@ -17,6 +17,7 @@ from tests.simulation.coverage import Coverage
 from tests.simulation.mutants import MutantSwitches
 from tests.simulation.outside.broker import SimBroker
 from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
+from tests.simulation.outside.database import BEGAN, Database
 from tests.simulation.outside.disasters import FaultSchedule, ProcessKilled, crash_points_call
 from tests.simulation.outside.message_bus import SimBus
 from tests.simulation.outside.operator import SwitchOperator
@@ -24,12 +25,6 @@ from tests.simulation.outside.people import OutsideEffect, OutsideWorld, SimClie
 from tests.simulation.plans import PlanningClient, plan_decision
 from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
 from tests.simulation.scenery import NETWORK, PLAN_NETWORK, ModelAnswers, publish_fixtures
-from tests.simulation.tables.budget_rows import BudgetRows
-from tests.simulation.tables.database import BEGAN, Database
-from tests.simulation.tables.ledger_rows import LedgerRows
-from tests.simulation.tables.origin_rows import OriginRows
-from tests.simulation.tables.run_rows import RunRows
-from tests.simulation.tables.switch_rows import SwitchRows
 from tests.simulation.verdict import WorldJudge
 
 from towpath_contracts.canonical import digest
@@ -38,6 +33,11 @@ from towpath_fabric import clock, ids
 from towpath_fabric.tickets import TicketSigner, TicketVerifier
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas.settings import TasSettings
+from towpath_testing.tables.budget_rows import BudgetRows
+from towpath_testing.tables.ledger_rows import LedgerRows
+from towpath_testing.tables.origin_rows import OriginRows
+from towpath_testing.tables.run_rows import RunRows
+from towpath_testing.tables.switch_rows import SwitchRows
 
 MOST_STEPS = 400_000
 PEACE_S = 1_500.0

@@ -11,7 +11,6 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
-from tests.simulation.tables.budget_rows import BudgetRows
 from tests.support.tas.two_ledgers import memory
 
 from towpath_contracts.budgets import UNITS
@@ -19,6 +18,7 @@ from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.budget_store import BUDGETS, BudgetBatchResult, read_batch_result
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_testing.tables.budget_rows import BudgetRows
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUNS = [uuid.UUID(int=number << 64) for number in range(1, 9)]

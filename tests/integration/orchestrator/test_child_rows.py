@@ -9,7 +9,6 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
-from tests.simulation.tables.budget_rows import BudgetRows
 from tests.support.engine.machine import RUN, Machine
 from tests.support.tas.two_ledgers import memory
 
@@ -25,6 +24,7 @@ from towpath_orchestrator.adapters.batch_rows import child_columns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.core.transitions import Transition, event_text
+from towpath_testing.tables.budget_rows import BudgetRows
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.simulation.coverage import Coverage
 from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
-from tests.simulation.tables.database import BEGAN
+from tests.simulation.outside.database import BEGAN
 
 from towpath_contracts.streams import CONSUMERS, ConsumerSpec
 

@@ -9,9 +9,7 @@ from uuid import UUID
 import asyncpg
 from tests.simulation.coverage import Coverage as Noticed
 from tests.simulation.outside.clock import SimProcess
-from tests.simulation.tables.database import BEGAN, Database, Pool
-from tests.simulation.tables.ledger_rows import LedgerRows
-from tests.simulation.tables.run_rows import RunRows
+from tests.simulation.outside.database import BEGAN, Database, Pool
 
 from towpath_contracts.tools.access import FencedCalls, RaiseFence
 from towpath_fabric.clock import wall
@@ -29,6 +27,8 @@ from towpath_tas.adapters.ledger_tables import (
 from towpath_tas.app.calls.ledger_commands import LedgerCommands
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.policy.matrix import RateLimit
+from towpath_testing.tables.ledger_rows import LedgerRows
+from towpath_testing.tables.run_rows import RunRows
 
 PROJECT = "default"
 

@@ -111,7 +111,7 @@ class _CompiledNetwork:
     address: str
 
 
-def _compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> _CompiledNetwork:
+def compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> _CompiledNetwork:
     """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it."""
     found = [*check_name(spec.name), *check(spec, tools), *check_prompts(spec)]
     if found:
@@ -180,7 +180,7 @@ class NetworkRegistry:
             invalid = list_faults(error, faults_of_sample(NetworkSpec, request.spec), NetworkSpec)
             raise ProblemError(problem("network_invalid", invalid.summary, errors=invalid.details)) from error
         tools = await self._tools(request.project, spec)
-        compiled = await self._threads.run(request.project, lambda: _compile_checked(spec, tools))
+        compiled = await self._threads.run(request.project, lambda: compile_checked(spec, tools))
         return await self._publish_next(request, spec, compiled)
 
     async def _tools(self, project: str, spec: NetworkSpec) -> dict[str, ToolSpec]:

@@ -12,13 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.tables.database import Database, Session
-from tests.simulation.tables.run_rows import RunRows
-
 from towpath_fabric import dead_letters
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.core.policy.policy_file import rules_digest
+from towpath_testing.tables.run_rows import RunRows
+from towpath_testing.tables.table_database import TableDatabase, TableSession
 
 CALL = ledger_tables._CALL
 CHANGE = (*ledger_tables._CHANGE, "decides")
@@ -46,7 +45,7 @@ class TableGuards:
 class LedgerRows:
     """Calls, approvals, fences, counters, the audit, policies and tools."""
 
-    def __init__(self, database: Database, runs: RunRows) -> None:
+    def __init__(self, database: TableDatabase, runs: RunRows) -> None:
         self.database = database
         self.guards = TableGuards()
         self.calls: dict[UUID, Row] = {}
@@ -73,7 +72,7 @@ class LedgerRows:
         database.statements |= found
 
     def open_calls(
-        self, session: Session, calls: Any, audits: Any, approvals: Any, counts: Any, seen: Any
+        self, session: TableSession, calls: Any, audits: Any, approvals: Any, counts: Any, seen: Any
     ) -> list[Row]:
         rows = [dict(zip(CALL, values, strict=True)) for values in calls]
         self.database.locks.free_for(session, *{("fence", row["run_id"]): None for row in rows})
@@ -86,16 +85,16 @@ class LedgerRows:
                 self._add_count(key)
         return self._finish(session, written, [], audits, approvals, stale)
 
-    def add_audit(self, session: Session, audits: Any) -> list[Row]:
+    def add_audit(self, session: TableSession, audits: Any) -> list[Row]:
         notes = [dict(zip(AUDIT, values, strict=True)) for values in audits]
         session.write(lambda: self._store([], [], notes, [], self.database.now()))
         return []
 
-    def lock_run_actions(self, session: Session, run_id: UUID) -> list[Row]:
+    def lock_run_actions(self, session: TableSession, run_id: UUID) -> list[Row]:
         self.database.locks.take(session, ("actions", run_id))
         return []
 
-    def run_action_said(self, _session: Session, *said: Any) -> list[Row]:
+    def run_action_said(self, _session: TableSession, *said: Any) -> list[tuple[bool]]:
         since = self.database.now() - timedelta(minutes=1)
         names = ("run_id", "project", "phase", "actor")
         return [(any(note["at"] > since and tuple(note[name] for name in names) == said for note in self.audit),)]
@@ -103,7 +102,7 @@ class LedgerRows:
     def _lock_counts(self, counts: Any) -> set[UUID]:
         """Name the calls that may not use the counters; those of rates begin again with a window."""
         used_up = set()
-        taken = {}
+        taken: dict[tuple[str, str], int] = {}
         for key in counts:
             if key.per_s is None:
                 if key.base != self.used[key.run_id, key.rule]:
@@ -143,7 +142,7 @@ class LedgerRows:
     def _fence_allows(self, row: Row) -> bool:
         return self.fences.get(row["run_id"], row["fence"]) <= row["fence"] or not self.guards.fence
 
-    def change_calls(self, session: Session, changes: Any, audits: Any, approvals: Any, seen: Any) -> list[Row]:
+    def change_calls(self, session: TableSession, changes: Any, audits: Any, approvals: Any, seen: Any) -> list[Row]:
         rows = [dict(zip(CHANGE, values, strict=True)) for values in changes]
         starting = {("fence", row["run_id"]): None for row in rows if row["status"] in STARTABLE}
         self.database.locks.free_for(session, *starting, *(("calls", row["run_id"]) for row in rows))
@@ -165,7 +164,7 @@ class LedgerRows:
 
     def _finish(
         self,
-        session: Session,
+        session: TableSession,
         opened: list[Row],
         changed: list[Row],
         audits: Any,
@@ -242,7 +241,7 @@ class LedgerRows:
             if self.versions.get(row.project, (0, 0)) != (row.policy_version, row.registry_version)
         ]
 
-    def read_calls(self, _session: Session, run_ids: list[UUID], execution_ids: list[UUID]) -> list[Row]:
+    def read_calls(self, _session: TableSession, run_ids: list[UUID], execution_ids: list[UUID]) -> list[Row]:
         return [self._read(r, e) for r, e in zip(run_ids, execution_ids, strict=True)]
 
     def _read(self, run_id: UUID, execution_id: UUID) -> Row:
@@ -255,7 +254,7 @@ class LedgerRows:
         shown = ("bound", "requested_by", "expires_at", "decided_by", "decided_at", "decided_reason", *names)
         shown += ("gate_type", "role", "quorum", "on_expiry", "revisions")
         approval = {names.get(name, name): vote[name] for name in shown}
-        cast = [
+        cast: list[tuple[Any, ...]] = [
             (at, by, word, *more) for (key, by, word), (at, *more) in self.votes.items() if key == call["approval_id"]
         ]
         words = [[by, word, why, at.isoformat(), prefix] for at, by, word, why, prefix in sorted(cast)]
@@ -264,30 +263,32 @@ class LedgerRows:
         words_text = json.dumps(words) if words else None
         return {**head, **call, **approval, **edit, "erased_at": None, "votes": words_text}
 
-    def read_counts(self, _session: Session, run_ids: list[UUID], rules: list[str]) -> list[Row]:
+    def read_counts(self, _session: TableSession, run_ids: list[UUID], rules: list[str]) -> list[Row]:
         return [{"run_id": r, "rule": n, "used": self.used[r, n]} for r, n in zip(run_ids, rules, strict=True)]
 
-    def read_rates(self, _session: Session, projects: list[str], rules: list[str], windows_s: list[int]) -> list[Row]:
+    def read_rates(
+        self, _session: TableSession, projects: list[str], rules: list[str], windows_s: list[int]
+    ) -> list[Row]:
         keys = zip(projects, rules, windows_s, strict=True)
         return [{"project": p, "rule": n, "used": self._rate(p, n, per_s)} for p, n, per_s in keys]
 
-    def find_approval(self, _session: Session, approval_id: UUID, project: str) -> list[Row]:
+    def find_approval(self, _session: TableSession, approval_id: UUID, project: str) -> list[Row]:
         found = self.approvals.get(approval_id)
         if found is None or found["project"] != project:
             return []
         return [{"run_id": found["run_id"], "execution_id": found["execution_id"]}]
 
-    def project_of_call(self, _session: Session, run_id: UUID, execution_id: UUID) -> list[Row]:
+    def project_of_call(self, _session: TableSession, run_id: UUID, execution_id: UUID) -> list[Row]:
         call = self.calls.get(execution_id)
         if call is None or call["run_id"] != run_id:
             return []
         return [{"project": call["project"], "toolset": call["toolset"]}]
 
-    def lock_fence(self, session: Session, run_id: UUID) -> list[Row]:
+    def lock_fence(self, session: TableSession, run_id: UUID) -> list[Row]:
         self.database.locks.take(session, ("fence", run_id))
         return []
 
-    def raise_fence(self, session: Session, run_id: UUID, _project: str, fence: int) -> list[Row]:
+    def raise_fence(self, session: TableSession, run_id: UUID, _project: str, fence: int) -> list[Row]:
         value = max(self.fences.get(run_id, fence), fence)
 
         def store() -> None:
@@ -299,21 +300,21 @@ class LedgerRows:
         session.write(store)
         return [{"fence": value, "at": self.database.now()}]
 
-    def calls_of_run(self, session: Session, run_id: UUID, project: str) -> list[Row]:
+    def calls_of_run(self, session: TableSession, run_id: UUID, project: str) -> list[Row]:
         if session.in_transaction:
             self.database.locks.take(session, ("calls", run_id))
         none = dict.fromkeys(ledger_tables._EDIT)
         found = [none | self.calls[key] for key in sorted(self.by_run[run_id])]
         return [call for call in found if call["project"] == project]
 
-    def project_state(self, session: Session, project: str) -> list[Row]:
+    def project_state(self, session: TableSession, project: str) -> list[Row]:
         if project not in self.versions:
             return []
         policy, registry = self.versions[project]
         rows = [(*list(row.values())[:5], json.loads(row["rule"])) for row in self.rules(session, project, policy)]
         return [{"policy_version": policy, "registry_version": registry, "rules_digest": rules_digest(rows)}]
 
-    def rules(self, _session: Session, project: str, _version: int) -> list[Row]:
+    def rules(self, _session: TableSession, project: str, _version: int) -> list[Row]:
         listed = [json.loads(rule) for rule in self.rules_of[project]]
         names = ("name", "effect", "tool", "operation")
         return [
@@ -321,12 +322,12 @@ class LedgerRows:
             for place, rule in enumerate(listed)
         ]
 
-    def tools(self, _session: Session, project: str) -> list[Row]:
+    def tools(self, _session: TableSession, project: str) -> list[Row]:
         return [{**row, "chars": len(row["spec"])} for row in self.tools_of[project]]
 
-    def tool_specs(self, _session: Session, project: str, names: list[str], versions: list[int]) -> list[Row]:
+    def tool_specs(self, _session: TableSession, project: str, names: list[str], versions: list[int]) -> list[Row]:
         wanted = set(zip(names, versions, strict=True))
         return [row for row in self.tools_of[project] if (row["name"], row["version"]) in wanted]
 
-    def shadow(self, _session: Session, _project: str) -> list[Row]:
+    def shadow(self, _session: TableSession, _project: str) -> list[Row]:
         return []

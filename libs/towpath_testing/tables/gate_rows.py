@@ -4,7 +4,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.tables.database import Session
+from towpath_testing.tables.table_database import TableSession
 
 Row = dict[str, Any]
 
@@ -17,7 +17,7 @@ class GateRows:
 
     def list_gates(
         self,
-        _session: Session,
+        _session: TableSession,
         project: str,
         status: str | None,
         run_id: UUID | None,
@@ -50,7 +50,7 @@ class GateRows:
         return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
 
     def delegate_gate(
-        self, _session: Session, gate_id: UUID, project: str, to: str, by: str, reason: str
+        self, _session: TableSession, gate_id: UUID, project: str, to: str, by: str, reason: str
     ) -> UUID | None:
         gate = self.gates.get(gate_id)
         if gate is None or gate["project"] != project or gate["status"] != "pending":
@@ -58,15 +58,15 @@ class GateRows:
         gate |= {"assigned_to": to, "assigned_by": by, "assigned_reason": reason}
         return gate_id
 
-    def gates_of_any_status(self, session: Session, *values: Any) -> list[Row]:
+    def gates_of_any_status(self, session: TableSession, *values: Any) -> list[Row]:
         return self.list_gates(session, *values)
 
-    def gates_of_runs(self, session: Session, *values: Any) -> list[Row]:
+    def gates_of_runs(self, session: TableSession, *values: Any) -> list[Row]:
         return self.list_gates(session, *values)
 
     def closed_gates(
         self,
-        session: Session,
+        session: TableSession,
         project: str,
         after: UUID | None,
         status: str | None,
@@ -84,7 +84,7 @@ class GateRows:
         return sorted(behind, key=lambda gate: (gate["closed_at"], gate["gate_id"]), reverse=True)[:limit]
 
     def gates_alike(
-        self, session: Session, project: str, tool: str, rule: str, after: UUID | None, limit: int
+        self, session: TableSession, project: str, tool: str, rule: str, after: UUID | None, limit: int
     ) -> list[Row]:
         return self.closed_gates(session, project, after, None, None, tool, rule, None, limit, 0)
 

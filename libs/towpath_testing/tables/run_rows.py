@@ -11,12 +11,11 @@ from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.tables.database import Database, Session, refuse_twice
-from tests.simulation.tables.gate_rows import GateRows
-from tests.simulation.tables.record_rows import ALIVE, RunRecordRows
-
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_testing.tables.gate_rows import GateRows
+from towpath_testing.tables.record_rows import ALIVE, RunRecordRows
+from towpath_testing.tables.table_database import TableDatabase, TableSession, refuse_twice
 
 ACTIVE = ("running", "cancelling")
 HOLDER = ("project", "caller", "network")
@@ -33,7 +32,7 @@ _OF_NO_THREAD: Row = {"continues": None, "thread_id": None}
 class RunRows(RunRecordRows, GateRows):
     """Runs, their events, facts, gates, keys, snapshots and dead letters."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: TableDatabase) -> None:
         self.database = database
         self.runs: dict[UUID, Row] = {}
         self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
@@ -59,18 +58,18 @@ class RunRows(RunRecordRows, GateRows):
             if hasattr(self, name)
         }
 
-    def now(self, _session: Session) -> list[Any]:
+    def now(self, _session: TableSession) -> list[Any]:
         return [(self.database.now(),)]
 
-    def now_and_budgets(self, _session: Session) -> list[Row]:
+    def now_and_budgets(self, _session: TableSession) -> list[Row]:
         return [{"now": self.database.now(), "budgets": self.budget_version}]
 
-    def times(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
+    def times(self, _session: TableSession, run_ids: list[UUID]) -> list[Row]:
         seen = {"now": self.database.now(), "budgets": self.budget_version}
         found: list[Row] = [{**seen, "run_id": r, "seq": self.runs[r]["seq"]} for r in run_ids if r in self.runs]
         return found or [{**seen, "run_id": None, "seq": None}]
 
-    def commit_plain_batch(self, _session: Session, *v: Any) -> list[Row]:
+    def commit_plain_batch(self, _session: TableSession, *v: Any) -> list[Row]:
         """Runs, events and facts; the last value is the version of the limits that the transitions know of."""
         return [{"what": "moved", "run_id": run_id, "detail": None} for run_id in self._move(*v)]
 
@@ -100,7 +99,7 @@ class RunRows(RunRecordRows, GateRows):
         self._add_facts(facts, at, v[21])
         return moved
 
-    def commit_batch(self, _session: Session, *v: Any) -> list[Row]:
+    def commit_batch(self, _session: TableSession, *v: Any) -> list[Row]:
         """Runs, events and facts, gates, children; `BudgetRows` does the charges."""
         moved, at = self._move(*v), v[13]
         self._gates(moved, at, json.loads(v[23]), json.loads(v[24]))
@@ -111,7 +110,7 @@ class RunRows(RunRecordRows, GateRows):
         born = {row["run_id"]: row for row in json.loads(runs) if row["parent_run_id"] in parents}
         for name, row in born.items():
             times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
-            ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
+            ids: Row = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
             ids |= {"trace_id": None if row["trace_id"] is None else UUID(row["trace_id"])}
             ends = {**_UNMOVED, **_OF_NO_THREAD, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
@@ -119,7 +118,7 @@ class RunRows(RunRecordRows, GateRows):
         first = [one for one in json.loads(events) if one["run_id"] in born]
         self._add_events([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in first], at)
 
-    def child_report(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
+    def child_report(self, _session: TableSession, run_id: UUID, parent: UUID) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or run.get("parent_run_id") != parent:
             return []
@@ -166,9 +165,11 @@ class RunRows(RunRecordRows, GateRows):
                 self.gates.setdefault(UUID(gate["gate_id"]), _gate_row(gate, at))
                 self.database.seen.note(f"gate_{gate['gate_type']}")
 
-    def create_runs(self, _session: Session, *v: Any) -> list[Row]:
-        names = ("run_id", "project", "network", "version", "snapshot_digest", "status", "seq", "wake_at", "caller")
-        names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
+    def create_runs(self, _session: TableSession, *v: Any) -> list[Row]:
+        names: tuple[str, ...] = (
+            *("run_id", "project", "network", "version", "snapshot_digest", "status", "seq", "wake_at", "caller"),
+            *("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at"),
+        )
         at = v[19]
         made: set[UUID] = set()
         for row in zip(*v[:19], v[28], v[30], v[32], v[33], v[34], strict=True):
@@ -195,7 +196,7 @@ class RunRows(RunRecordRows, GateRows):
         self.gates |= {gate_id: _gate_row(gate, at) for gate_id, gate in gates.items()}
         return [{"run_id": run_id} for run_id in made]
 
-    def idempotent_run(self, _session: Session, project: str, caller: str, key: str) -> list[Row]:
+    def idempotent_run(self, _session: TableSession, project: str, caller: str, key: str) -> list[Row]:
         found = self.keys.get((project, caller, key))
         if found is None:
             return []
@@ -205,12 +206,12 @@ class RunRows(RunRecordRows, GateRows):
         told = {"request_digest": found["request_digest"], "timeout_ms": created["timeout_ms"]}
         return [{**told, **{name: run[name] for name in fields}}]
 
-    def forget_key(self, _session: Session, project: str, caller: str, key: str, run_id: UUID) -> list[Row]:
+    def forget_key(self, _session: TableSession, project: str, caller: str, key: str, run_id: UUID) -> list[Row]:
         if self.keys.get((project, caller, key), {}).get("run_id") == run_id:
             del self.keys[project, caller, key]
         return []
 
-    def load_run(self, _session: Session, run_id: UUID, version: str) -> list[Row]:
+    def load_run(self, _session: TableSession, run_id: UUID, version: str) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None:
             return []
@@ -227,34 +228,34 @@ class RunRows(RunRecordRows, GateRows):
             }
         ]
 
-    def load_tails(self, _session: Session, run_ids: list[UUID], after: list[int]) -> list[Row]:
+    def load_tails(self, _session: TableSession, run_ids: list[UUID], after: list[int]) -> list[Row]:
         return [row for run_id, seen in sorted(zip(run_ids, after, strict=True)) for row in self._tail(run_id, seen)]
 
-    def events_page(self, _session: Session, run_id: UUID, after: int, limit: int, _bytes: int) -> list[Row]:
+    def events_page(self, _session: TableSession, run_id: UUID, after: int, limit: int, _bytes: int) -> list[Row]:
         return self._tail(run_id, after)[:limit]
 
     def _tail(self, run_id: UUID, after: int) -> list[Row]:
         return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
 
-    def save_snapshot(self, _session: Session, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
+    def save_snapshot(self, _session: TableSession, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
         old = self.saved.get(run_id)
         if old is None or old["seq"] < seq or old["engine_version"] != version:
             self.saved[run_id] = {"seq": seq, "engine_version": version, "state": state}
         return []
 
-    def park(self, _session: Session, run_id: UUID, reason: str) -> list[Row]:
+    def park(self, _session: TableSession, run_id: UUID, reason: str) -> list[Row]:
         run = self.runs[run_id]
         if run["ended_at"] is None:
             run.update(status="quarantined", reason=reason, wake_at=None)
         return []
 
-    def move_wake(self, _session: Session, ids: list[UUID], seqs: list[int], wakes: list[Any]) -> list[Row]:
+    def move_wake(self, _session: TableSession, ids: list[UUID], seqs: list[int], wakes: list[Any]) -> list[Row]:
         for run_id, seq, wake in zip(ids, seqs, wakes, strict=True):
             if self.runs[run_id]["seq"] == seq:
                 self.runs[run_id]["wake_at"] = wake
         return []
 
-    def claim_overdue(self, _session: Session, limit: int) -> list[Row]:
+    def claim_overdue(self, _session: TableSession, limit: int) -> list[Row]:
         now = self.database.now()
         due = [run for run in self.runs.values() if run["wake_at"] is not None and run["wake_at"] <= now]
         due.sort(key=lambda run: run["wake_at"])
@@ -262,13 +263,13 @@ class RunRows(RunRecordRows, GateRows):
             run["wake_at"] = now + CLAIMED_FOR
         return [{"run_id": run["run_id"]} for run in due[:limit]]
 
-    def moved_lately(self, _session: Session, seconds: float, most: int) -> list[Row]:
+    def moved_lately(self, _session: TableSession, seconds: float, most: int) -> list[Row]:
         since = self.database.now() - timedelta(seconds=seconds)
         late = [run for run in self.runs.values() if run["status"] in ACTIVE and run["updated_at"] > since]
         late.sort(key=lambda run: run["updated_at"], reverse=True)
         return [{"run_id": run["run_id"]} for run in late[:most]]
 
-    def load_counts(self, _session: Session, limit: int, most: int, many_wait: int) -> list[Row]:
+    def load_counts(self, _session: TableSession, limit: int, most: int, many_wait: int) -> list[Row]:
         queued = [run for run in self.runs.values() if run["status"] == "queued"][:limit]
         waiting = Counter(run["project"] for run in self.runs.values() if run["status"] == "waiting")
         parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
@@ -283,15 +284,15 @@ class RunRows(RunRecordRows, GateRows):
         rows = [{**counts, **dict(zip(HOLDER, whose, strict=True)), "active": count} for whose, count in held.items()]
         return rows or [{**counts, **dict.fromkeys(HOLDER), "active": None}]
 
-    def next_queued(self, _session: Session, room: int, *_rules: Any) -> list[Row]:
+    def next_queued(self, _session: TableSession, room: int, *_rules: Any) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
         waiting = sorted(run_id for run_id, run in self.runs.items() if run["status"] == "queued")
         return [{name: self.runs[run_id][name] for name in ("run_id", *HOLDER)} for run_id in waiting[:room]]
 
-    def project_of_caller(self, _session: Session, caller: str) -> list[Row]:
+    def project_of_caller(self, _session: TableSession, caller: str) -> list[Row]:
         return [{"project": self.callers[caller]}] if caller in self.callers else []
 
-    def network_version(self, _session: Session, project: str, name: str, version: int | None) -> list[Row]:
+    def network_version(self, _session: TableSession, project: str, name: str, version: int | None) -> list[Row]:
         fits = [
             row
             for row in self.versions
@@ -299,59 +300,66 @@ class RunRows(RunRecordRows, GateRows):
         ]
         return fits[-1:]
 
-    def snapshot(self, _session: Session, digest: str) -> list[Row]:
+    def snapshot(self, _session: TableSession, digest: str) -> list[Row]:
         return [{"snapshot": self.snapshots[digest]}] if digest in self.snapshots else []
 
-    def add_blob(self, _session: Session, project: str, digest: str, data: bytes, _size: int) -> list[Row]:
+    def add_blob(self, _session: TableSession, project: str, digest: str, data: bytes, _size: int) -> list[Row]:
         self.blobs.setdefault((project, digest), data)
         return []
 
-    def texts(self, _session: Session, project: str, digests: list[str], limit: int) -> list[Row]:
+    def texts(self, _session: TableSession, project: str, digests: list[str], limit: int) -> list[Row]:
         held = {digest: data for digest in digests if (data := self.blobs.get((project, digest))) is not None}
         blobs = sorted(held.items(), key=lambda blob: (len(blob[1]), blob[0]))
         sized = zip(blobs, accumulate(len(data) for _, data in blobs), strict=True)
         return [{"digest": digest, "data": data} for (digest, data), total in sized if total <= limit]
 
-    def output_event(self, _session: Session, run_id: UUID, beginnings: list[str]) -> list[Row]:
+    def output_event(self, _session: TableSession, run_id: UUID, beginnings: list[str]) -> list[Row]:
         texts = (row["event"] for row in self.events[run_id].values())
         return [{"event": text} for text in texts if text.startswith(tuple(beginnings))][:1]
 
-    def text_sizes(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
+    def get_blob(self, _session: TableSession, digest: str, run_id: UUID, start: int, size: int) -> list[Row]:
+        run = self.runs.get(run_id)
+        data = None if run is None else self.blobs.get((run["project"], digest))
+        return [] if data is None else [{"bytes": len(data), "piece": data[start : start + size]}]
+
+    def text_sizes(self, _session: TableSession, project: str, digests: list[str]) -> list[Row]:
         held = [(digest, self.blobs.get((project, digest))) for digest in digests]
         return [{"digest": digest, "size": len(data)} for digest, data in held if data is not None]
 
-    def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
+    def run_seq(self, _session: TableSession, run_id: UUID, project: str | None) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or project not in (None, run["project"]):
             return []
         return [{"seq": run["seq"], "status": run["status"], "erased_at": None}]
 
-    def run_statuses(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
+    def run_statuses(self, _session: TableSession, run_ids: list[UUID]) -> list[Row]:
         runs = [self.runs[run_id] for run_id in run_ids if run_id in self.runs]
         return [{name: run[name] for name in ("run_id", "project", "status", "seq")} for run in runs]
 
-    def nothing(self, _session: Session, *_values: Any) -> list[Row]:
+    def nothing(self, _session: TableSession, *_values: Any) -> list[Row]:
         """Housekeeping that no simulated run is long enough to need."""
         return []
 
     ensure_partitions = forget_old_keys = forget_failures = nothing
 
-    def add_dead_letters(self, _session: Session, stream: str, _most: int, *columns: list[Any]) -> list[Row]:
+    def add_dead_letters(self, _session: TableSession, stream: str, _most: int, *columns: list[Any]) -> list[Row]:
         names = ("subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")
         for values in zip(*columns, strict=True):
             self.dead_letters.append({"stream": stream, **dict(zip(names, values, strict=True))})
             self.database.seen.note("dead_letter")
         return [{"has_room": True} for _ in columns[0]]
 
-    def refused_act(self, _session: Session, run_id: UUID, act_id: str) -> list[Row]:
+    def refused_act(self, _session: TableSession, run_id: UUID, act_id: str) -> list[Row]:
         found = [one for one in self.dead_letters if one["run_id"] == run_id and act_id.encode() in one["body"]]
         return [{"reason": one["reason"]} for one in found[-1:]]
 
-    def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
+    def count_failure(self, _session: TableSession, stream: str, sequence: int) -> list[Row]:
         self.failures[stream, sequence] += 1
         return [{"failures": self.failures[stream, sequence]}]
 
-    def begin_handling(self, _session: Session, stream: str, sequence: int, age_s: float, holder: UUID) -> list[Row]:
+    def begin_handling(
+        self, _session: TableSession, stream: str, sequence: int, age_s: float, holder: UUID
+    ) -> list[Row]:
         key, now = (stream, sequence), self.database.now()
         mark = self.marks.get(key)
         if mark is not None and mark[1] != holder and mark[0] < now - timedelta(seconds=age_s):
@@ -359,7 +367,9 @@ class RunRows(RunRecordRows, GateRows):
         self.marks[key] = (now, holder)
         return [{"deaths": self.deaths[key]}]
 
-    def end_handling(self, _session: Session, stream: str, sequence: int, survived: bool, holder: UUID) -> list[Row]:
+    def end_handling(
+        self, _session: TableSession, stream: str, sequence: int, survived: bool, holder: UUID
+    ) -> list[Row]:
         key = (stream, sequence)
         if survived:
             self.deaths[key] = 0

@@ -7,11 +7,10 @@ their steps; and events about answers behind a place in the log.
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.tables.database import Database, Session
-from tests.simulation.tables.ledger_rows import LedgerRows
-from tests.simulation.tables.run_rows import RunRows
-
 from towpath_tas.adapters.origin_tables import QUERIES
+from towpath_testing.tables.ledger_rows import LedgerRows
+from towpath_testing.tables.run_rows import RunRows
+from towpath_testing.tables.table_database import TableDatabase, TableSession
 
 Row = dict[str, Any]
 TOLD = (
@@ -34,17 +33,17 @@ DECIDED = ("permitted", "started", "unknown", "succeeded", "failed", "denied")
 class OriginRows:
     """Tasks and outputs, as they stand in the tables of the others."""
 
-    def __init__(self, database: Database, ledger: LedgerRows, runs: RunRows) -> None:
+    def __init__(self, database: TableDatabase, ledger: LedgerRows, runs: RunRows) -> None:
         self._ledger = ledger
         self._runs = runs
         database.statements |= {text: getattr(self, name) for name, text in QUERIES._statements.items()}
 
-    def read_tasks(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
+    def read_tasks(self, _session: TableSession, run_ids: list[UUID]) -> list[Row]:
         first = ((run_id, self._runs.events[run_id].get(1)) for run_id in run_ids)
         return [{"run_id": r, "created": row["event"]} for r, row in first if row and row["type"] == "run_created"]
 
     def read_outputs(
-        self, _session: Session, run_ids: list[UUID], known: list[UUID], most: int, places: list[int | None]
+        self, _session: TableSession, run_ids: list[UUID], known: list[UUID], most: int, places: list[int | None]
     ) -> list[Row]:
         found = []
         for run_id, place in zip(run_ids, places, strict=True):
@@ -67,9 +66,9 @@ class OriginRows:
             if row["type"] in ANSWERED or (row["type"] == "tool_call_finished" and OWN in row["event"])
         ]
 
-    def spec_of(self, _session: Session, project: str, name: str, _version: int) -> list[Row]:
+    def spec_of(self, _session: TableSession, project: str, name: str, _version: int) -> list[Row]:
         return [{"spec": row["spec"]} for row in self._ledger.tools_of[project] if row["name"] == name]
 
-    def head_of_blob(self, _session: Session, project: str, digest: str, most: int) -> list[Row]:
+    def head_of_blob(self, _session: TableSession, project: str, digest: str, most: int) -> list[Row]:
         data = self._runs.blobs.get((project, digest))
         return [] if data is None else [{"size": len(data), "head": data[:most]}]

@@ -7,7 +7,7 @@ hops; what it did stands even where its answer is lost. A transaction's writes a
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,17 +15,9 @@ import asyncpg
 from tests.simulation.coverage import Coverage
 from tests.simulation.outside.clock import SimProcess, VirtualTimeLoop
 
+from towpath_testing.tables.table_database import BlockedError, Handler
+
 BEGAN = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-
-Handler = Callable[..., Any]
-
-
-class BlockedError(Exception):
-    """The statement has to wait for *key*, which another session holds."""
-
-    def __init__(self, key: Any) -> None:
-        super().__init__(key)
-        self.key = key
 
 
 class Locks:
@@ -165,7 +157,7 @@ class Session:
         self._check()
         handler = database.statements.get(statement)
         if handler is None:
-            msg = f"teach this statement to tests/simulation/tables/run_rows.py or ledger_rows.py: {statement}"
+            msg = f"teach this statement to libs/towpath_testing/tables: {statement}"
             raise LookupError(msg)
         while True:
             try:
@@ -273,10 +265,3 @@ class Acquired:
 
     async def __aexit__(self, *_: object) -> None:
         return None
-
-
-def refuse_twice(table: Container[Any], key: Any, name: str) -> None:
-    """Raise what Postgres raises where *key* is in *table* already."""
-    if key in table:
-        msg = f'duplicate key value violates unique constraint "{name}"'
-        raise asyncpg.UniqueViolationError(msg)

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.tables.database import Database, Session
-
 from towpath_contracts.switches import PAUSED
+from towpath_testing.tables.table_database import TableDatabase, TableSession
 
 Row = dict[str, Any]
 
@@ -17,12 +16,12 @@ ALIVE = ("queued", "running", "waiting", "cancelling")
 class RunRecordRows:
     """Reads what `RunRows` holds, and changes the labels by which people find it."""
 
-    database: Database
+    database: TableDatabase
     runs: dict[UUID, Row]
     events: dict[UUID, dict[int, Row]]
     gates: dict[UUID, Row]
 
-    def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+    def whole_run(self, _session: TableSession, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or run["project"] != project:
             return []
@@ -30,7 +29,7 @@ class RunRecordRows:
         forked = {"forked_from": None if found is None else json.dumps(found)}
         return [{**run, "erased_at": None, **forked, "next_run_id": self._later(run_id)}]
 
-    def earlier_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+    def earlier_run(self, _session: TableSession, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or run["project"] != project:
             return []
@@ -38,7 +37,7 @@ class RunRecordRows:
         has_files = any(event["type"] in about_files for event in self.events[run_id].values())
         return [{**run, "erased_at": None, "created": self.events[run_id][1]["event"], "has_files": has_files}]
 
-    def label_run(self, session: Session, project: str, run_id: UUID, added: str, removed: list[str]) -> list[Row]:
+    def label_run(self, session: TableSession, project: str, run_id: UUID, added: str, removed: list[str]) -> list[Row]:
         def change() -> None:
             run = self.runs.get(run_id)
             if run is not None and run["project"] == project:
@@ -48,14 +47,14 @@ class RunRecordRows:
         session.write(change)
         return []
 
-    def later_run(self, _session: Session, run_id: UUID) -> list[Row]:
+    def later_run(self, _session: TableSession, run_id: UUID) -> list[Row]:
         later = self._later(run_id)
         return [] if later is None else [{"run_id": later}]
 
     def _later(self, run_id: UUID) -> UUID | None:
         return next((one for one, run in self.runs.items() if run.get("continues") == run_id), None)
 
-    def waits_of_run(self, _session: Session, run_id: UUID, limit: int) -> list[Row]:
+    def waits_of_run(self, _session: TableSession, run_id: UUID, limit: int) -> list[Row]:
         found: list[Row] = []
         below = [run_id]
         for one in below:
@@ -80,7 +79,7 @@ class RunRecordRows:
         waits = datetime.fromisoformat(told["until"]) > self.database.now()
         return [{"gate_type": "model", "reason": reason}] if waits else []
 
-    def paused_gates(self, _session: Session, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
+    def paused_gates(self, _session: TableSession, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
         paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]
         held = [gate for gate in paused if json.loads(gate["detail"])["switch"]["switch_id"] == switch_id]
         return sorted((gate for gate in held if gate["gate_id"] > after), key=lambda gate: gate["gate_id"])[:limit]

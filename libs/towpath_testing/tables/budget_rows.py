@@ -9,12 +9,11 @@ from collections import defaultdict
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.tables.database import Database, Session
-from tests.simulation.tables.run_rows import RunRows
-
 from towpath_contracts.budgets import UNITS
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_testing.tables.run_rows import RunRows
+from towpath_testing.tables.table_database import TableDatabase, TableSession
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]
@@ -23,7 +22,7 @@ Place = tuple[str, str, str]
 class BudgetRows:
     """Limits that people set, and accounts. `unguarded` takes the condition away: a mutant."""
 
-    def __init__(self, database: Database, runs: RunRows) -> None:
+    def __init__(self, database: TableDatabase, runs: RunRows) -> None:
         self.database = database
         self.runs = runs
         self.version = 0
@@ -40,7 +39,7 @@ class BudgetRows:
 
     def limit(self, project: str, kind: str, name: str, *, per_day: bool = False, **amounts: int) -> None:
         """Set a limit, as `set_limit` and `copy_limit` do it."""
-        row = {**dict.fromkeys(UNITS), **amounts, "soft": 0.8, "on_soft": "warn"}
+        row: Row = {unit: amounts.get(unit) for unit in UNITS} | {"soft": 0.8, "on_soft": "warn"}
         self.limits[project, kind, name, per_day] = row
         self.version = self.runs.budget_version = self.version + 1
         for (owner, scope, key), account in self.accounts.items():
@@ -48,19 +47,19 @@ class BudgetRows:
             if owner == project and (day if per_day else (scope, key) == (kind, name)):
                 account.update({f"{unit}_limit": row[unit] for unit in UNITS})
 
-    def all_limits(self, _session: Session) -> list[Row]:
+    def all_limits(self, _session: TableSession) -> list[Row]:
         rows = [
             {"version": self.version, "project": p, "kind": k, "name": n, "per_day": d, **row}
             for (p, k, n, d), row in self.limits.items()
         ]
         return rows or [{"version": self.version, "project": None}]
 
-    def open_own(self, _session: Session, rows: str) -> list[Row]:
+    def open_own(self, _session: TableSession, rows: str) -> list[Row]:
         for row in json.loads(rows):
             self._open(row, {unit: row[unit] for unit in UNITS}, row["soft"], row["on_soft"])
         return []
 
-    def open_shared(self, _session: Session, rows: str) -> list[Row]:
+    def open_shared(self, _session: TableSession, rows: str) -> list[Row]:
         for row in json.loads(rows):
             limit = self.limits.get((row["project"], row["kind"], row["name"], row["per_day"]))
             if limit is not None:
@@ -75,7 +74,7 @@ class BudgetRows:
             names = {"project": place[0], "scope": place[1], "key": place[2], "soft": soft, "on_soft": on_soft}
             self.accounts[place] = {**names, **{f"{unit}_limit": limits[unit] for unit in UNITS}, **counted}
 
-    def commit(self, session: Session, *v: Any) -> list[Row]:
+    def commit(self, session: TableSession, *v: Any) -> list[Row]:
         """`commit_batch`: runs that do not fit are left out, the others move and are charged."""
         if self.runs.outdated(v[22]):
             return []

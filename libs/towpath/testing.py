@@ -1,0 +1,10 @@
+"""Test agents in this process, without servers: `from towpath.testing import harness, script` (docs/testing.md).
+
+It needs the extra `testing`: the platform's own services decide here too.
+"""
+
+from towpath_testing.harness import Harness, harness
+from towpath_testing.models import script
+from towpath_testing.runs import HarnessGate, HarnessRun, RunResult, ToolCallRecord
+
+__all__ = ["Harness", "HarnessGate", "HarnessRun", "RunResult", "ToolCallRecord", "harness", "script"]

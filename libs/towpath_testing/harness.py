@@ -1,0 +1,248 @@
+"""`harness`: a network, its policy and its tools on a platform in this process, for the length of a block.
+
+Nothing is started and nothing is left behind: no server, no port, no file. A run takes the steps that it takes on a
+platform, with the same events, gates, limits and refusals; only the model is the test's.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self, Unpack
+from uuid import UUID
+
+from towpath.client.resources import spec_json
+from towpath.errors import RefusedError, RunTimeoutError, error_from
+from towpath.hooks import Hook
+from towpath.networks.network import Agent, Network, spec_from
+from towpath.networks.spec_files import PolicyFile, load_policy
+from towpath.tasks.task import TaskKeywords, task_of
+from towpath.toolbox import WorkerTools, collect, load_module
+from towpath.tools.declaration import AnyTool, Tool, seconds
+from towpath_contracts import rpc, subjects
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate, RunView
+from towpath_contracts.tasks import RunAccepted
+from towpath_fabric.clock import use_simulated_clock, wall_ns
+from towpath_tas.adapters.policy_texts import read_policy_text
+from towpath_testing.clock import HarnessClock
+from towpath_testing.models import ModelFunction, ModelScript
+from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
+from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
+from towpath_testing.sync import SyncHarness
+
+AnyPolicy = str | Path | PolicyFile | JsonObject | Iterable[JsonObject] | None
+AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
+AnyTools = Iterable[AnyTool | ModuleType | str | Path]
+AnyModel = ModelScript | ModelFunction
+
+
+class HarnessLog:
+    """Takes what the services say: only what should never happen reaches the log of the test."""
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger("towpath.testing")
+
+    def debug(self, _text: str, **_more: Any) -> None:
+        return
+
+    info = warning = debug
+
+    def error(self, text: str, **more: Any) -> None:
+        self._log.error("%s %s", text, more, exc_info=more.pop("exc_info", None))
+
+
+class Harness:
+    """A platform in memory; open it with `async with`."""
+
+    def __init__(
+        self,
+        network: AnyNetwork,
+        *,
+        policy: AnyPolicy = None,
+        tools: AnyTools = (),
+        model: AnyModel | None = None,
+    ) -> None:
+        self._spec = spec_from(spec_json(network))
+        self._policy = read_policy_text(_policy_text(policy))
+        if self._policy.read.problems:
+            details = tuple(self._policy.read.problems)
+            raise RefusedError(problem("policy_invalid", f"{len(details)} problem(s)", errors=details))
+        self._toolbox, self._hooks = _collected(tools)
+        self._model = model
+        self._platform: MemoryPlatform | None = None
+        self._stack = contextlib.ExitStack()
+        self._changed = asyncio.Event()
+        self._seen: set[UUID] = set()
+        self.clock = HarnessClock(self._look)
+
+    async def __aenter__(self) -> Self:
+        """Publish the network, put the policy in force, and begin to work."""
+        self._stack.enter_context(use_simulated_clock(self.clock.elapsed_s, wall_ns()))
+        try:
+            function = None if isinstance(self._model, ModelScript) else self._model
+            self._platform = MemoryPlatform(self._toolbox, self._hooks, function, HarnessLog())
+            self._platform.apply(self._policy)
+            self._platform.publish(self._spec)
+            await self._platform.bus.subscribe(subjects.RUN_EVENT_ALL, self._on_events)
+            await self._platform.start()
+        except ProblemError as error:
+            await self._close()
+            raise error_from(error.problem) from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End everything that still runs."""
+        await self._close()
+
+    def __enter__(self) -> SyncHarness:
+        """Open it for a test without asyncio."""
+        self._runner = asyncio.Runner()
+        try:
+            self._runner.run(self.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
+        return SyncHarness(self, self._runner)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End everything that still runs."""
+        try:
+            self._runner.run(self._close())
+        finally:
+            self._runner.close()
+
+    async def _close(self) -> None:
+        if self._platform is not None:
+            await self._platform.close()
+        self._stack.close()
+
+    @property
+    def _open(self) -> MemoryPlatform:
+        if self._platform is None:
+            msg = "the harness is not open: async with harness(...) as h"
+            raise RuntimeError(msg)
+        return self._platform
+
+    async def run(self, message: str = "", **options: Unpack[TaskKeywords]) -> HarnessRun:
+        """Begin a run; *options* are those of a task (`goal`, `budget`, `labels`, `deadline`, …)."""
+        wanted: dict[str, Any] = {**options}
+        if isinstance(self._model, ModelScript):
+            wanted.setdefault("script", self._model.entries)
+        task = task_of(self._spec.name, message, wanted)
+        accepted = await self._ask_subject(subjects.task_submit(CALLER), task, RunAccepted)
+        return HarnessRun(accepted.run_id, self.result_of, self._cancel)
+
+    async def next_gate(self, timeout: str | float = "10s") -> HarnessGate:
+        """Return the next gate that opens, or has opened and was not returned yet; raises TimeoutError."""
+        async with asyncio.timeout(seconds(timeout)):
+            while True:
+                changed = self._changed  # taken before the look, so that nothing is missed between it and the wait
+                for gate in await self._pending():
+                    if gate.gate_id not in self._seen:
+                        self._seen.add(gate.gate_id)
+                        return HarnessGate(gate, self._resolve)
+                await changed.wait()
+
+    async def open_gates(self) -> list[HarnessGate]:
+        """Return every gate that waits, the oldest first."""
+        return [HarnessGate(gate, self._resolve) for gate in await self._pending()]
+
+    async def result_of(self, run_id: UUID, timeout: str | float) -> RunResult:
+        """Return what a run came to, once it has ended."""
+        try:
+            async with asyncio.timeout(seconds(timeout)):
+                while True:
+                    changed = self._changed
+                    view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
+                    if view.status in FINAL_STATUSES:
+                        return RunResult(view, await self._entries(run_id))
+                    await changed.wait()
+        except TimeoutError:
+            view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
+            waits = "; ".join(view.waits) or "nothing that anybody could settle"
+            detail = f"the run is {view.status} and waits for: {waits}"
+            raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from None
+
+    async def _entries(self, run_id: UUID) -> tuple[LogEntry, ...]:
+        entries: list[LogEntry] = []
+        while True:
+            after = entries[-1].seq if entries else 0
+            page = await self._ask(rpc.EVENTS, GetEvents(project=PROJECT, run_id=run_id, after=after))
+            if not page.entries:
+                return tuple(entries)
+            entries += page.entries
+
+    async def _pending(self) -> tuple[GateView, ...]:
+        page = await self._ask(rpc.LIST_GATES, ListGates(project=PROJECT))
+        return tuple(page.gates)
+
+    async def _resolve(self, gate: GateView, verdict: str, reason: str, by: str, args: JsonObject | None) -> None:
+        method = rpc.RESOLVE_GATE if gate.approval_id is None else rpc.RESOLVE_APPROVAL
+        roles = {"approver", "operator", str(gate.detail.get("role") or "approver")}
+        given: dict[str, Any] = {"verdict": verdict, "reason": reason, "actor": by, "args": args}
+        places = {"project": PROJECT, "gate_id": gate.gate_id, "approval_id": gate.approval_id}
+        await self._ask(method, ResolveGate.model_validate({**places, **given, "roles": tuple(sorted(roles))}))
+
+    async def _cancel(self, run_id: UUID, reason: str) -> None:
+        await self._ask(rpc.CANCEL_RUN, CancelRun(project=PROJECT, run_id=run_id, actor=CALLER, reason=reason))
+
+    async def _ask(self, method: rpc.RpcMethod, request: Any) -> Any:
+        return await self._ask_subject(method.subject, request, method.answer)
+
+    async def _ask_subject(self, subject: str, request: Any, answer: Any) -> Any:
+        try:
+            return await self._open.bus.request_subject(subject, request, answer)
+        except ProblemError as error:
+            raise error_from(error.problem) from error
+
+    async def _look(self) -> None:
+        await self._open.look()
+
+    async def _on_events(self, _message: Any) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _policy_text(policy: AnyPolicy) -> str:
+    if policy is None:
+        return "kind: Policy\nrules: []\n"
+    if isinstance(policy, PolicyFile):
+        return policy.text
+    if isinstance(policy, Path) or (isinstance(policy, str) and "\n" not in policy):
+        return load_policy(policy).text
+    if isinstance(policy, str):
+        return policy
+    written = policy if isinstance(policy, dict) else {"kind": "Policy", "rules": list(policy)}
+    return json.dumps(written)
+
+
+def _collected(tools: AnyTools) -> tuple[WorkerTools, tuple[Hook, ...]]:
+    found: list[AnyTool] = []
+    hooks: list[Hook] = []
+    for one in tools:
+        if isinstance(one, Tool):
+            found.append(one)
+            continue
+        of_module, of_hooks = collect([one if isinstance(one, ModuleType) else load_module(str(one))])
+        found += of_module
+        hooks += of_hooks
+    return WorkerTools(found), tuple(hooks)
+
+
+def harness(
+    network: AnyNetwork, *, policy: AnyPolicy = None, tools: AnyTools = (), model: AnyModel | None = None
+) -> Harness:
+    """Return a platform in memory for *network*, to be opened with `async with`."""
+    return Harness(network, policy=policy, tools=tools, model=model)

@@ -1,0 +1,206 @@
+"""A run in the harness, what it came to, and the gates at which it waits."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from towpath.tasks.outputs import Output, read_output
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.decision import CallToolsInstruction
+from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
+from towpath_contracts.events.decision_events import InstructionIssued
+from towpath_contracts.events.log import Event, LogEntry
+from towpath_contracts.runs.views import GateView, RunView
+
+Resolve = Callable[[GateView, str, str, str, JsonObject | None], Awaitable[None]]
+"""Takes a gate, a verdict, its reason, who says so, and changed arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallRecord:
+    """A call of a tool, as the run's log has it. A call that was refused did not run: its status is `denied`."""
+
+    tool: str
+    args: JsonObject
+    agent: str
+    status: str
+    result: Any = None
+    error: str = ""
+    """Why there is no result: the code of the tool's failure, or of the refusal."""
+
+    rule: str = ""
+    """The rule that refused it."""
+
+
+class HarnessGate:
+    """A gate that waits. What it asks for stands in its fields; a verdict lets the run go on."""
+
+    def __init__(self, view: GateView, resolve: Resolve) -> None:
+        self.view = view
+        self._resolve = resolve
+
+    def __repr__(self) -> str:
+        what = f"{self.tool} {self.args}" if self.tool else self.reason
+        return f"<gate {self.kind}: {what}>"
+
+    @property
+    def kind(self) -> str:
+        """What kind of gate it is: `approval`, `budget`, `manual`, …"""
+        return self.view.gate_type
+
+    @property
+    def run_id(self) -> UUID:
+        """The run that waits."""
+        return self.view.run_id
+
+    @property
+    def reason(self) -> str:
+        """Why it was opened, in words."""
+        return self.view.reason
+
+    @property
+    def rule(self) -> str:
+        """The rule that asks for an approval; empty for other gates."""
+        return str(self.view.detail.get("rule") or "")
+
+    @property
+    def tool(self) -> str:
+        """The tool whose call waits; empty where none does."""
+        return str(self.view.detail.get("tool") or "")
+
+    @property
+    def args(self) -> JsonObject:
+        """The arguments of the call that waits."""
+        found = self.view.detail.get("args")
+        return found if isinstance(found, dict) else {}
+
+    async def approve(self, reason: str = "", *, edit: JsonObject | None = None, by: str = "reviewer") -> None:
+        """Let it happen; with *edit* as it is but for these arguments."""
+        if edit is None:
+            await self._resolve(self.view, "approved", reason, by, None)
+        else:
+            await self._resolve(self.view, "edit", reason, by, {**self.args, **edit})
+
+    async def deny(self, reason: str, *, by: str = "reviewer") -> None:
+        """Refuse it; the model sees *reason*."""
+        await self._resolve(self.view, "denied", reason, by, None)
+
+    async def resolve(self, verdict: str, reason: str = "", *, by: str = "reviewer") -> None:
+        """Settle a gate that takes another verdict: `retry`, `happened`, `did_not_happen` or `stop`."""
+        await self._resolve(self.view, verdict, reason, by, None)
+
+
+class RunResult:
+    """What a run came to. `view` is the run as the API shows it, `events` its log."""
+
+    def __init__(self, view: RunView, entries: tuple[LogEntry, ...]) -> None:
+        self.view = view
+        self.entries = entries
+
+    def __repr__(self) -> str:
+        return f"<run {self.status} {self.view.reason}: {self.text or self.view.message}>"
+
+    @property
+    def status(self) -> str:
+        """How it ended: `completed`, `failed`, `cancelled`, …"""
+        return self.view.status
+
+    @property
+    def reason(self) -> str:
+        """Why it ended so, as a stable word."""
+        return self.view.reason
+
+    @property
+    def text(self) -> str:
+        """The answer's message; empty where there is none."""
+        return str((self.view.final or {}).get("message") or "")
+
+    @property
+    def output(self) -> JsonObject:
+        """The whole answer; empty where there is none."""
+        return self.view.final or {}
+
+    def as_(self, output_type: type[Output]) -> Output:
+        """Return the answer as an instance of a pydantic model; raises RefusedError `output_invalid`."""
+        found = read_output(self.view, output_type)
+        if found is None:
+            msg = f"the run has no answer: {self!r}"
+            raise ValueError(msg)
+        return found
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of its log, in order."""
+        return tuple(entry.event for entry in self.entries)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that decided, in order, each once for every time that it was handed the run."""
+        found: list[str] = []
+        for event in self.events:
+            key = getattr(event, "agent_key", "") if event.type == "decision_received" else ""
+            if key and found[-1:] != [key]:
+                found.append(key)
+        return tuple(found)
+
+    def tool_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that ran, in the order of their ends; those of one tool where it is named."""
+        return [call for call in self._calls(tool) if call.status != "denied"]
+
+    def denied_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that were refused, by the policy or by a person."""
+        return [call for call in self._calls(tool) if call.status == "denied"]
+
+    def _calls(self, tool: str | None) -> list[ToolCallRecord]:
+        asked: dict[UUID, JsonObject] = {}
+        found: list[ToolCallRecord] = []
+        for event in self.events:
+            match event:
+                case InstructionIssued(instruction=CallToolsInstruction(calls=calls)):
+                    asked |= {call.execution_id: call.args for call in calls}
+                case ToolCallEdited():
+                    asked[event.execution_id] = event.args
+                case ToolCallFinished():
+                    failure = event.failure
+                    found.append(
+                        ToolCallRecord(
+                            tool=event.tool,
+                            args=asked.get(event.execution_id, {}),
+                            agent=event.agent_key,
+                            status=event.status,
+                            result=event.result,
+                            error=failure.code if failure is not None else "",
+                        )
+                    )
+                case ToolCallDenied():
+                    found.append(
+                        ToolCallRecord(
+                            tool=event.tool,
+                            args=asked.get(event.execution_id, {}),
+                            agent=event.agent_key,
+                            status="denied",
+                            error=event.denial.violation_type,
+                            rule=event.denial.rule or "",
+                        )
+                    )
+                case _:
+                    pass
+        return [call for call in found if tool in (None, call.tool)]
+
+
+class HarnessRun:
+    """A run that was begun."""
+
+    def __init__(self, run_id: UUID, result: Callable[[UUID, str | float], Awaitable[RunResult]], cancel: Any) -> None:
+        self.run_id = run_id
+        self._result = result
+        self._cancel = cancel
+
+    async def result(self, timeout: str | float = "10s") -> RunResult:
+        """Return what it came to, once it has ended; raises RunTimeoutError that says what it waits for."""
+        return await self._result(self.run_id, timeout)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Ask it to stop."""
+        await self._cancel(self.run_id, reason)

@@ -1,0 +1,97 @@
+"""The harness without asyncio: the same words, each of which returns when it is done.
+
+The platform takes steps only while a word is being waited for, in the thread that says it; between two it stands still.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, Unpack
+
+from towpath.tasks.task import TaskKeywords
+from towpath_contracts.base import JsonObject
+from towpath_testing.clock import HarnessClock
+from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
+
+Wait = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class AsyncHarness(Protocol):
+    """What `SyncHarness` stands for."""
+
+    clock: HarnessClock
+
+    async def run(self, message: str = "", **options: Unpack[TaskKeywords]) -> HarnessRun: ...
+
+    async def next_gate(self, timeout: str | float = "10s") -> HarnessGate: ...
+
+    async def open_gates(self) -> list[HarnessGate]: ...
+
+
+class SyncClock:
+    """The clock of the harness."""
+
+    def __init__(self, clock: HarnessClock, wait: Wait) -> None:
+        self._clock, self._wait = clock, wait
+
+    def advance(self, duration: str | float) -> None:
+        """Let *duration* be over."""
+        self._wait(self._clock.advance(duration))
+
+
+class SyncGate:
+    """A gate that waits; its fields are those of `HarnessGate`."""
+
+    def __init__(self, gate: HarnessGate, wait: Wait) -> None:
+        self._gate, self._wait = gate, wait
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gate, name)
+
+    def approve(self, reason: str = "", *, edit: JsonObject | None = None, by: str = "reviewer") -> None:
+        """Let it happen; with *edit* as it is but for these arguments."""
+        self._wait(self._gate.approve(reason, edit=edit, by=by))
+
+    def deny(self, reason: str, *, by: str = "reviewer") -> None:
+        """Refuse it; the model sees *reason*."""
+        self._wait(self._gate.deny(reason, by=by))
+
+    def resolve(self, verdict: str, reason: str = "", *, by: str = "reviewer") -> None:
+        """Settle a gate that takes another verdict."""
+        self._wait(self._gate.resolve(verdict, reason, by=by))
+
+
+class SyncRun:
+    """A run that was begun."""
+
+    def __init__(self, run: HarnessRun, wait: Wait) -> None:
+        self.run_id = run.run_id
+        self._run, self._wait = run, wait
+
+    def result(self, timeout: str | float = "10s") -> RunResult:
+        """Return what it came to, once it has ended; raises RunTimeoutError that says what it waits for."""
+        found: RunResult = self._wait(self._run.result(timeout))
+        return found
+
+    def cancel(self, reason: str = "") -> None:
+        """Ask it to stop."""
+        self._wait(self._run.cancel(reason))
+
+
+class SyncHarness:
+    """A platform in memory, which `with harness(...) as h` opens."""
+
+    def __init__(self, harness: AsyncHarness, runner: asyncio.Runner) -> None:
+        self._harness, self._wait = harness, runner.run
+        self.clock = SyncClock(harness.clock, self._wait)
+
+    def run(self, message: str = "", **options: Unpack[TaskKeywords]) -> SyncRun:
+        """Begin a run."""
+        return SyncRun(self._wait(self._harness.run(message, **options)), self._wait)
+
+    def next_gate(self, timeout: str | float = "10s") -> SyncGate:
+        """Return the next gate that opens, or has opened and was not returned yet; raises TimeoutError."""
+        return SyncGate(self._wait(self._harness.next_gate(timeout)), self._wait)
+
+    def open_gates(self) -> list[SyncGate]:
+        """Return every gate that waits, the oldest first."""
+        return [SyncGate(gate, self._wait) for gate in self._wait(self._harness.open_gates())]
