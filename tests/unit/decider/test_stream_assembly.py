@@ -1,13 +1,13 @@
 """Answers that come in pieces: putting them together takes time in proportion to their length."""
 
 from collections.abc import AsyncIterator
+from time import process_time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from towpath_decider.adapters.stream_assembly import assemble_message, assemble_stream
-from towpath_fabric.clock import monotonic
 
 PIECES = 120_000
 KIND = SimpleNamespace(construct=lambda **fields: fields)
@@ -35,10 +35,10 @@ async def message(kind: str, begun: dict[str, Any], delta: Any) -> AsyncIterator
 async def test_a_long_message_of_claude_is_put_together_in_short_time(
     kind: str, begun: dict[str, Any], delta: dict[str, Any], field: str
 ) -> None:
-    began = monotonic()
+    began = process_time()
     whole = await assemble_message(message(kind, begun, SimpleNamespace(**delta)), lambda _: None, KIND)
     assert whole["content"] == [{"type": kind, field: "1234" * PIECES}]
-    assert monotonic() - began < 2
+    assert process_time() - began < 2
 
 
 async def test_a_native_call_in_many_pieces_is_put_together_in_short_time() -> None:
@@ -49,8 +49,8 @@ async def test_a_native_call_in_many_pieces_is_put_together_in_short_time() -> N
     async def chunks() -> AsyncIterator[Any]:
         yield SimpleNamespace(usage=None, choices=[choice])
 
-    began = monotonic()
+    began = process_time()
     whole = await assemble_stream(chunks(), lambda _: None, KIND)
     made = whole["choices"][0]["message"]["tool_calls"]
     assert made == [{"type": "function", "function": {"name": "", "arguments": "12345678" * PIECES}}]
-    assert monotonic() - began < 2
+    assert process_time() - began < 2

@@ -35,7 +35,7 @@ async def test_the_care_ends_although_its_cancellation_was_forgotten(tmp_path: P
     care = asyncio.create_task(Running(nats, asyncio.Event().wait, lambda: None, lambda _: None).run())
     await nats.asked.wait()
     care.cancel()
-    done, _ = await asyncio.wait({care}, timeout=5)
+    done, _ = await asyncio.wait({care}, timeout=60)
     while not care.done():  # let the test end where the care did not
         care.cancel()
         await asyncio.sleep(0)

@@ -29,7 +29,7 @@ class Computations:
         return asyncio.create_task(self.threads.run(project, compute))
 
     async def begun(self, number: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for _ in range(number):
                 await asyncio.to_thread(self.began.acquire)
 
@@ -87,7 +87,7 @@ async def test_an_error_is_raised_and_ends_the_turn() -> None:
 
 async def test_it_shares_no_thread_with_what_others_compute() -> None:
     threads = FairThreads(name="own")
-    async with no_shared_thread(), asyncio.timeout(10):
+    async with no_shared_thread(), asyncio.timeout(60):
         assert await threads.run("shop", lambda: threading.current_thread().name) == "own_0"
 
 

@@ -97,20 +97,22 @@ async def test_an_answer_that_fails_is_made_anew_for_the_next() -> None:
     assert await shared.get() == 2
 
 
+LATE_S = 20
+"""What a machine may be late that does something else."""
+
+
 async def test_more_requests_than_a_slot_has_room_for_wait_for_the_next() -> None:
-    slots, passed = RequestSlots(most=3, slot_s=0.4), 0
+    slots, passed = RequestSlots(most=3, slot_s=0.4), list[int]()
 
     async def one() -> None:
-        nonlocal passed
         await slots.wait()
-        passed += 1
+        passed.append(int(monotonic() / 0.4))
 
     await asyncio.sleep(0.4 - monotonic() % 0.4)
-    doing = [asyncio.create_task(one()) for _ in range(5)]
-    await asyncio.sleep(0.05)
-    assert passed == 3
-    await asyncio.gather(*doing)
-    assert monotonic() % 0.4 < 0.2
+    await asyncio.gather(*(one() for _ in range(5)))
+    first, later = passed[:3], passed[3:]
+    assert len({*first}) == 1 and min(later) > first[0]
+    assert max(later) <= first[0] + 1 + LATE_S / 0.4
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/asyncapi.json"])
@@ -125,7 +127,7 @@ async def test_a_connection_that_asks_without_end_is_answered_a_few_times_a_seco
             answered += 1
 
     flood, began = [asyncio.create_task(greedy()) for _ in range(50)], monotonic()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while answered < 50 or monotonic() - began < 1.2:  # noqa: ASYNC110 - nobody tells of an answer
             await asyncio.sleep(0.05)
     slots = 1 + math.ceil((monotonic() - began) / 0.5)

@@ -25,7 +25,7 @@ async def test_streams_of_one_key_wait_for_its_own_turns_alone() -> None:
             await turns.turn.acquire()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(many[-1].turn.acquire(), 0.01)
-        await asyncio.wait_for(other.turn.acquire(), 0.01)
+        await asyncio.wait_for(other.turn.acquire(), 60)
 
 
 def test_the_more_streams_there_are_the_longer_each_waits_between_two_looks() -> None:

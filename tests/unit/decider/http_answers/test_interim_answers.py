@@ -56,7 +56,7 @@ def client() -> httpx2.AsyncClient:
 async def test_interim_answers_without_end_are_left_at_once(sent: bytes) -> None:
     async with server(endless=sent) as url, client() as http:
         worked = time.thread_time()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             with pytest.raises(httpx2.ReadError, match="interim answers"):
                 await http.get(url)
         assert time.thread_time() - worked < 0.5, "thousands take longer"

@@ -90,11 +90,11 @@ def test_every_match_is_found_once_where_it_is(text: str, wanted: str, ignore: b
 
 
 def test_a_search_takes_time_in_proportion_to_the_text() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for text in ("a" * 4_000_000, "é" + "a" * 4_000_000, "İ" * 2_000_000):
         for ignore in (True, False):
             assert search(text, "a" * 500 + "b", ignore_case=ignore)["matches"] == []
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_letter_that_has_two_in_lower_case_counts_as_one() -> None:

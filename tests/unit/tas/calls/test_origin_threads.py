@@ -64,6 +64,6 @@ async def test_the_origin_of_values_is_found_where_no_shared_thread_is_free(monk
     update = CallUpdate(
         run_id=run_id, execution_id=uuid4(), decide=lambda _: LedgerChange(), project="shop", read=True, context=context
     )
-    async with no_shared_thread(), asyncio.timeout(10):
+    async with no_shared_thread(), asyncio.timeout(60):
         assert await store._decide_with_origins(nothing, [update]) == [update]
     assert [name.partition("_")[0] for name in bundle.names] == ["origins"]

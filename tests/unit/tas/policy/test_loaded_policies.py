@@ -101,7 +101,7 @@ async def test_a_build_goes_on_where_nobody_waits_and_holds_up_no_other_project(
         assert not (await policies.of("other", stored(2), 0)).changed
     finally:
         go_on.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await policies.wait("p", None)
     assert len((await policies.of("p", stored(30), 0)).matrix.rules) == 30
     assert len(begun) == 1

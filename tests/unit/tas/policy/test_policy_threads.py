@@ -59,7 +59,7 @@ async def code_of(asking: Awaitable[Any]) -> str:
 
 @pytest.mark.parametrize("ask", [ask_grant, ask_text, ask_shadow, ask_diff])
 async def test_what_callers_ask_is_computed_where_no_shared_thread_is_free(ask: Asking) -> None:
-    async with no_shared_thread(), asyncio.timeout(10):
+    async with no_shared_thread(), asyncio.timeout(60):
         assert await code_of(ask(PolicyThreads(), "shop")) in {"condition", "policy_invalid"}
 
 

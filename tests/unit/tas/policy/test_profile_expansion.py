@@ -177,7 +177,7 @@ def test_whatever_the_file_a_named_profile_is_in_force_or_the_file_is_refused(li
 def test_nested_aliases_are_left_as_they_are_at_once_and_refused_by_who_reads_the_policy(place: str) -> None:
     levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 13)]
     text = "\n".join(["profile: calm", "a0: &a0 [x]", *levels, place])
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert expanded(text) == text
     assert [problem.code for problem in read_policy(text, compile_condition).problems] == ["alias"]
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
