@@ -36,11 +36,11 @@ async def shown_by(platform: EmbeddedPlatform) -> tuple[str, str, str]:
     """Return a run that ended after an approval, the gate of one that waits for one, and an erasure."""
     async with Client(platform.url, api_key=platform.token) as client:
         ended = await client.submit("support", "Refund order 8812", model="scripted:support")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (own := await client.gates.list(run_id=ended.run_id)):  # noqa: ASYNC110 - the gate opens soon
                 await asyncio.sleep(0.1)
         await client.gates.approve(own[0].gate_id, reason="The customer sent a picture of it.")
-        await client.result(ended.run_id, timeout=30)
+        await client.result(ended.run_id, timeout=60)
         (waiting,) = await client.gates.list()
         erasure = await client.audit.request_erasure(**ERASURE)
         return str(ended.run_id), str(waiting.gate_id), str(erasure.erasure_id)

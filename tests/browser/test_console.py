@@ -21,6 +21,7 @@ from tests.console_fuzz.page_visits import visit_all, visitor_of
 from tests.console_fuzz.texts import TEXTS
 from tests.console_fuzz.trials import poisoned_console, seen_trials
 from tests.support.browser import ARGUMENTS
+from tests.support.gateway.console_runs import closed_gate
 from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 
@@ -89,7 +90,7 @@ class Place:
 
     async def answered(self, method: str, path: str, body: Any) -> httpx2.Response:
         """Ask the API until it does what it is asked for, also while it is being started."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(httpx2.TransportError):
                     answer = await self.api.request(method, path, json=body)
@@ -102,7 +103,7 @@ class Place:
         script = json.loads((SAMPLE / "script.json").read_text())
         task = {"network": "support", "user_message": message or f"Refund {uuid.uuid4().hex[:6]}", "script": script}
         run_id = (await self.answered("POST", "/v1/runs", task)).json()["run_id"]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 gates = (await self.api.get(f"/v1/gates?status=pending&run_id={run_id}")).json()["gates"]
                 if gates:
@@ -201,7 +202,7 @@ async def test_without_script_pages_are_read_and_calls_are_decided(place: Place)
     await page.get_by_label("Reason").first.fill("not today")
     await page.get_by_role("button", name="Deny").first.click()
     await page.get_by_text("Denied.").first.wait_for()
-    assert (await place.api.get(f"/v1/gates/{gate_id}")).json()["verdict"] == "denied"
+    assert (await closed_gate(place.api, gate_id))["verdict"] == "denied"
     await context.close()
 
 
@@ -252,6 +253,16 @@ async def rows_of(page: Page) -> list[str]:
     return [name.removeprefix("run-") for name in ids if name.startswith("run-")]
 
 
+async def all_steps(place: Place, page: Page, run_id: str) -> None:
+    """Wait until an open page has drawn a row for each step of a run, and none twice."""
+    async with asyncio.timeout(60):
+        while True:
+            drawn = await page.locator("table.timeline tbody tr").count()
+            if drawn == (await place.api.get(f"/v1/runs/{run_id}")).json()["step"]:
+                return
+            await asyncio.sleep(0.1)
+
+
 @pytest.mark.parametrize("killed", ["orchestrator", "nats", "gateway"])
 async def test_open_pages_say_when_they_are_cut_off_and_catch_up_without_a_reload(place: Place, killed: str) -> None:
     run_id, gate_id = await place.waiting_run()
@@ -275,9 +286,10 @@ async def test_open_pages_say_when_they_are_cut_off_and_catch_up_without_a_reloa
     await tabs["/approvals"].locator(f"#gate-{other_gate}").wait_for(state="detached")
     for path, limit in (("/", 8), ("/runs", 50)):
         listed = (await place.api.get(f"/v1/runs?depth=0&limit={limit}")).json()["runs"]
-        assert await rows_of(tabs[path]) == [run["run_id"] for run in listed]
-    steps = await tabs[f"/runs/{run_id}"].locator("table.timeline tbody tr").count()
-    assert steps == (await place.api.get(f"/v1/runs/{run_id}")).json()["step"], "no row stands there twice"
+        async with asyncio.timeout(60):
+            while await rows_of(tabs[path]) != [run["run_id"] for run in listed]:  # noqa: ASYNC110 - drawn bit by bit
+                await asyncio.sleep(0.1)
+    await all_steps(place, tabs[f"/runs/{run_id}"], run_id)
     for path, page in tabs.items():
         said = await page.evaluate("window.said")
         assert said[:1] == [CUT] and (BACK in said or path == f"/runs/{run_id}"), f"{path}: {said}"
@@ -308,6 +320,7 @@ async def test_a_run_from_the_box_keeps_its_rows_over_a_reload_and_the_way_back_
     await page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
     run_id = page.url.partition("/runs/")[2][:36]
     await page.get_by_role("button", name="Approve").first.wait_for()
+    await all_steps(place, page, run_id)
     steps = page.locator("table.timeline tbody th, table.timeline tbody td:first-child")
     before = await steps.all_inner_texts()
     await page.reload()
@@ -328,13 +341,14 @@ async def test_a_run_from_the_box_keeps_its_rows_over_a_reload_and_the_way_back_
 async def test_nothing_of_hostile_texts_is_more_than_shown_on_any_page_or_by_its_stream(place: Place) -> None:
     known = await write_hostile_texts(place.api)
     context = await place.browser.new_context()
+    context.set_default_timeout(60_000)
     async with poisoned_console(place.api) as console:
         visitor = await visitor_of(context, console)
         wrong = await visit_all(visitor, console, paths(known), seen_trials())
         await visitor.faults("/docs")
         await visitor.page.evaluate("text => document.body.insertAdjacentHTML('beforeend', text)", TEXTS["handler"])
         alive = await visitor.shown()
-        async with asyncio.timeout(30):  # the handler is refused once the browser could not load the picture
+        async with asyncio.timeout(60):  # the handler is refused once the browser could not load the picture
             while not any("script-src" in one for one in alive):
                 alive = await visitor.shown()
     await context.close()

@@ -92,7 +92,7 @@ async def _publish(client: httpx2.AsyncClient) -> None:
         agent["description"] = ALL[:900]
         agent["respond_guidance"] = ALL[:900].replace("{", "(").replace("}", ")")
     spec["agents"][1]["display_name"] = TEXTS["handler"][:100]
-    for _ in range(100):
+    for _ in range(300):
         answer = await client.post("/v1/networks", json={"spec": spec})
         if answer.is_success:
             return

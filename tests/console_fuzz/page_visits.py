@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, async_playwright
-from tests.console_fuzz.trials import MAX_S, PoisonedConsole, Trial
+from tests.console_fuzz.trials import WITHIN_S, PoisonedConsole, Trial
 from tests.support.browser import ARGUMENTS
 
 WATCH = """
@@ -78,7 +78,7 @@ class PageVisitor:
         found = [] if answer is not None and answer.status < 500 else [f"answered {answer and answer.status}"]
         found += await self.shown()
         if streamed is not None and await self.page.locator("#liveness").count():
-            async with asyncio.timeout(MAX_S):
+            async with asyncio.timeout(WITHIN_S):
                 await self.page.evaluate(SWAPPED)
             found += [f"stream: {one}" for one in await self.shown()]
         if urlsplit(self.page.url).path != urlsplit(self._url + path).path:
@@ -148,7 +148,7 @@ async def visit_with_and_without_rules(
         browser = await driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
         for bypasses in (False, True):
             context = await browser.new_context(bypass_csp=bypasses)
-            context.set_default_timeout(1000 * 4 * MAX_S)
+            context.set_default_timeout(1000 * WITHIN_S)
             wrong += await visit_all(await visitor_of(context, console), console, paths, pairs, told)
             await context.close()
         await browser.close()

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from time import process_time
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -20,11 +21,13 @@ from tests.support.gateway.sse import frames
 
 from towpath_console.sections import LIVE
 from towpath_console.site import Console
-from towpath_fabric.clock import monotonic
 from towpath_gateway.app.console import drawing_turns, form_turns
 
 MAX_S = 10.0
-"""For a page of 1 MB texts, on a machine that others use too."""
+"""Of the processor, for a page of 1 MB texts."""
+
+WITHIN_S = 60
+"""What a stream may take to send something, on a machine that others use too."""
 
 
 MOST_OF_A_NAME = 128
@@ -103,9 +106,9 @@ class PoisonedConsole:
 
     async def faults(self, path: str) -> list[str]:
         """Return what is wrong with the page at *path*, with its twin, and with what its stream sends."""
-        began = monotonic()
+        began = process_time()
         page = await self.browser.get(path)
-        took_s = monotonic() - began
+        took_s = process_time() - began
         found = [] if page.status_code < 500 else [f"answered {page.status_code}"]
         found += page_faults(page.text)
         if took_s > MAX_S:
@@ -125,7 +128,7 @@ class PoisonedConsole:
 
     async def _stream_faults(self, path: str) -> list[str]:
         address = f"/console/live?{urlencode({'page': path})}"
-        async with asyncio.timeout(4 * MAX_S), self.browser.stream("GET", address) as stream:
+        async with asyncio.timeout(WITHIN_S), self.browser.stream("GET", address) as stream:
             if stream.status_code >= 500:
                 return [f"answered {stream.status_code}"]
             async for frame in frames(stream):
