@@ -79,7 +79,7 @@ async def platform(place: Path) -> AsyncIterator[Platform]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=30) as connected:
+    async with httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=60) as connected:
         yield connected
 
 
@@ -235,7 +235,7 @@ def hidden_in(place: Path) -> list[Path]:
 
 
 async def counted(platform: Platform, name: str, metric: str, event: str) -> None:
-    async with httpx2.AsyncClient(verify=False, timeout=30) as client:
+    async with httpx2.AsyncClient(verify=False, timeout=60) as client:
         shown = (await client.get(f"{platform.health_url(name)}/metrics")).text
     assert f'{metric}{{event="{event}"}}' in shown
 

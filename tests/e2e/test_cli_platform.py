@@ -218,7 +218,7 @@ def test_a_person_at_the_terminal_is_asked(server: str, tmp_path: Path) -> None:
         if answers and answers[0][0] in said:
             os.write(ours, answers.pop(0)[1])
     os.close(ours)
-    assert process.wait(timeout=10) == 0, said
+    assert process.wait(timeout=60) == 0, said
     assert "approved: looks right" in said
     assert "completed in" in said
 

@@ -96,7 +96,7 @@ def console_link(said: Path) -> tuple[str, str]:
 
 async def looked_at(address: str, way_in: str) -> tuple[str, list[str], set[str]]:
     """Return the first page, what is wrong with any page and its files, and these files."""
-    async with httpx2.AsyncClient(base_url=address, headers={"Accept": "text/html"}, timeout=30) as browser:
+    async with httpx2.AsyncClient(base_url=address, headers={"Accept": "text/html"}, timeout=60) as browser:
         assert (await browser.get(way_in)).status_code == 303
         first = (await browser.get("/")).raise_for_status().text
         run_id = re.findall(r'href="/runs/([0-9a-f-]{36})"', first)[0]
@@ -212,7 +212,7 @@ def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> N
         process.stdout.close()
     assert process.returncode == 130
     assert b"Traceback" not in said
-    assert gone(started, 10)
+    assert gone(started, 60)
 
 
 def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kept(
@@ -255,7 +255,7 @@ def test_a_worker_that_waits_for_its_broker_stops_when_asked(tmp_path: Path) -> 
         while b"Waiting for application startup" not in process.stdout.readline():
             assert process.poll() is None
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

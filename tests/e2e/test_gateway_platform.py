@@ -76,7 +76,7 @@ async def alice(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the default project, with the sample network published."""
     async with client_of(platform, await key_for(platform, f"alice-{uuid.uuid4().hex[:6]}")) as client:
         spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
-        for _ in range(100):
+        for _ in range(300):
             published = await client.post("/v1/networks", json={"spec": spec})
             if published.status_code in {200, 201}:
                 break
@@ -144,7 +144,7 @@ async def test_f6_an_approval_waits_for_another_person(platform: Platform, alice
         assert (stale.status_code, stale.json()["code"]) == (409, "digest_changed")
         yes = await bob.post(f"/v1/gates/{gate['gate_id']}/approve", json={"digest": gate["detail"]["digest"]})
         assert yes.status_code == 200, yes.text
-        ended = await bob.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})
+        ended = await bob.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=60"})
         assert ended.json()["status"] == "completed"
         again = await bob.post(f"/v1/gates/{gate['gate_id']}/approve")
         assert again.status_code == 200, "the same verdict of the same person is accepted again, and counts once"
@@ -173,7 +173,7 @@ async def test_what_is_approved_while_a_run_is_paused_is_done_once_it_goes_on(
     view = (await alice.get(run)).json()
     assert (view["status"], len(view["waits"])) == ("waiting", 1) and "let me look first" in view["waits"][0]
     assert (await alice.post(f"{run}/resume")).json()["runs"] == 1
-    assert (await alice.get(run, headers={"Prefer": "wait=20"})).json()["status"] == "completed"
+    assert (await alice.get(run, headers={"Prefer": "wait=60"})).json()["status"] == "completed"
     log = [entry["event"] for entry in (await alice.get(f"{run}/events?limit=1000")).json()["entries"]]
     told = [event.get("verdict") or event["type"] for event in log]
     before, after = told[: told.index("resumed")], told[told.index("resumed") :]
@@ -215,7 +215,7 @@ async def test_a_run_says_how_many_calls_were_asked_for_allowed_denied_and_held(
         second = await pending_gate(alice, run_id, after=first["gate_id"])
         no = await bob.post(f"/v1/gates/{second['gate_id']}/deny", json={"reason": "once is enough"})
         assert no.status_code == 200, no.text
-    ended = (await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})).json()
+    ended = (await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=60"})).json()
     assert (ended["status"], ended["calls"]) == ("completed", {"asked": 4, "allowed": 2, "denied": 2, "held": 2})
     listed = (await alice.get("/v1/runs")).json()["runs"]
     assert next(run["calls"] for run in listed if run["run_id"] == run_id) == ended["calls"]
@@ -230,7 +230,7 @@ async def test_a_fork_spends_what_its_parent_has_left_unless_it_has_a_budget_of_
     for fresh in (False, True):
         wanted = {"from_step": 2, "script": [FIND, ANSWER], "fresh_budget": fresh}
         fork = (await alice.post(f"/v1/runs/{parent}/fork", json=wanted)).json()["run_id"]
-        run = (await alice.get(f"/v1/runs/{fork}", headers={"Prefer": "wait=20"})).json()
+        run = (await alice.get(f"/v1/runs/{fork}", headers={"Prefer": "wait=60"})).json()
         accounts = (await alice.get(f"/v1/budgets?run_id={fork}")).json()["accounts"]
         ends[fresh] = (run["status"], run["reason"], [account["key"] for account in accounts] == [fork])
     assert ends == {False: ("failed", "budget_exceeded", False), True: ("completed", "responded", True)}
@@ -242,7 +242,7 @@ async def test_e7_settings_lower_how_deep_runs_nest_and_how_long_plans_are(alice
     long, short = ({"network": "support", "plan": {"plan": {"steps": steps[:n]}}} for n in (3, 2))
     refused = await alice.post("/v1/runs", json=long)
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/plan/plan/steps")
-    run = (await alice.post("/v1/runs", json=short, headers={"Prefer": "wait=20"})).json()
+    run = (await alice.post("/v1/runs", json=short, headers={"Prefer": "wait=60"})).json()
     assert (run["reason"], run["final"]["errors"][0]["error"]["code"]) == ("plan_failed", "depth_exceeded")
     assert run["final"]["errors"][0]["error"]["message"] == "children stand at most 0 deep"
     agent = {"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["agent_orchestrate"]}
@@ -265,7 +265,7 @@ async def test_other_projects_see_and_reach_nothing(platform: Platform, alice: h
         refused = await eve.post("/v1/runs", json={**TASK, "script": [ANSWER]})
         assert (refused.status_code, refused.json()["code"]) == (404, "network_not_found")
     assert (await alice.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code == 202
-    ended = await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})
+    ended = await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=60"})
     assert ended.json()["status"] == "cancelled"
 
 
@@ -279,7 +279,7 @@ async def test_b4_a_finished_run_is_continued_over_http_from_python_and_at_the_t
     assert "I ordered LAMPS." in first["debug"]["steps"][0]["prompt"]
     path = f"/v1/runs/{first['run_id']}/messages"
     more = {"content": "And when was it sent?", "script": [FIND, ANSWER]}
-    keyed = {"Idempotency-Key": uuid.uuid4().hex, "Prefer": "wait=30"}
+    keyed = {"Idempotency-Key": uuid.uuid4().hex, "Prefer": "wait=60"}
     second = (await alice.post(path, json=more, headers=keyed)).json()
     assert (second["status"], second["thread_id"], second["previous_run_id"]) == ("completed", *[first["run_id"]] * 2)
     assert (await alice.post(path, json=more, headers=keyed)).json()["run_id"] == second["run_id"]
@@ -391,7 +391,7 @@ async def test_a_stream_is_whole_although_orchestrators_are_killed(
 
 
 async def pending_gate(client: httpx2.AsyncClient, run_id: str, after: str = "") -> dict[str, Any]:
-    for _ in range(200):
+    for _ in range(1_200):
         gates = (await client.get(f"/v1/gates?run_id={run_id}")).json()["gates"]
         if gates and gates[0]["gate_id"] != after:
             return dict(gates[0])

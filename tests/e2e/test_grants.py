@@ -116,7 +116,7 @@ async def key(platform: Platform) -> str:
     """A key of the default project, where the networks are published."""
     made = await key_for(platform)
     async with Client(platform.gateway_url, api_key=made) as client:
-        for _ in range(100):
+        for _ in range(300):
             try:
                 await client.networks.publish(SAMPLE / "network.yaml")
                 await client.networks.publish(POST)

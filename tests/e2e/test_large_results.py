@@ -270,7 +270,7 @@ async def test_a_large_result_is_had_whole_and_in_ranges_from_outside(client: Cl
     (large, search, _) = await events(client, done.run_id, "tool_call_finished")
     assert await client.output(done.run_id, large.execution_id) == REPORT
     assert (await client.output(done.run_id, search.execution_id))["bytes"] == SIZE
-    async with httpx2.AsyncClient(base_url=f"{url}/v1/runs/{done.run_id}/tools/", verify=False, timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=f"{url}/v1/runs/{done.run_id}/tools/", verify=False, timeout=60) as http:
         whole = await http.get(f"{large.execution_id}/output")
         assert (whole.status_code, whole.content, whole.headers["Accept-Ranges"]) == (200, REPORT.encode(), "bytes")
         assert whole.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -302,7 +302,7 @@ async def test_b12_no_route_ignores_a_parameter_that_it_does_not_have(client: Cl
     """Row B12: a misspelled `detailed` is told, not answered with another stream; on every route alike."""
     done = await client.run("scripted", "Read it.", script=[respond("read")], timeout=60)
     routes = (f"/v1/runs/{done.run_id}/events", f"/v1/runs/{done.run_id}", "/v1/runs", "/v1/networks", "/v1/audit")
-    async with httpx2.AsyncClient(base_url=url, verify=False, timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as http:
         answers = [await http.get(route, params={"detailled": "true"}) for route in routes]
         answers.append(await http.post("/run?detailled=true", json={"network": "scripted", "user_message": "x"}))
     told = [(one.status_code, one.json()["errors"][0]["code"]) for one in answers]

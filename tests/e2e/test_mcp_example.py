@@ -33,7 +33,7 @@ async def test_an_agent_keeps_notes_through_a_server_over_stdio(folder: Path) ->
         lines: list[str] = []
         await NetworkFolderPublisher(place, platform.client_url, lines.append).publish_changed()
         assert lines == ["network.yaml: network notes version 1"]
-        async with httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=10) as client:
+        async with httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=60) as client:
             task = {
                 "network": "notes",
                 "user_message": "Write down that the lock keeper comes at seven.",

@@ -121,7 +121,7 @@ async def test_e8_every_way_in_runs_agents_the_same_way(place: Place) -> None:
     alone = await client.run("support", "What is 8812?", agent_key="tech", script=LOOKS, timeout=90)
     sdk = await client.run("support", plan=LOOK, script=LOOKS, timeout=90)
     task = {"network": "support", "plan": LOOK.to_json(), "script": LOOKS}
-    answer = await place.http.post("/v1/runs", json=task, headers={"Prefer": "wait=30"})
+    answer = await place.http.post("/v1/runs", json=task, headers={"Prefer": "wait=60"})
     nats = await place.nats.run("support", plan=LOOK, script=LOOKS, timeout=90)
     call = {**use("agent_orchestrate", plan=LOOK.to_json()["plan"], bindings={"order": "8812"}), "agent": "boss"}
     tool = await client.run("planning", "Look.", script=[call, *LOOKS, says("A lamp.", agent="boss")], timeout=90)
@@ -289,7 +289,7 @@ async def test_e8_a_run_that_waits_for_a_run_below_it_says_for_whom(place: Place
     assert "did you mean 'root_run_id'?" in unknown.json()["errors"][0]["detail"]
     for run_id in (top.run_id, other.run_id):
         await client.cancel(run_id)
-        await client.result(run_id, 30)
+        await client.result(run_id, 60)
     assert await client.gates.list(root_run_id=top.run_id) == ()
 
 
@@ -327,7 +327,7 @@ async def test_e9_the_log_of_a_plan_is_taken_up_where_it_was_left(place: Place) 
     assert [int(frame.id or 0) for frame in read] == [entry.seq for entry in every[3:]]
     assert "plan_moved" in {frame.event for frame in read}
     task = {"network": "support", "plan": LOOK.to_json(), "script": LOOKS}
-    done = (await place.http.post("/run", json=task, headers={"Prefer": "wait=30"})).json()
+    done = (await place.http.post("/run", json=task, headers={"Prefer": "wait=60"})).json()
     assert (done["status"], done["final"]["success"], done["final"]["steps"][0]["id"]) == ("completed", True, "look")
     wrong = {
         "network": "support",
@@ -365,7 +365,7 @@ async def test_e8_a_plan_is_given_on_the_command_line(
 
 async def run(client: httpx2.AsyncClient) -> str:
     task = {"network": "support", "agent_key": "billing", "user_message": SECRET, "script": SCRIPT}
-    headers = {"traceparent": f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01", "Prefer": "wait=30"}
+    headers = {"traceparent": f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01", "Prefer": "wait=60"}
     answer = await client.post("/v1/runs", json=task, headers=headers)
     assert answer.json()["status"] == "completed", answer.text
     return str(answer.json()["run_id"])

@@ -133,7 +133,7 @@ def test_a_bare_request_says_at_once_in_one_line_that_nothing_runs_there(tmp_pat
     script.write_text(named("submit.py").text.replace("127.0.0.1:4222", "127.0.0.1:1"), "utf-8")
     (tmp_path / "task.json").write_text("{}", "utf-8")
     done = subprocess.run(
-        [BIN / "python", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=10
+        [BIN / "python", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
@@ -170,7 +170,7 @@ async def test_the_task_runs_by_the_client_over_both_ways(place: Place, way: str
     async with Client(place.http if way == "http" else place.nats, api_key=place.token()) as client:
         accepted = await client.submit(task.pop("network"), task.pop("user_message"), **task)
         kinds = [entry.event.type async for entry in client.events(accepted.run_id)]
-        run = await client.result(accepted.run_id, timeout=20)
+        run = await client.result(accepted.run_id, timeout=60)
     assert (kinds[0], kinds[-1], run.status) == ("run_created", "run_finished", "completed")
 
 
@@ -203,7 +203,7 @@ def test_another_worker_joins_the_platform_of_its_folder(place: Place) -> None:
             assert line, "the worker ended"
             assert time.monotonic() < end
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

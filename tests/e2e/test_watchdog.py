@@ -130,7 +130,7 @@ async def ended(client: httpx2.AsyncClient, run_id: str) -> dict[str, Any]:
 
 async def judged(platform: Platform) -> float:
     """Return how many times the watchdog that runs now has judged a run."""
-    async with httpx2.AsyncClient(verify=False, timeout=10) as asking:
+    async with httpx2.AsyncClient(verify=False, timeout=60) as asking:
         try:
             text = (await asking.get(f"{platform.health_url('watchdog')}/metrics")).text
         except httpx2.HTTPError:

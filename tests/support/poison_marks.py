@@ -28,7 +28,7 @@ async def deliver_unanswered(nc: Any, spec: ConsumerSpec, messages: int = 1, tim
         return [message for _, message in sorted(found.items())][:messages]
 
     while len(found) < messages or any(deliveries(message) < times for message in first()):
-        for message in await pulled.fetch(messages, timeout=10):
+        for message in await pulled.fetch(messages, timeout=30):
             found[message.metadata.sequence.stream] = message
             await nak(message, 0)
         await nc.flush()

@@ -23,7 +23,7 @@ from towpath_embedded.processes.ports import free_port
 from towpath_embedded.processes.role_process import module_command
 
 READY_S = 120  # a cold import on a busy machine
-COUNTED_S = 30
+COUNTED_S = 60
 STOP_S = 15
 
 
@@ -38,12 +38,12 @@ class ServiceProcess:
     def client(self, key: str | None = None, **options: object) -> httpx2.AsyncClient:
         """Return a client of its API, with the key *key*."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx2.AsyncClient(base_url=self.url, verify=False, headers=headers, timeout=30, **options)
+        return httpx2.AsyncClient(base_url=self.url, verify=False, headers=headers, timeout=60, **options)
 
     async def wait_ready(self) -> None:
         """Wait until `/readyz` says 200."""
         until = time.monotonic() + READY_S
-        async with httpx2.AsyncClient(base_url=self.url, verify=False) as client:
+        async with httpx2.AsyncClient(base_url=self.url, verify=False, timeout=60) as client:
             while time.monotonic() < until:
                 assert self.process.poll() is None, self.log.read_text()
                 try:
@@ -56,7 +56,7 @@ class ServiceProcess:
 
     async def metrics(self) -> str:
         """Return `/metrics`."""
-        async with httpx2.AsyncClient(base_url=self.url, verify=False) as client:
+        async with httpx2.AsyncClient(base_url=self.url, verify=False, timeout=60) as client:
             return (await client.get("/metrics")).text
 
     async def counted(self, name: str, within_s: float = COUNTED_S) -> None:

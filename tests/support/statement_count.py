@@ -4,7 +4,7 @@ import asyncio
 
 import asyncpg
 
-WITHIN_S = 10
+WITHIN_S = 60
 SETTLED_S = 0.2
 
 

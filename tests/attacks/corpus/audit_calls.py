@@ -181,7 +181,7 @@ async def write_an_outcome_that_nobody_reported(target: Target) -> str:
 
 
 async def _permitted(database: Any, run_id: UUID) -> UUID:
-    for _ in range(400):
+    for _ in range(1_200):
         found = await database.fetchval("SELECT execution_id FROM tas.tool_call WHERE run_id = $1", run_id)
         if found is not None:
             return UUID(str(found))
@@ -214,7 +214,7 @@ async def say_of_a_call_that_began_that_it_never_did(target: Target) -> str:
         asked = decision("USE_TOOL", tool_name="desk.program", tool_params=LONG_PROGRAM)
         body = {"network": "desk", "user_message": "Run it.", "script": [asked, decision("RESPOND", payload="done")]}
         accepted = (await client.post("/v1/runs", json=body)).raise_for_status().json()
-        for _ in range(400):
+        for _ in range(1_200):
             put = "UPDATE tas.tool_call SET status = 'void', revision = revision + 1 WHERE run_id = $1"
             if await database.execute(f"{put} AND status = 'started'", _id(accepted)) == "UPDATE 1":
                 break
@@ -262,7 +262,7 @@ async def have_an_approved_call_made_twice(target: Target) -> str:
 
 async def _keep_back_no_more(database: Any) -> None:
     """Take the trigger away; whoever writes events meanwhile may hold what that needs, and wait for it in turn."""
-    for _ in range(10):
+    for _ in range(100):
         with suppress(asyncpg.DeadlockDetectedError):
             await database.execute("DROP TRIGGER keep_back ON runs.run_event")
             return

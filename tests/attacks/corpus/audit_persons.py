@@ -33,7 +33,7 @@ async def approve_with_a_key_that_was_made_beside_the_log(target: Target) -> str
             await database.execute("ALTER TABLE gateway.api_key ENABLE TRIGGER audit_key")
         (gate,) = (await client.get(f"/v1/gates?run_id={run['run_id']}&status=pending")).json()["gates"]
         async with httpx2.AsyncClient(
-            base_url=target.url, verify=False, headers={"Authorization": f"Bearer {key}"}
+            base_url=target.url, verify=False, headers={"Authorization": f"Bearer {key}"}, timeout=60
         ) as ghost:
             vote = {"verdict": "approved", "reason": "fine"}
             (await ghost.post(f"/v1/gates/{gate['gate_id']}/resolve", json=vote)).raise_for_status()
@@ -57,7 +57,7 @@ async def apply_a_policy_with_a_scope_for_a_moment(target: Target) -> str:
         done = len(target.effects())
         await database.execute(give, [*SCOPES])
         try:
-            for _ in range(100):  # until the gateway reads the key anew
+            for _ in range(600):  # until the gateway reads the key anew
                 answer = await client.put("/v1/policy/rules/refunds", json={"rule": loose})
                 if answer.is_success:
                     break
@@ -131,7 +131,7 @@ async def make_keys_with_a_scope_for_a_moment(target: Target) -> str:
     ):
         await database.execute(give, [*SCOPES], ["approver"])
         try:
-            for _ in range(100):  # until the gateway reads the key anew
+            for _ in range(600):  # until the gateway reads the key anew
                 answer = await client.post("/v1/keys", json=new)
                 if answer.is_success:
                     break
@@ -194,7 +194,7 @@ async def approve_the_own_call_of_a_run_that_seems_anothers(target: Target) -> s
 
 async def _approve_next(client: httpx2.AsyncClient, run_id: str, before: dict[str, Any]) -> None:
     """Approve the gate that opens after the one *before*; raises ValueError where that is refused."""
-    for _ in range(100):
+    for _ in range(600):
         for gate in await pending_gates(client, run_id):
             if gate["gate_id"] != before["gate_id"]:
                 vote = {"verdict": "approved", "reason": "fine"}
@@ -288,7 +288,7 @@ async def _with_key_of(
         await database.execute(put, own["secret_digest"], their_caller)
         try:
             async with httpx2.AsyncClient(
-                base_url=target.url, verify=False, headers={"Authorization": forged}
+                base_url=target.url, verify=False, headers={"Authorization": forged}, timeout=60
             ) as ghost:
                 yield ghost
         finally:
@@ -304,7 +304,7 @@ async def _asked(target: Target, client: httpx2.AsyncClient, order: str) -> str:
 async def _approve_soon(client: httpx2.AsyncClient, gate: str) -> None:
     """Approve, once the gateway reads the key anew; raises ValueError where that is refused."""
     vote = {"verdict": "approved", "reason": "fine"}
-    for _ in range(100):
+    for _ in range(600):
         answer = await client.post(f"/v1/gates/{gate}/resolve", json=vote)
         if answer.is_success:
             return

@@ -160,7 +160,7 @@ async def have_a_call_made_twice_as_a_pure_one(target: Target) -> str:
         try:
             task = asyncio.create_task(target.run(client, [asked], "Send two of them to ann@desk.example."))
             for made in (1, 2):
-                for _ in range(200):
+                for _ in range(600):
                     if len(target.effects()) - before >= made:
                         break
                     await asyncio.sleep(0.1)
@@ -198,8 +198,8 @@ async def approve_with_a_key_that_has_no_name(target: Target) -> str:
 async def _approve_as(prefix: str, target: Target, gate: str) -> None:
     """Approve with the secret of this attack; ValueError where the vote does not count, which was not to be tried."""
     headers = {"Authorization": f"Bearer {prefix}.{SECRET}"}
-    async with httpx2.AsyncClient(base_url=target.url, headers=headers, timeout=30) as ghost:
-        for _ in range(20):  # the gateway remembers for two seconds which keys there are not
+    async with httpx2.AsyncClient(base_url=target.url, headers=headers, timeout=60) as ghost:
+        for _ in range(300):  # the gateway remembers for two seconds which keys there are not
             answer = await ghost.post(f"/v1/gates/{gate}/resolve", json={"verdict": "approved", "reason": "fine"})
             if answer.is_success:
                 return
@@ -218,7 +218,7 @@ async def publish_with_a_scope_for_a_moment(target: Target) -> str:
     ):
         await database.execute(give, ["networks:write"])
         try:
-            for _ in range(100):  # until the gateway reads the key anew
+            for _ in range(600):  # until the gateway reads the key anew
                 answer = await nobody.post("/v1/networks", json={"spec": {**NETWORK, "name": "ghost"}})
                 if answer.is_success:
                     break

@@ -24,7 +24,7 @@ from towpath_fabric.clock import monotonic, wall
 SEAL_LOCK = "SELECT pg_advisory_xact_lock(7026120)"
 NEW_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'towpath_tas'"
 AHEAD = timedelta(days=2)
-WITHIN_S = 20
+WITHIN_S = 60
 GAP = 1_000
 """Ids that are left out, for entries of later; more than a platform writes in seconds."""
 

@@ -133,7 +133,7 @@ RULE = {"name": "wide", "tool": "desk.wide", "effect": "allow", "when": 'origin.
 NAMES = {'"' * 934 + "é" * 74 + f"{place:02x}": 1 for place in range(128)}
 """A decision of 256 kB, whose names have 300 kB in the details of an entry, and had more than 1 MB in a message."""
 
-DECIDED_WITHIN_S = 30
+DECIDED_WITHIN_S = 60
 
 
 @attack(Position.KEY_HOLDER)

@@ -117,7 +117,7 @@ async def pages_with_a_revoked_key(target: Target) -> str:
 async def a_session_used_by_a_page_of_another_scheme(target: Target) -> str:
     """Have a page of the same host, but another scheme or port, send what a session may send."""
     key = await target.key("scheming")
-    async with httpx2.AsyncClient(base_url=target.url) as browser:
+    async with httpx2.AsyncClient(base_url=target.url, timeout=60) as browser:
         entered = await browser.post("/sign-in", data={"key": key}, headers={"Origin": target.url})
         require(entered.status_code == httpx2.codes.SEE_OTHER, f"nobody could sign in: {entered.status_code}")
         others = (target.url.replace("http:", "https:"), target.url.rpartition(":")[0], f"{target.url}/", "null")
@@ -141,7 +141,7 @@ async def sign_ins_that_lead_elsewhere(target: Target) -> str:
         "/%0d",
     )
     key = await target.key("led")
-    async with httpx2.AsyncClient(base_url=target.url) as browser:
+    async with httpx2.AsyncClient(base_url=target.url, timeout=60) as browser:
         for page in pages:
             sent = {"key": key, "next": page}
             answer = await browser.post("/sign-in", data=sent, headers={"Origin": target.url})

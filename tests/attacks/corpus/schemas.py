@@ -51,7 +51,7 @@ async def register(target: Target, spec: dict[str, Any]) -> dict[str, Any]:
     try:
         body = {"project": "default", "toolset": spec["toolset"], "worker": "w", "owner": "o", "tools": [spec]}
         subject = f"svc.tas.register_tools.default.{spec['toolset']}"
-        answer = await connection.request(subject, json.dumps(body).encode(), timeout=5)
+        answer = await connection.request(subject, json.dumps(body).encode(), timeout=60)
         found: dict[str, Any] = json.loads(answer.data)
         return found
     finally:

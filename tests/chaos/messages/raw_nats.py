@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import unquote, urlsplit
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class RawNats:

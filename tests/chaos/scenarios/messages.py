@@ -137,7 +137,7 @@ async def _count_meetings(work: SteadyLoad) -> dict[str, int]:
 
 def metric(work: SteadyLoad, process: str, name: str) -> int:
     """Return a counter of *process*, summed over its labels."""
-    with urlopen(work.platform.health_url(process) + "/metrics", timeout=10) as answer:
+    with urlopen(work.platform.health_url(process) + "/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
     return round(sum(float(value) for value in found))

@@ -47,7 +47,7 @@ async def browser(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
         entered = await client.get(link)
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
         spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
-        for _ in range(100):
+        for _ in range(300):
             published = await client.post("/v1/networks", json={"spec": spec})
             if published.is_success:
                 break

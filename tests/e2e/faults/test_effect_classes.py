@@ -112,7 +112,7 @@ async def publish(platform: Platform) -> None:
     gateway = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
     body = PublishNetwork(project="default", actor="test", spec=spec).model_dump_json().encode()
     try:
-        reply = await gateway.request(rpc.PUBLISH_NETWORK.subject, body, timeout=30)
+        reply = await gateway.request(rpc.PUBLISH_NETWORK.subject, body, timeout=60)
         assert not (reply.headers and rpc.PROBLEM_HEADER in reply.headers), reply.data
     finally:
         await gateway.close()

@@ -76,7 +76,7 @@ async def kill_under_load(platform: Platform, role: str, nth: int, waiting: Wait
     """Kill a replica of *role* at a moment when the role holds work."""
     replicas = sorted(name for name in platform.processes if name.split("-")[0] == role)
     name = replicas[nth % len(replicas)]
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         work = await held(platform, role, waiting)
         if work and platform.processes[name].pid:

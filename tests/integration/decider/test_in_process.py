@@ -92,7 +92,7 @@ async def test_no_more_is_fetched_than_can_begin(
     orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
 ) -> None:
     await in_process()
-    slow = orchestrator.script([{**RESPOND, "delay_ms": 600}])
+    slow = orchestrator.script([{**RESPOND, "delay_ms": 1_500}])
     for number in range(10):
         await orchestrator.ask(numbered(number, script=slow))
     await eventually(lambda: orchestrator.blobs_asked == 2)

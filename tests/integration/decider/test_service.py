@@ -316,7 +316,7 @@ async def test_b17_a_decider_offers_tools_natively_to_the_models_that_its_settin
 async def test_the_prompt_of_an_agent_can_be_shown(orchestrator: OrchestratorPeer, decider: ServiceProcess) -> None:
     async def ask(base: str) -> Msg:
         body = RenderPromptRequest(context=context(base_prompt=base)).model_dump_json().encode()
-        return await orchestrator.nc.request(RENDER_PROMPT.subject, body, timeout=5)
+        return await orchestrator.nc.request(RENDER_PROMPT.subject, body, timeout=60)
 
     shown = RenderPromptAnswer.model_validate_json((await ask("You are {{ agent_key }}.")).data)
     assert shown.prompt.startswith("You are triage.\n\n# Constraints")

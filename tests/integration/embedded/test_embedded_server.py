@@ -51,7 +51,7 @@ def test_b1_what_a_platform_can_not_be_started_with_is_refused(tmp_path: Path) -
 async def test_b1_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     platform = embedded()
     starting = asyncio.create_task(platform.__aenter__())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while platform._process is None:  # noqa: ASYNC110 - a thread starts it
             await asyncio.sleep(0.01)
     starting.cancel()

@@ -237,7 +237,7 @@ async def test_the_state_file_tells_no_password(unharmed: Platform) -> None:
 async def test_a_cancelled_start_leaves_nothing_running(folder: Path) -> None:
     platform = Platform(folder, durable=False)
     starting = asyncio.create_task(platform.start())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not any(state.pid for state in platform.processes.values()):  # noqa: ASYNC110 - a process sets no event
             await asyncio.sleep(0.01)
     starting.cancel()

@@ -197,7 +197,7 @@ async def test_nats_refuses_what_a_user_may_not_do(folder: Path) -> None:
 
 async def _published_until_received(client: Client, subject: str, body: bytes, subscription: Subscription) -> bytes:
     """Publish until something arrives: right after a subscription in another account nats-server may drop a message."""
-    for _ in range(5):
+    for _ in range(60):
         await client.publish(subject, body)
         with contextlib.suppress(nats.errors.TimeoutError):
             return (await subscription.next_msg(timeout=1)).data
@@ -207,7 +207,7 @@ async def _published_until_received(client: Client, subject: str, body: bytes, s
 async def _connect_as_nobody(port: int) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"CONNECT {}\r\nPING\r\n")
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     await writer.wait_closed()
     return answer
@@ -215,9 +215,9 @@ async def _connect_as_nobody(port: int) -> bytes:
 
 async def _answer_to(client: Client) -> bytes:
     """Ask until somebody is there: nats-server 2.15 needs a moment to know of a subscription in another account."""
-    for _ in range(20):
+    for _ in range(1_200):
         with contextlib.suppress(nats.errors.NoRespondersError):
-            return (await client.request("task.submit", b"{}", timeout=2)).data
+            return (await client.request("task.submit", b"{}", timeout=60)).data
         await asyncio.sleep(0.05)
     raise AssertionError("nobody was there to answer")
 
@@ -231,7 +231,7 @@ async def test_nobody_without_a_password_learns_what_the_broker_does(folder: Pat
         ports = json.loads((server.folder / f"nats-server_{server.process.pid}.ports").read_text())
         assert ports == {"nats": [f"nats://127.0.0.1:{server.port}"]}
         async with await nats.connect(server.url(HEALTH_USER), inbox_prefix=b"_INBOX_health") as health:
-            told = json.loads((await health.request(HEALTH_SUBJECT, b"", timeout=5)).data)
+            told = json.loads((await health.request(HEALTH_SUBJECT, b"", timeout=60)).data)
             assert told["data"] == {"status": "ok", "status_code": 200}
         for user in (HEALTH_USER, None):
             prefix = b"_INBOX" if user is None else b"_INBOX_health"
@@ -334,7 +334,7 @@ def test_nothing_outlives_a_parent_that_was_killed(folder: Path) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 2
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while alive := [pid for pid in pids if _runs(pid)]:
         assert time.monotonic() < deadline, f"still running: {alive}"
         time.sleep(0.05)

@@ -83,7 +83,7 @@ async def supervisor(told: Told) -> AsyncIterator[Supervisor]:
     await supervisor.stop([])
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 10) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 60) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - processes set no event of ours
             await asyncio.sleep(0.01)
@@ -95,7 +95,7 @@ async def test_a_killed_child_is_started_again_at_its_address(folder: Path, supe
     first = supervisor.processes["decider"]
     port = unit.port
     supervisor.kill("decider")
-    await supervisor.wait_ready(timeout_s=10)
+    await supervisor.wait_ready(timeout_s=60)
     second = supervisor.processes["decider"]
     assert second.restarts == 1
     assert second.pid not in (None, first.pid)
@@ -127,7 +127,7 @@ async def test_a_held_child_stays_down_until_it_is_released(folder: Path, superv
     assert await http_status(unit.port, "/readyz") is None
     await supervisor.wait_ready(timeout_s=1)  # it is held, so nobody waits for it
     supervisor.release("gateway")
-    await supervisor.wait_ready(timeout_s=10)
+    await supervisor.wait_ready(timeout_s=60)
     assert await http_status(unit.port, "/readyz") == 200
 
 
@@ -145,7 +145,7 @@ async def test_a_port_that_is_kept_is_nobody_elses_while_its_process_is_down(
     await supervisor.hold("gateway", gracefully=True)
     assert is_free(unit.port)
     supervisor.release("gateway")
-    await supervisor.wait_ready(timeout_s=10)
+    await supervisor.wait_ready(timeout_s=60)
     await supervisor.stop([])
     assert is_free(unit.port)
 

@@ -81,7 +81,7 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
         listed: list[str] = []
         await NetworkFolderPublisher(SAMPLE, platform.client_url, listed.append).publish_changed()
         assert listed == ["network.yaml: network support version 1"]
-        async with httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=10) as client:
+        async with httpx2.AsyncClient(base_url=platform.client_url, verify=False, timeout=60) as client:
             run_id = await submit(client, "once")
             waiting = asyncio.create_task(ended(client, run_id))
             for name in list(platform.processes):
@@ -102,7 +102,7 @@ async def test_nobody_gets_the_port_of_a_service_that_is_down(folder: Path) -> N
                 socket.create_server(("127.0.0.1", port))
             platform.release(name)
         await platform.wait_ready()
-        async with httpx2.AsyncClient(verify=False, timeout=10) as client:
+        async with httpx2.AsyncClient(verify=False, timeout=60) as client:
             for name in SERVICES:
                 assert (await client.get(f"{platform.health_url(name)}/metrics")).status_code == 200
 
@@ -238,7 +238,7 @@ def local_token(folder: Path) -> dict[str, str]:
 
 async def _submit_and_wait_for_the_gate(gateway_url: str, headers: dict[str, str]) -> str:
     async with (
-        httpx2.AsyncClient(base_url=gateway_url, verify=False, headers=headers, timeout=10) as client,
+        httpx2.AsyncClient(base_url=gateway_url, verify=False, headers=headers, timeout=60) as client,
         asyncio.timeout(TIMEOUT_S),
     ):
         run_id = await submit(client, "kept")
@@ -248,5 +248,5 @@ async def _submit_and_wait_for_the_gate(gateway_url: str, headers: dict[str, str
 
 
 async def _end(gateway_url: str, headers: dict[str, str], run_id: str) -> dict[str, Any]:
-    async with httpx2.AsyncClient(base_url=gateway_url, verify=False, headers=headers, timeout=10) as client:
+    async with httpx2.AsyncClient(base_url=gateway_url, verify=False, headers=headers, timeout=60) as client:
         return await ended(client, run_id)

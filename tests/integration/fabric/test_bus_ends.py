@@ -18,7 +18,7 @@ BUSES = 60
 """Of the attempts that are cancelled at such moments nats-py forgets one in five."""
 
 GRACE_S = 0.5
-SOON_S = 5
+SOON_S = 20
 LARGE = b"x" * 900_000
 
 

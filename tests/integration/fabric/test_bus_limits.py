@@ -30,12 +30,12 @@ async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:
         assert (await gateway.request(ECHO, ActionDone(detail="ab"))).detail == "abab"
         begun = time.monotonic()
         with pytest.raises(ProblemError) as answer:
-            await gateway.request(ECHO, ActionDone(detail="x" * 600_000))
+            await gateway.request(ECHO, ActionDone(detail="x" * 600_000), timeout_s=60)
         assert answer.value.problem.code == "answer_too_large"
         with pytest.raises(ProblemError) as request:
-            await gateway.request(ECHO, ActionDone(detail="x" * 2_000_000))
+            await gateway.request(ECHO, ActionDone(detail="x" * 2_000_000), timeout_s=60)
         assert request.value.problem.code == "request_too_large"
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 30  # nothing is waited for
     finally:
         await gateway.close()
         await tas.close()

@@ -12,7 +12,7 @@ from towpath_fabric.service import HEALTH_CONNECTIONS
 
 
 async def until_it_listens(url: str) -> None:
-    async with asyncio.timeout(30), httpx2.AsyncClient(base_url=url, verify=False) as client:
+    async with asyncio.timeout(60), httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as client:
         while True:
             with suppress(httpx2.ConnectError):
                 await client.get("/livez")
@@ -33,6 +33,6 @@ async def test_silent_connections_to_a_health_port_crowd_out_each_other(database
             for reader, _ in opened[:10]:
                 with suppress(ConnectionError):
                     assert await reader.read() == b""
-        async with httpx2.AsyncClient(verify=False) as client:
+        async with httpx2.AsyncClient(verify=False, timeout=60) as client:
             assert (await client.get(f"{service.url}/livez")).is_success
         assert not opened[-1][0].at_eof()

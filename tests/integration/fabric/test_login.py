@@ -120,17 +120,17 @@ async def refused(place: Place, **changes: Any) -> str:
     options = connect_options(BrokerSettings(**place.login("tas", **changes)))
     with pytest.raises(Exception) as caught:  # what nats-py met first: ssl's error or its own
         await nats.connect(
-            f"nats://127.0.0.1:{place.port}", allow_reconnect=False, connect_timeout=20, error_cb=note, **options
+            f"nats://127.0.0.1:{place.port}", allow_reconnect=False, connect_timeout=60, error_cb=note, **options
         )
     return " ".join(map(str, [caught.value, *listed])).lower()
 
 
 async def answered(bus: Bus, subject: str, data: bytes) -> bytes:
     """Ask until somebody answers: who has said that it listens is known to the other account a moment later."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(NoRespondersError):
-                return bytes((await bus.nc.request(subject, data, timeout=30)).data)
+                return bytes((await bus.nc.request(subject, data, timeout=60)).data)
             await asyncio.sleep(0.05)
 
 

@@ -128,7 +128,7 @@ class Watched:
         await nak(message, 0)
 
     async def message(self) -> Msg:
-        (message,) = await asyncio.wait_for(self.consumer.take(1), 10)
+        (message,) = await asyncio.wait_for(self.consumer.take(1), 60)
         return message
 
     async def come(self, error: BaseException | None = None, guard: PoisonGuard | None = None) -> bool:
@@ -155,7 +155,7 @@ class Watched:
                     await nak(message, 0)
 
         task = asyncio.create_task(handle())
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -349,9 +349,9 @@ async def test_a_stop_while_the_database_is_away_ends_soon(watched: Watched, mon
             await asyncio.Event().wait()
 
     task = asyncio.create_task(handle())
-    await asyncio.wait_for(entered.wait(), 10)
+    await asyncio.wait_for(entered.wait(), 60)
     task.cancel()
-    _, waiting = await asyncio.wait({task}, timeout=5)
+    _, waiting = await asyncio.wait({task}, timeout=60)
     assert not waiting
     assert task.cancelled()
 
@@ -368,12 +368,12 @@ async def test_a_message_that_yields_holds_up_no_other_consumer_and_goes_on_with
             await end.wait()
 
     handling = asyncio.create_task(handle())
-    await asyncio.wait_for(entered.wait(), 10)
+    await asyncio.wait_for(entered.wait(), 60)
     assert await watched.marks() == [(0, True)]
     other = Msg(
         _client=message._client, subject=message.subject, reply=message.reply.replace(".1.1.", ".1.99."), data=b"b"
     )
-    async with asyncio.timeout(5), quick.alone(other, watched.refuse):
+    async with asyncio.timeout(60), quick.alone(other, watched.refuse):
         assert sorted(await watched.marks()) == [(0, False), (0, True)], "one is accused, if the process ends now"
     end.set()
     await handling

@@ -21,7 +21,7 @@ from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.recorder import SpanRecorder
-from towpath_gateway.adapters.platform_client import PlatformClient
+from towpath_gateway.adapters.platform_client import CHECK_S, PlatformClient
 from towpath_gateway.app import event_stream
 from towpath_gateway.app.stream_pace import PageTurns, StreamPace
 from towpath_gateway.core.sse import BYE
@@ -39,8 +39,16 @@ def gateway(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 async def client(gateway: GatewayProcess) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client, once the streams of earlier tests have given their places back."""
+    await until_no_stream_is_open(gateway)
     async with gateway.client() as client:
         yield client
+
+
+async def until_no_stream_is_open(gateway: GatewayProcess) -> None:
+    async with asyncio.timeout(60):
+        while "towpath_gateway_streams 0.0" not in await gateway.metrics():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -82,14 +90,17 @@ async def test_a_stream_tells_what_was_and_what_happens(client: httpx2.AsyncClie
         past = [await anext(stream) for _ in range(4)]
         assert past[0].retry is not None
         assert numbered(past) == ["1", "2", "3"]
-        begun = time.monotonic()
-        await peer.add(run, note("two"))
-        assert (await anext(stream)).id == "4"
-        assert time.monotonic() - begun < 1  # it was told, not looked up
+        waits = []
+        while not waits or waits[-1] > CHECK_S / 2:  # a busy machine may be late once
+            assert len(waits) < 5, f"events are looked up, and not told: {waits}"
+            begun = time.monotonic()
+            await peer.add(run, note("more"))
+            assert (await anext(stream)).id == str(4 + len(waits))
+            waits.append(time.monotonic() - begun)
         await peer.finish(run)
-        rest = await until(stream, "end")
-        assert numbered(rest) == ["5"]
-        assert json.loads(rest[-1].data) == {"run_id": str(run.run_id), "status": "completed", "seq": 5}
+        rest, last = await until(stream, "end"), 4 + len(waits)
+        assert numbered(rest) == [str(last)]
+        assert json.loads(rest[-1].data) == {"run_id": str(run.run_id), "status": "completed", "seq": last}
         assert [frame async for frame in stream] == []
     assert past[2].event == "run_started"
     assert LogEntry.model_validate_json(past[3].data) == run.entries[2]
@@ -172,12 +183,14 @@ async def test_a_silent_stream_is_kept_open(
         await bus.close()
 
 
-async def test_dropping_a_stream_stops_nothing(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+async def test_dropping_a_stream_stops_nothing(
+    gateway: GatewayProcess, client: httpx2.AsyncClient, peer: PlatformPeer
+) -> None:
     run = await a_run(client, peer)
     for _ in range(5):  # more than may be open at once: a dropped stream gives its place back
         async with client.stream("GET", f"/v1/runs/{run.run_id}/events", headers=STREAM) as response:
             assert (await anext(frames(response))).retry is not None
-        await asyncio.sleep(0.1)
+        await until_no_stream_is_open(gateway)
     assert peer.requests(rpc.CANCEL_RUN.subject) == []
 
 
@@ -260,7 +273,7 @@ async def test_a_stream_outlives_the_orchestrator(client: httpx2.AsyncClient, pe
 async def test_a_stopping_gateway_says_goodbye_to_fifty_streams_and_fifty_pages_at_once(
     nats_server: Nats, tmp_path: Path
 ) -> None:
-    with gateway_process(tmp_path, nats_server.url(), embedded="true") as gateway:
+    with gateway_process(tmp_path, nats_server.url(), embedded="true", stop_grace_s="60") as gateway:
         await gateway.wait_ready()
         async with PlatformPeer(nats_server.url()) as peer, gateway.client() as client:
             run = await a_run(client, peer)
@@ -284,14 +297,14 @@ async def test_a_stopping_gateway_says_goodbye_to_fifty_streams_and_fifty_pages_
             begun = time.monotonic()
             gateway.terminate()
             ended = await asyncio.gather(*followers)
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 25
             assert {found[-1].event for found in ended} == {"bye"}
             assert {found[-1].retry for found in ended[::2]} == {500}
             again = [found[-1].retry for found in ended[1::2]]
             assert all(again) and len(set(again)) > 10, "open pages do not all come back at the same time"
             assert (await waiting).status_code == 202  # an accepted run is not kept from its caller
             await eventually(lambda: gateway.process.poll() is not None)
-            assert time.monotonic() - begun < 9  # nobody waited for the grace of 10 s
+            assert time.monotonic() - begun < 25  # nobody waited for the grace of a minute, or for the run
 
 
 async def test_streams_and_waits_survive_a_broker_that_dies(nats_server: Nats, tmp_path: Path) -> None:

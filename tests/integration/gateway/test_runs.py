@@ -100,12 +100,15 @@ async def test_a_task_may_be_waited_for(client: httpx2.AsyncClient, peer: Platfo
         await play(peer, run)
 
     peer.on_submit = soon
-    begun = time.monotonic()
-    answer = await client.post("/v1/runs", json=TASK, headers={"Prefer": "wait=10"})
-    assert answer.status_code == 200
-    assert answer.json()["status"] == "completed"
-    assert answer.headers["preference-applied"] == "wait=10"
-    assert time.monotonic() - begun < 1.5  # the end was told; the check every 2 s was not needed
+    waits: list[float] = []
+    while not waits or waits[-1] > 1.5:  # a busy machine may be late once
+        assert len(waits) < 5, f"ends are looked up every 2 s, and not told: {waits}"
+        begun = time.monotonic()
+        answer = await client.post("/v1/runs", json=TASK, headers={"Prefer": "wait=10"})
+        assert answer.status_code == 200
+        assert answer.json()["status"] == "completed"
+        assert answer.headers["preference-applied"] == "wait=10"
+        waits.append(time.monotonic() - begun)
 
 
 async def test_what_became_of_calls_is_asked_for_who_looks_and_not_while_waiting(
@@ -124,7 +127,7 @@ async def test_an_end_that_nobody_reported_is_seen_all_the_same(client: httpx2.A
         await peer.finish(run, tell=False)
 
     peer.on_submit = in_silence
-    answer = await client.post("/v1/runs", json=TASK, headers={"Prefer": "wait=10"})
+    answer = await client.post("/v1/runs", json=TASK, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200
 
 

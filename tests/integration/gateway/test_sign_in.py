@@ -143,13 +143,13 @@ async def test_a_revoked_key_ends_its_sessions_at_once(place: Place) -> None:
 
 
 async def test_a_key_that_expires_ends_its_sessions(place: Place) -> None:
-    key = await place.key("shop", "mia", expires_in_s=3)
+    key = await place.key("shop", "mia", expires_in_s=5)
     async with place.gateway.client() as client:
         entered = await sign_in(client, key)
         life = re.search(r"Max-Age=(\d+)", entered.headers["set-cookie"])
-        assert life is not None and int(life.group(1)) <= 3
+        assert life is not None and int(life.group(1)) <= 5
         cookie = entered.headers["set-cookie"].partition(";")[0]
-        for _ in range(60):
+        for _ in range(600):
             answer = await client.get("/v1/me", headers={"Cookie": cookie})
             if answer.status_code == 401:
                 break
@@ -307,7 +307,7 @@ async def test_a_hash_that_is_changed_in_the_table_ends_sessions(place: Place, s
     async with browser(place, key) as client:
         assert (await client.get("/v1/me")).status_code == 200
         await execute(servers.owner, "UPDATE gateway.api_key SET secret_digest = sha256('other')")
-        for _ in range(60):
+        for _ in range(600):
             if (await client.get("/v1/me")).status_code == 401:
                 break
             await asyncio.sleep(0.1)

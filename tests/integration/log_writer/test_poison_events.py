@@ -40,7 +40,7 @@ async def test_a_poisonous_event_is_skipped_and_read_from_the_log_of_its_run(
         await writer.counted('towpath_history_messages_total{fate="set_aside",stream="EVENTS"}')
         await place.complete(run, other)
         assert 'towpath_history_messages_total{fate="set_aside",stream="EVENTS"} 1.0' in await writer.metrics()
-        await wait_for(lambda: is_acknowledged(place, "EVENTS"), 10)
+        await wait_for(lambda: is_acknowledged(place, "EVENTS"))
     assert run in {wanted.run_id for wanted in place.log.reads}
     assert await place.told(run) == await place.told(other)
     assert await place.rows(f"SELECT deaths FROM {MARKS} WHERE deaths > 0 OR begun_by IS NOT NULL") == [(DEATHS,)]
@@ -75,7 +75,7 @@ async def test_a_poisonous_log_is_skipped_and_those_beside_it_are_kept(
     with service_process("log_writer", folder, nats_server.url(), **place.settings()) as writer:
         await writer.wait_ready()
         await writer.counted('towpath_history_messages_total{fate="set_aside",stream="LOGS"}')
-        await wait_for(lambda: is_acknowledged(place, "LOGS"), 10)
+        await wait_for(lambda: is_acknowledged(place, "LOGS"))
     assert await place.rows("SELECT message FROM history.tool_log ORDER BY 1") == [("a",), ("b",)]
 
 
@@ -96,4 +96,4 @@ async def test_marks_of_a_day_ago_are_removed(
         return await place.rows(f"SELECT sequence FROM {MARKS}") == [(2,)]
 
     with service_process("log_writer", folder, nats_server.url(), **place.settings()):
-        await wait_for(is_removed, 60)
+        await wait_for(is_removed)

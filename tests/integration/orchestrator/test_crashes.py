@@ -16,7 +16,7 @@ from towpath_contracts.runs.views import GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import VARIABLE
 
-PATIENCE_S = 45
+PATIENCE_S = 60
 """Less than the lease of a decision (75 s), after which it is asked for again anyway."""
 
 

@@ -116,7 +116,7 @@ async def test_a_run_that_is_erased_while_it_is_forked_has_no_fork(
             async with eraser.transaction():
                 await eraser.execute("SELECT 1 FROM runs.run WHERE run_id = $1 FOR UPDATE", UUID(parent))
                 forking = asyncio.create_task(fork(peers, parent, 2, **options))
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while not forking.done() and not await eraser.fetch(waits):  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
                 await eraser.execute("UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(parent))

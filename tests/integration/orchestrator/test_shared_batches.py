@@ -50,7 +50,7 @@ async def decide(nc: Any, first: int, count: int) -> None:
 
 
 async def received(feed: PullConsumer, count: int) -> None:
-    for _ in range(1_000):
+    for _ in range(6_000):
         if feed.waiting >= count:
             return
         await asyncio.sleep(0.01)

@@ -170,7 +170,7 @@ async def test_a_run_that_is_erased_while_it_is_continued_is_not_continued(
         async with eraser.transaction():
             await eraser.execute("SELECT 1 FROM runs.run WHERE run_id = $1 FOR UPDATE", UUID(first))
             replying = asyncio.create_task(submit(peers, "And now?", continues=first, idempotency_key="k"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not replying.done() and not await eraser.fetch(waits):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             await eraser.execute("UPDATE runs.run SET erased_at = now() WHERE run_id = $1", UUID(first))
@@ -189,7 +189,7 @@ async def test_a_reply_that_comes_too_late_leaves_its_key_free(database: Any, na
         async with holder.transaction():
             await holder.execute("SELECT 1 FROM runs.run WHERE run_id = $1 FOR UPDATE", UUID(other))
             before = asyncio.create_task(submit(peers, "x", continues=other))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not await holder.fetch(waits):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             replying = [

@@ -344,8 +344,8 @@ async def test_malformed_and_hostile_messages_are_set_aside_and_nothing_else_suf
         good.replace('"caller":"anonymous"', '"caller":"a\\u0000b"').encode(),
     ]
     for body in bodies:
-        await js.publish(subjects.TOOL_REQUEST, body, timeout=5)
-        await js.publish(subjects.TOOL_OUTCOME, body, timeout=5)
+        await js.publish(subjects.TOOL_REQUEST, body, timeout=60)
+        await js.publish(subjects.TOOL_OUTCOME, body, timeout=60)
     invocation = await caller.call("orders.find")
     await caller.confirmation(await caller.report(invocation))
     await eventually_dead(tas, "TOOLOUT", before["TOOLOUT"] + len(bodies))
@@ -373,7 +373,7 @@ async def dead_letters(tas: Running, stream: str) -> int:
 
 async def eventually_dead(tas: Running, stream: str, count: int) -> None:
     """Wait until *count* messages of *stream* were set aside."""
-    for _ in range(300):
+    for _ in range(600):
         if (found := await dead_letters(tas, stream)) >= count:
             assert found == count
             return

@@ -126,7 +126,7 @@ async def test_two_replicas_work_side_by_side(nats_server: Nats, database: Calla
             requests = [caller.request(NAMES[n % 3]) for n in range(150)]
             doubled = [*requests, *requests[:50]]
             await asyncio.gather(*(caller.put(request) for request in doubled))
-            await until_ended(caller, requests, within_s=30)
+            await until_ended(caller, requests, within_s=60)
             await caller.quiet()
             assert await handled(first) > 0
             assert await handled(second) > 0
@@ -198,7 +198,7 @@ async def test_a_broker_that_lost_everything_is_set_up_again_and_calls_go_on(
 
 async def put_when_possible(caller: TasCaller, request: ToolRequest) -> None:
     """Ask again until the stream is there to take it."""
-    for _ in range(100):
+    for _ in range(600):
         try:
             await caller.again(request)
         except (NatsError, TimeoutError):
@@ -260,7 +260,7 @@ async def test_a_message_that_postgres_refuses_does_not_take_its_batch_with_it(
     await asyncio.gather(*(caller.put(request) for request in [*good[:10], *bad, *good[10:]]))
     for request in good:
         await caller.dispatched(request)
-    for _ in range(200):
+    for _ in range(600):
         dead = await query(tas.dsn, "SELECT run_id, failures FROM runs.dead_letter")
         if len(dead) == 2:
             break
@@ -289,12 +289,12 @@ async def test_without_a_key_or_with_an_open_one_the_service_does_not_start(
 ) -> None:
     start = starter(nats_server, database("tas"), folder, embedded="0")
     with start() as process:
-        assert await asyncio.to_thread(process.process.wait, 30) == 2
+        assert await asyncio.to_thread(process.process.wait, 60) == 2
         assert "can't be read" in process.log.read_text()
     (folder / "ticket.key").write_text("AAAA")
     (folder / "ticket.key").chmod(0o644)
     with start() as process:
-        assert await asyncio.to_thread(process.process.wait, 30) == 2
+        assert await asyncio.to_thread(process.process.wait, 60) == 2
         assert "chmod 600" in process.log.read_text()
 
 
@@ -313,7 +313,7 @@ async def test_a_connection_that_is_cut_under_load_loses_nothing(
             await asyncio.sleep(0.05)
             await cut(tas.dsn)
         await sending
-        await until_ended(caller, requests, within_s=40)
+        await until_ended(caller, requests, within_s=60)
         await world.stop()
     await judge(tas.dsn, world, requests)
 

@@ -76,7 +76,7 @@ async def test_a_person_can_not_retry_a_call_of_a_stopped_run(tas: Running) -> N
 
 async def somebody_waits(dsn: str) -> None:
     """Wait until a transaction of this database waits for an advisory lock."""
-    for _ in range(100):
+    for _ in range(1_200):
         (found,) = await query(
             dsn,
             "SELECT count(*) AS n FROM pg_locks l JOIN pg_database d ON d.oid = l.database"

@@ -69,7 +69,7 @@ class Till:
     async def deliver(self, invocation: ToolInvocation) -> None:
         """Put a delivery into the toolset's queue, as whoever may write there could."""
         subject = subjects.tool_exec("default", "till")
-        await self.caller.nc.jetstream().publish(subject, invocation.model_dump_json().encode(), timeout=10)
+        await self.caller.nc.jetstream().publish(subject, invocation.model_dump_json().encode(), timeout=60)
 
     async def letters(self) -> list[str]:
         rows = await query(self.dsn, "SELECT reason FROM runs.dead_letter WHERE stream = 'TOOLEXEC' ORDER BY 1")

@@ -73,7 +73,7 @@ async def test_no_request_stops_the_service_whatever_it_says_of_itself(tas: Runn
     bodies = [*BODIES, *(json.dumps(body).encode() for body in odd)]
     for subject in (subjects.TOOL_REQUEST, subjects.TOOL_OUTCOME):
         for body in bodies:
-            await js.publish(subject, body, timeout=5)
+            await js.publish(subject, body, timeout=60)
     await tas.caller.confirmation(await tas.caller.report(await tas.caller.call("orders.find")))
     found = await query(
         tas.dsn, "SELECT stream, project FROM runs.dead_letter WHERE position($1::bytea IN body) > 0", rb'a\u0000b"}'
@@ -105,7 +105,7 @@ async def test_an_unreadable_outcome_is_its_projects_only_where_it_has_the_ticke
 async def send(tas: Running, body: dict[str, object], confirm_to: str = "") -> None:
     headers = {rpc.CONFIRM_HEADER: confirm_to or tas.caller.inbox}
     js = tas.caller.nc.jetstream()
-    await js.publish(subjects.TOOL_OUTCOME, json.dumps(body).encode(), timeout=5, headers=headers)
+    await js.publish(subjects.TOOL_OUTCOME, json.dumps(body).encode(), timeout=60, headers=headers)
 
 
 async def dead_letters(tas: Running, words: str) -> int:

@@ -50,6 +50,6 @@ async def test_what_was_delivered_so_often_is_skipped_where_it_comes_first(
             info = await connection.jetstream().consumer_info("EVENTS", "watchdog")
             return (info.num_pending, info.num_ack_pending) == (0, 0)
 
-        await wait_for(is_read, 30)
+        await wait_for(is_read)
         assert await fates(watchdog) == expected
     await connection.close()

@@ -206,15 +206,16 @@ async def test_no_more_calls_run_at_once_than_allowed(nats_server: Nats) -> None
 async def test_f5_a_full_worker_leaves_the_rest_to_others(nats_server: Nats) -> None:
     url = nats_server.url()
     async with TasPeer(url) as tas, serving(url, concurrency=2) as full:
-        calls = [await tas.dispatch(tas.invocation("crowd", {"seconds": 3})) for _ in range(2)]
+        calls = [await tas.dispatch(tas.invocation("hold", {})) for _ in range(2)]
         await eventually(lambda: RUNNING["now"] == 2)
         more = [await tas.dispatch(tas.invocation("add", {"a": 1, "b": n})) for n in range(4)]
         async with serving(url, name="worker-2"):
             for call in more:
-                assert (await tas.outcome(call, within_s=2.5)).worker == "worker-2"
+                assert (await tas.outcome(call)).worker == "worker-2"
+        worker_tools.RELEASE.set()
         for call in calls:
             assert (await tas.outcome(call)).worker == "worker-1"
-        assert full.count("towpath_worker_outcomes_total", tool="crowd", status="succeeded") == 2
+        assert full.count("towpath_worker_outcomes_total", tool="hold", status="succeeded") == 2
 
 
 async def test_f5_workers_that_are_started_while_it_runs_share_the_calls(nats_server: Nats) -> None:
@@ -238,7 +239,7 @@ async def test_a_cancelled_async_call_stops_and_says_so(nats_server: Nats) -> No
         call = await tas.dispatch(tas.invocation("pay_slowly", {"seconds": 30}, effect_class="idempotent"))
         await eventually(lambda: CALLS != [])
         await tas.cancel(call, "the run was cancelled")
-        failure = (await tas.outcome(call, within_s=3)).failure
+        failure = (await tas.outcome(call)).failure
         assert failure is not None
         assert (failure.code, failure.message) == ("cancelled", "the run was cancelled")
         await tas.all_acknowledged()
@@ -249,7 +250,7 @@ async def test_a_cancelled_plain_call_sees_it_in_its_context(nats_server: Nats) 
         call = await tas.dispatch(tas.invocation("look_at_the_stop", {}))
         await eventually(lambda: CALLS != [])
         await tas.cancel(call)
-        failure = (await tas.outcome(call, within_s=3)).failure
+        failure = (await tas.outcome(call)).failure
         assert failure is not None
         assert failure.code == "stopped"
 
@@ -260,7 +261,7 @@ async def test_what_a_tool_logs_is_reported_and_never_harms_it(nats_server: Nats
         await tas.nc.flush()
         outcome = await tas.call("talk", {"text": "hello"})
         assert outcome.status == "succeeded"
-        line = json.loads((await found.next_msg(timeout=3)).data)
+        line = json.loads((await found.next_msg(timeout=60)).data)
         assert (line["level"], line["message"], line["tool"]) == ("warning", "hello", "talk")
         assert line["execution_id"] == str(outcome.execution_id)
         assert line["fields"]["number"] == 1

@@ -31,7 +31,7 @@ async def test_an_outcome_is_sent_again_until_it_is_confirmed_and_only_then_ackn
         await eventually(lambda: len(tas.outcomes_of(call)) >= 2)
         assert await tas.left() == (0, 1)
         await tas.confirm()
-        await tas.all_acknowledged(within_s=2)
+        await tas.all_acknowledged()
         assert CALLS == ["add"]
 
 
@@ -46,7 +46,7 @@ async def test_a_confirmation_of_something_else_confirms_nothing(nats_server: Na
         await eventually(lambda: len(tas.outcomes_of(call)) >= 2)
         assert await tas.left() == (0, 1)
         await tas.confirm()
-        await tas.all_acknowledged(within_s=2)
+        await tas.all_acknowledged()
 
 
 async def test_a_redelivery_of_a_call_that_runs_is_not_run_again(nats_server: Nats) -> None:
@@ -66,10 +66,10 @@ async def test_a_redelivery_of_a_call_whose_outcome_is_held_is_answered_from_it(
         call = await tas.dispatch(tas.invocation("add", ARGS))
         await tas.outcome(call)
         await tas.dispatch(call)
-        await eventually(lambda: len(tas.outcomes_of(call)) == 2, within_s=2)
-        assert await tas.left() == (0, 2)
+        await eventually(lambda: len(tas.outcomes_of(call)) >= 2)
+        await tas.until_left((0, 2))
         await tas.confirm()
-        await tas.all_acknowledged(within_s=2)
+        await tas.all_acknowledged()
         assert CALLS == ["add"]
 
 
@@ -104,7 +104,7 @@ async def test_an_outcome_survives_the_loss_of_the_broker_and_of_everything_it_h
         await tas.confirm()
         assert len(CALLS) == 1
         later = await tas.dispatch(tas.invocation("add", ARGS))
-        assert (await tas.outcome(later, within_s=20)).status == "succeeded"
+        assert (await tas.outcome(later, within_s=60)).status == "succeeded"
         await tas.all_acknowledged()
 
 
@@ -117,9 +117,9 @@ async def test_an_outcome_made_while_the_broker_is_away_is_sent_when_it_is_back(
         nats_server.process.wait()
         await asyncio.sleep(1.5)
         await nats_server.start()
-        outcome = await tas.outcome(call, within_s=20)
+        outcome = await tas.outcome(call, within_s=60)
         assert outcome.status == "succeeded"
-        await tas.all_acknowledged(within_s=25)
+        await tas.all_acknowledged()
         assert len(CALLS) == 1
 
 
@@ -131,7 +131,9 @@ async def test_after_a_reconnect_no_more_is_asked_for_than_before(nats_server: N
         async def open_requests() -> int:
             return (await tas.nc.jetstream().consumer_info("TOOLEXEC", durable)).num_waiting or 0
 
-        assert await open_requests() == 1
+        async with asyncio.timeout(60):
+            while await open_requests() != 1:  # noqa: ASYNC110 - the broker tells nobody
+                await asyncio.sleep(0.05)
         for _ in range(3):
             assert nats_server.process is not None
             nats_server.process.kill()
@@ -166,8 +168,11 @@ async def test_a_drained_worker_finishes_what_runs_and_hands_back_the_rest(nats_
         assert [one.status for one in tas.outcomes_of(short)] == ["succeeded"]
         assert tas.outcomes_of(long) == []
         async with serving(url, name="worker-2"):
-            assert (await tas.outcome(waiting, within_s=3)).worker == "worker-2"
-            await eventually(lambda: CALLS.count(f"pay_slowly {long.execution_id}") == 2, within_s=3)
+            soon = (
+                exec_consumer("default", "default").ack_wait_s - 5
+            )  # what is not handed back comes after the ack wait
+            assert (await tas.outcome(waiting, within_s=soon)).worker == "worker-2"
+            await eventually(lambda: CALLS.count(f"pay_slowly {long.execution_id}") == 2, within_s=soon)
 
 
 async def test_a_worker_needs_no_more_rights_than_its_user_has(folder: Path) -> None:
@@ -192,5 +197,5 @@ async def lose_broker(server: Nats, tas: TasPeer) -> None:
     server.process.wait()
     shutil.rmtree(server.store)
     await server.start()
-    await eventually(lambda: tas.nc.is_connected, within_s=20)
+    await eventually(lambda: tas.nc.is_connected, within_s=60)
     await tas.set_up()

@@ -95,7 +95,7 @@ async def work(caller: TasCaller) -> None:
 
 async def offered(tas: Running, project: str) -> None:
     """Wait until TAS knows tools of *project*."""
-    for _ in range(100):
+    for _ in range(600):
         described = await tas.caller.ask(rpc.DESCRIBE_TOOLS, project=project)
         if not all(tool.internal for tool in described.tools):
             return

@@ -51,7 +51,7 @@ async def test_an_outcome_that_nobody_confirms_keeps_its_delivery(nats_server: N
             call = await tas.dispatch(tas.invocation("pay", {"amount": 1}, effect_class="irreversible"))
             await eventually(lambda: len(tas.outcomes_of(call)) >= 2, within_s=60)
             tas.confirming = True
-            await tas.all_acknowledged(within_s=60)
+            await tas.all_acknowledged()
             assert (len(CALLS), len(tas.claims), await redelivered(tas)) == (1, 1, 0)
 
 

@@ -153,7 +153,7 @@ async def pages_known(alice: httpx2.AsyncClient, task: Mapping[str, Any]) -> dic
     waiting = (await alice.get("/v1/gates?status=pending&limit=1")).json()["gates"]
     if not waiting:
         await alice.post("/v1/runs", json=dict(task))
-        for _ in range(200):
+        for _ in range(1_200):
             if waiting := (await alice.get("/v1/gates?status=pending&limit=1")).json()["gates"]:
                 break
             await asyncio.sleep(0.05)

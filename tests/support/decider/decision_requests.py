@@ -23,7 +23,7 @@ from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.nats.streams import ensure_consumer
 
 POOL = "default"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @dataclass

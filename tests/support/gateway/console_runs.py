@@ -24,7 +24,7 @@ async def waiting_run(browser: httpx2.AsyncClient) -> tuple[str, dict[str, Any]]
     script = json.loads((SAMPLE / "script.json").read_text())
     task = {"network": "support", "user_message": f"Refund order 8812 {uuid.uuid4()}", "script": script}
     run_id = (await browser.post("/v1/runs", json=task)).json()["run_id"]
-    for _ in range(200):
+    for _ in range(1_200):
         gates = (await browser.get(f"/v1/gates?status=pending&run_id={run_id}")).json()["gates"]
         if gates:
             return run_id, gates[0]
@@ -40,7 +40,7 @@ async def finished_run(browser: httpx2.AsyncClient, words: str = "") -> str:
     """Return a run of the sample that has ended, by an approval."""
     run_id, gate = await waiting_run(browser)
     await form(browser, f"/approvals/{gate['gate_id']}/approve", reason=words or "ok")
-    for _ in range(200):
+    for _ in range(1_200):
         if (await browser.get(f"/v1/runs/{run_id}")).json()["status"] == "completed":
             return run_id
         await asyncio.sleep(0.05)
@@ -52,7 +52,7 @@ async def dead_letter(platform: Platform, browser: httpx2.AsyncClient, body: byt
     client = await nats.connect(platform.nats_url, inbox_prefix=b"_INBOX_client_anonymous")
     await client.publish("task.enqueue.anonymous", body)
     await client.drain()
-    for _ in range(200):
+    for _ in range(1_200):
         letters = (await browser.get("/v1/dead-letters?stream=TASKS")).json()["letters"]
         if letters:
             return dict(letters[0])
@@ -62,7 +62,7 @@ async def dead_letter(platform: Platform, browser: httpx2.AsyncClient, body: byt
 
 async def closed_gate(browser: httpx2.AsyncClient, gate_id: str) -> dict[str, Any]:
     """Return a gate once it is closed: who decided is answered before its run has heard of it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             gate = (await browser.get(f"/v1/gates/{gate_id}")).json()
             if gate["status"] != "pending":

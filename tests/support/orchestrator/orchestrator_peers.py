@@ -24,6 +24,9 @@ from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.nats.replies import encode_reply
 from towpath_fabric.nats.streams import ensure_streams
 
+ANSWER_S = 20
+"""Half a minute less than what tests wait for in all: an answer that died with its process is asked for again."""
+
 ECHO = ToolSpec(
     name="echo",
     toolset="builtin",
@@ -160,15 +163,15 @@ class Peers:
 
     async def raw(self, subject: str, body: bytes) -> Msg:
         """Ask; while nobody listens yet (the process is starting) ask again."""
-        for _ in range(200):
+        for _ in range(1_200):
             try:
-                return await self.nc.request(subject, body, timeout=10)
+                return await self.nc.request(subject, body, timeout=ANSWER_S)
             except nats.errors.NoRespondersError:
                 await asyncio.sleep(0.05)
         raise TimeoutError(subject)
 
     async def until(self, done: Callable[[], bool]) -> None:
-        for _ in range(1_000):
+        for _ in range(3_000):
             if done():
                 return
             await asyncio.sleep(0.02)

@@ -111,7 +111,7 @@ class RunLog:
         await self.nc.publish(message.reply, refused.model_dump_json().encode(), headers={PROBLEM_HEADER: refused.code})
 
 
-async def wait_for(check: Callable[[], Awaitable[object]], within_s: float = 20.0) -> None:
+async def wait_for(check: Callable[[], Awaitable[object]], within_s: float = 60.0) -> None:
     """Wait until *check* returns something true."""
     end = asyncio.get_running_loop().time() + within_s
     while not await check():

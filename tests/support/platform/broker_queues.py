@@ -8,7 +8,7 @@ from nats.js.client import JetStreamContext
 
 from towpath_embedded.platform import Platform
 
-TIMEOUT_S = 5
+TIMEOUT_S = 30
 
 
 async def queued_messages(platform: Platform) -> dict[str, int]:

@@ -43,7 +43,7 @@ class Place:
     async def seq(self, run: uuid.UUID) -> int:
         return int(await self.database.fetchval("SELECT seq FROM history.run_cursor WHERE run_id = $1", run) or 0)
 
-    async def complete(self, *runs: uuid.UUID, within_s: float = 30.0) -> None:
+    async def complete(self, *runs: uuid.UUID, within_s: float = 60.0) -> None:
         """Wait until history holds everything that the log holds of *runs*."""
 
         async def check() -> bool:

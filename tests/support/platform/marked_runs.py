@@ -90,8 +90,8 @@ async def publish(platform: Platform) -> None:
     gateway = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
     body = PublishNetwork(project="default", actor="test", spec=NETWORK).model_dump_json().encode()
     try:
-        for _ in range(100):
-            reply = await gateway.request(rpc.PUBLISH_NETWORK.subject, body, timeout=10)
+        for _ in range(600):
+            reply = await gateway.request(rpc.PUBLISH_NETWORK.subject, body, timeout=60)
             if not (reply.headers and rpc.PROBLEM_HEADER in reply.headers):
                 return
             await asyncio.sleep(0.1)

@@ -170,7 +170,7 @@ class TasCaller:
 
     async def put(self, request: ToolRequest) -> ToolRequest:
         """Ask for a call, as the orchestrator does."""
-        await self.nc.jetstream().publish(subjects.TOOL_REQUEST, request.model_dump_json().encode(), timeout=5)
+        await self.nc.jetstream().publish(subjects.TOOL_REQUEST, request.model_dump_json().encode(), timeout=60)
         return request
 
     async def again(self, request: ToolRequest, **changes: Any) -> ToolRequest:
@@ -229,7 +229,7 @@ class TasCaller:
         confirm_to = subjects.tool_confirm(invocation.project, invocation.toolset, self.place)
         headers = {rpc.CONFIRM_HEADER: confirm_to, rpc.OUTCOME_HEADER: f"{outcome.key} {outcome.ticket}"}
         body = outcome.model_dump_json().encode()
-        await self.nc.jetstream().publish(subjects.TOOL_OUTCOME, body, timeout=5, headers=headers)
+        await self.nc.jetstream().publish(subjects.TOOL_OUTCOME, body, timeout=60, headers=headers)
         return f"{said['execution_id']}:{said['attempt']}"
 
     async def confirmation(self, key: str, times: int = 1) -> None:
@@ -245,7 +245,7 @@ class TasCaller:
 
     async def quiet(self, stream: str = "TOOLREQ", durable: str = "tas") -> None:
         """Wait until every message of a stream was taken and acknowledged."""
-        until = asyncio.get_running_loop().time() + 10
+        until = asyncio.get_running_loop().time() + 60
         while True:
             info = await self.nc.jetstream().consumer_info(stream, durable)
             if (info.num_pending, info.num_ack_pending) == (0, 0):
@@ -276,7 +276,7 @@ async def query(dsn: str, statement: str, *values: Any) -> list[Mapping[str, Any
 
 async def settled(dsn: str, execution_id: UUID, status: str) -> Mapping[str, Any]:
     """Wait until a call has *status*."""
-    for _ in range(200):
+    for _ in range(1_200):
         with suppress(AssertionError):
             found = await row(dsn, execution_id)
             if found["status"] == status:

@@ -173,7 +173,7 @@ class TasPeer:
     async def dispatch(self, invocation: ToolInvocation) -> ToolInvocation:
         """Put a call into the stream of the project `default`, whatever the call says."""
         await self.nc.jetstream().publish(
-            subjects.tool_exec("default", invocation.toolset), invocation.model_dump_json().encode(), timeout=5
+            subjects.tool_exec("default", invocation.toolset), invocation.model_dump_json().encode(), timeout=60
         )
         return invocation
 
@@ -182,7 +182,7 @@ class TasPeer:
         invocation = await self.dispatch(self.invocation(tool, args or {}, **changes))
         return await self.outcome(invocation)
 
-    async def outcome(self, invocation: ToolInvocation, within_s: float = 10) -> ToolOutcome:
+    async def outcome(self, invocation: ToolInvocation, within_s: float = 60) -> ToolOutcome:
         """Wait for the first outcome of a call."""
         await eventually(lambda: self.outcomes_of(invocation) != [], within_s=within_s)
         return self.outcomes_of(invocation)[0]
@@ -203,9 +203,13 @@ class TasPeer:
         info = await self.nc.jetstream().consumer_info("TOOLEXEC", exec_consumer("default", toolset).durable)
         return info.num_pending, info.num_ack_pending
 
-    async def all_acknowledged(self, toolset: str = "default", within_s: float = 10) -> None:
-        """Wait until the toolset's queue is empty; the broker has to be asked, it doesn't tell."""
-        until = time.monotonic() + within_s
-        while (left := await self.left(toolset)) != (0, 0):
+    async def all_acknowledged(self, toolset: str = "default") -> None:
+        """Wait until the toolset's queue is empty."""
+        await self.until_left((0, 0), toolset)
+
+    async def until_left(self, wanted: tuple[int, int], toolset: str = "default") -> None:
+        """Wait until so many deliveries wait and are out; the broker has to be asked, it doesn't tell."""
+        until = time.monotonic() + 60
+        while (left := await self.left(toolset)) != wanted:
             assert time.monotonic() < until, f"waiting and unacknowledged: {left}"
             await asyncio.sleep(0.05)

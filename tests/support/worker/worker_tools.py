@@ -124,6 +124,15 @@ async def crowd(seconds: float) -> int:
 
 
 @tool(effect_class="pure")
+async def hold() -> int:
+    """Be here until the test lets go."""
+    RUNNING["now"] += 1
+    await asyncio.to_thread(RELEASE.wait, 60)
+    RUNNING["now"] -= 1
+    return RUNNING["now"]
+
+
+@tool(effect_class="pure")
 async def fail(kind: str) -> Any:
     """Fail in the way that is asked for."""
     CALLS.append("fail")

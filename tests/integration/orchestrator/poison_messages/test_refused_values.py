@@ -46,7 +46,7 @@ async def peers(nats_server: Any) -> AsyncIterator[Peers]:
 
 
 async def settled(peers: Peers, run_id: str, reason: str) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (view := await view_of(peers, run_id)).reason != reason:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0.02)
     return view

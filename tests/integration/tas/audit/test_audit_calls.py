@@ -35,7 +35,7 @@ async def swap(tas: Running, execution_id: UUID, more: str = "") -> None:
 
 
 async def dead_letters(tas: Running, run_id: UUID) -> int:
-    for _ in range(200):
+    for _ in range(1_200):
         found = await query(tas.dsn, "SELECT FROM runs.dead_letter WHERE run_id = $1", run_id)
         if found:
             return len(found)

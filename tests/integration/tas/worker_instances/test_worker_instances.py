@@ -20,7 +20,7 @@ async def beat(caller: TasCaller, worker: str, toolset: str = "orders", *, of: s
         {"project": caller.project, "toolset": of or toolset, "worker_id": worker, "name": "w-1", "slots": 4, **more}
     )
     subject = for_toolset(rpc.WORKER_BEAT.subject, caller.project, toolset)
-    reply = await caller.nc.request(subject, said.model_dump_json().encode(), timeout=10)
+    reply = await caller.nc.request(subject, said.model_dump_json().encode(), timeout=60)
     if reply.headers and rpc.PROBLEM_HEADER in reply.headers:
         raise AssertionError(reply.data)
     return WorkerHeard.model_validate_json(reply.data)
