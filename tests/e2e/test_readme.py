@@ -164,6 +164,25 @@ def test_the_task_runs_from_python(place: Place) -> None:
     assert done.stdout.splitlines()[-1] == str(ANSWER)
 
 
+def test_a_refund_is_approved_and_made_though_its_worker_is_killed(place: Place) -> None:
+    before = worker_pid(place)
+    done = subprocess.run(
+        [BIN / "python", place.folder / "refund.py"],
+        cwd=place.folder, capture_output=True, text=True, check=False, timeout=90,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    waits, ended = done.stdout.splitlines()
+    assert waits == "waits for a person: stock.refund {'amount': 129, 'order': '8812'}"
+    assert ended == "completed {'message': '129 euros are on their way.'}"
+    assert worker_pid(place) != before
+
+
+def worker_pid(place: Place) -> int:
+    """Return the process of the worker as the platform tells it now."""
+    state = json.loads((place.folder / ".towpath" / "state.json").read_text("utf-8"))
+    return int(state["processes"]["worker"]["pid"])
+
+
 @pytest.mark.parametrize("way", ["http", "nats"])
 async def test_the_task_runs_by_the_client_over_both_ways(place: Place, way: str) -> None:
     task = json.loads((place.folder / "task.json").read_text("utf-8"))
