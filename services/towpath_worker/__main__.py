@@ -33,7 +33,7 @@ with paused():
 
 
 if TYPE_CHECKING:
-    from towpath_worker.adapters.mcp.config import ServersFile
+    from towpath.project.mcp_servers import ServersFile
 
 USAGE_ERROR = 2
 

@@ -15,7 +15,7 @@ from towpath_worker.app.worker import Worker, WorkerOptions
 from towpath_worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from towpath_worker.adapters.mcp.config import ServersFile
+    from towpath.project.mcp_servers import ServersFile
     from towpath_worker.adapters.mcp.server import McpServer
 
 CLOSE_S = 1.5

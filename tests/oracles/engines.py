@@ -23,10 +23,11 @@ import cedarpy
 from cel_expr_python import cel as google
 from tests.oracles.policy_texts import condition_text, question
 
+from towpath_contracts.files.policy_document import RuleEffect
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.condition_work import VARIABLES
 from towpath_tas.core.policy.conditions import ConditionResult
-from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule, RuleEffect
+from towpath_tas.core.policy.matrix import CallPrincipal, Matrix, Rule
 
 AGREED = (
     *("args.tags.exists(x, x == 'a')", "args.tags.all(x, x != null)", "args.to.matches('^a')", "args.tags[0] == 1"),

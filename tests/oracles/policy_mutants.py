@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import yaml
 from tests.support.places import ROOT
 
+from towpath_contracts.files.policy_tests import PolicyTestCase
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.expectations import PolicyTestCase, failures, read_expectations
+from towpath_tas.core.expectations import failures, read_expectations
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 

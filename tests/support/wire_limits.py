@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from tests.support.wire_summary import COMMAND, Names, documents
 
 from towpath.cli.administration.broker_user_list import BrokerUserList
+from towpath.project.mcp_servers import ServersFile
 from towpath.tools.builtin import http_request
 from towpath_contracts.decisions.assessments import (
     ConfidenceAnswer,
@@ -23,6 +24,7 @@ from towpath_contracts.decisions.assessments import (
 )
 from towpath_contracts.decisions.decision import AbandonDetails, Certainty, RequestGateDetails
 from towpath_contracts.decisions.provider_limits import ProviderLimit
+from towpath_contracts.files.policy_tests import PolicyTest
 from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS, delegate_spec
 from towpath_contracts.tools.reports import ArtifactReport, TestReport
 from towpath_engine.rules import output_tools, plan_tools, workspace_tools
@@ -30,8 +32,6 @@ from towpath_fabric.prices.model_price_list import TokenPrice
 from towpath_orchestrator.adapters.notice_targets import ApprovalNoticesFile
 from towpath_orchestrator.adapters.webhooks import WebhookFile
 from towpath_orchestrator.app.api.client_requests import ClientCancel, ClientGetEvents, ClientGetRun
-from towpath_tas.core.expectations import PolicyTest
-from towpath_worker.adapters.mcp.config import ServersFile
 
 FILE = Path(__file__).parents[1] / "golden" / "limits.txt"
 HEAD = f"""\

@@ -182,6 +182,13 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     *NETWORK_PROBLEMS,
     *POLICY_PROBLEMS,
     ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
+    ProblemKind("project_invalid", 422, "The project can't be started", "Correct every entry of errors."),
+    ProblemKind(
+        "files_exist",
+        409,
+        "Files are in the way; nothing was written",
+        "Choose an empty folder or another name, or move these files away.",
+    ),
     ProblemKind("gate_not_found", 404, "There is no such gate, or it is settled", "List gates: towpath gates list."),
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."

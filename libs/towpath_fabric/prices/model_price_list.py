@@ -37,7 +37,8 @@ class TokenPrice(ClientMessagePart):
         return Cost(usd=float(usd), price_known=True, price_source=SOURCE)
 
 
-_adapter: TypeAdapter[dict[str, TokenPrice]] = TypeAdapter(dict[str, TokenPrice], config=DEFERRED)
+price_file: TypeAdapter[dict[str, TokenPrice]] = TypeAdapter(dict[str, TokenPrice], config=DEFERRED)
+"""What the file holds: prices by globs of models."""
 
 
 def _up(usd: Decimal) -> int:
@@ -66,7 +67,7 @@ def _read(file: Path) -> dict[str, TokenPrice]:
     import yaml  # noqa: PLC0415 - only for operators who have such a file
 
     try:
-        return _adapter.validate_python(yaml.safe_load(file.read_text("utf-8")) or {})
+        return price_file.validate_python(yaml.safe_load(file.read_text("utf-8")) or {})
     except ValidationError as error:
         msg = f"{file}: {describe_validation_error(error)}"
         raise ValueError(msg) from error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from towpath_contracts.files.policy_document import OnExpiry, RuleEffect
 from towpath_contracts.schema_bounds.work import TooMuchWorkError
 from towpath_contracts.tools.calls import AlternativeTool, Denial, Specialist
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
@@ -46,10 +47,8 @@ from towpath_tas.core.policy.matrix import (
     LimitCounters,
     Matrix,
     MatrixVerdict,
-    OnExpiry,
     RateLimit,
     Rule,
-    RuleEffect,
 )
 from towpath_tas.core.provenance.call_values import CallProvenance
 from towpath_tas.core.provenance.provenance import RunProvenance

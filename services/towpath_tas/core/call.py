@@ -12,8 +12,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.files.policy_document import OnExpiry
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.policy.matrix import OnExpiry, RateLimit
+from towpath_tas.core.policy.matrix import RateLimit
 
 FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.UNKNOWN, CallStatus.VOID})
 """States that answer a repeated request from the ledger."""

@@ -6,13 +6,14 @@ are not used, so a test needs no platform. A file with any problem is refused wh
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from towpath_contracts.base import ClientMessage, ClientMessagePart, JsonObject
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.files.policy_document import RuleEffect
+from towpath_contracts.files.policy_tests import PolicyTest, PolicyTestCase
 from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.access import RuleEvaluation
@@ -21,55 +22,12 @@ from towpath_contracts.tools.violations import DenialCode
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import CallPrincipal, LimitCounters, Matrix, RuleEffect
+from towpath_tas.core.policy.matrix import CallPrincipal, LimitCounters, Matrix
 
-MAX_CASES = 10_000
 NO_RULE = ""
 """The `rule` of a case that no rule may decide: most denied calls match no rule."""
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class CasePrincipal(ClientMessagePart):
-    """Who asks, with the members of a rule's `who`."""
-
-    project: str = "default"
-    network: str = ""
-    agent: str = ""
-    agent_type: str = ""
-    caller: str = "anonymous"
-
-
-class PolicyTestCase(ClientMessagePart):
-    """One call and the verdict it must get; without `rule` any rule may decide.
-
-    `operation` is the operation of the tool. `used` counts the run's earlier calls by limited rule, `rates` the calls
-    that a rule with a rate allowed in the current window.
-    """
-
-    name: str = Field(default="", max_length=256)
-    who: CasePrincipal = CasePrincipal()
-    tool: str
-    operation: str = "call"
-    args: JsonObject = Field(default_factory=dict)
-    labels: dict[str, str] = Field(default_factory=dict)
-    step: int = 1
-    origin: JsonObject = Field(default_factory=dict)
-    grant: tuple[JsonObject, ...] | None = None
-    used: dict[str, int] = Field(default_factory=dict)
-    rates: dict[str, int] = Field(default_factory=dict)
-    spent_usd: float | None = None
-    discovered: bool = False
-    verdict: Literal["allow", "deny", "require_approval"]
-    rule: str | None = None
-
-
-class PolicyTest(ClientMessage):
-    """A test file: `kind: PolicyTest`, perhaps the `policy` it is about (a path beside it), and its cases."""
-
-    kind: Literal["PolicyTest"]
-    policy: str | None = None
-    cases: tuple[PolicyTestCase, ...] = Field(min_length=1, max_length=MAX_CASES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

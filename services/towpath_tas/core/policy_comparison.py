@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
+from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.tools.policy import Verdict as Word
@@ -21,7 +22,7 @@ from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery, query_of_call
 from towpath_tas.core.call import CallAuditEntry, LedgerCall, LedgerChange
 from towpath_tas.core.policy.conditions import MAX_ASIDE_WORK, ConditionBudget, ConditionCompiler
-from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
+from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule
 from towpath_tas.core.provenance.provenance_messages import (
     answers,
     needs_knowledge,

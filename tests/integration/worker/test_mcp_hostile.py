@@ -19,11 +19,11 @@ from tests.support.waiting import eventually
 from tests.support.worker import hostile_mcp
 
 from towpath.errors import ToolError
+from towpath.project.mcp_servers import load_servers
 from towpath.tools.context import ToolContext
 from towpath.tools.isolation.sandbox_mounts import HOME
 from towpath.tools.sandbox import refusal
 from towpath_fabric.clock import monotonic
-from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.connection import MAX_ASKED
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool
 from towpath_worker.adapters.mcp.server import McpServer

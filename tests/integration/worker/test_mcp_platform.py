@@ -17,10 +17,10 @@ from tests.support.waiting import eventually
 from tests.support.worker import hostile_mcp
 from tests.support.worker.running_worker import Serving, serving
 
+from towpath.project.mcp_servers import load_servers
 from towpath_contracts import rpc
 from towpath_contracts.tools.access import ToolsDescribed
 from towpath_embedded.processes.ports import free_port
-from towpath_worker.adapters.mcp.config import load_servers
 
 __all__ = ["shared_tas"]
 

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 from tests.support.worker import worker_tools
 
 from towpath.hooks import Hook
+from towpath.project.mcp_servers import ServersFile
 from towpath.toolbox import WorkerTools, collect
 from towpath.tools.declaration import AnyTool
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_worker.adapters.mcp.config import ServersFile
 from towpath_worker.adapters.mcp.server_list import make_servers
 from towpath_worker.app.worker import Worker, WorkerOptions
 

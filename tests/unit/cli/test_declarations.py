@@ -9,10 +9,10 @@ import yaml
 from towpath.cli import main
 from towpath.cli.access.policy_suggest_command import suggestion_text
 from towpath.cli.definitions.tool_sources import DeclaredTool, is_of_user
+from towpath.project.mcp_servers import ToolOverride
 from towpath.tools.declaration_advice import advise
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_fabric.profiles.policy_profiles import PROFILES, profile_texts
-from towpath_worker.adapters.mcp.config import ToolOverride
 
 TOOLS = '''
 from towpath import tool

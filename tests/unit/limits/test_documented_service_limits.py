@@ -10,6 +10,7 @@ from towpath.user_code import MAX_ABANDONED
 from towpath_agent.app import agent_answers
 from towpath_audit import retention
 from towpath_contracts import json_schema, strict_json
+from towpath_contracts.files import policy_document
 from towpath_contracts.problems import input_faults
 from towpath_contracts.runs import script_size
 from towpath_contracts.schema_bounds import size as schema_size
@@ -122,13 +123,13 @@ CHECKS = [
     promise("operations.md", "| {} characters: else `answer_too_large`", policy_threads.MAX_ANSWER_CHARS),
     promise("operations.md", "more than {} rules or", policy_versions.MAX_COMPARED_RULES),
     promise("operations.md", "rules or {} characters of changes", policy_versions.MAX_CHANGES_CHARS),
-    promise("operations.md", "{} rules, 250,000 values", policy_file.MAX_RULES),
+    promise("operations.md", "{} rules, 250,000 values", policy_document.MAX_RULES),
     promise("operations.md", "rules, {} values,", policy_file.MAX_NODES),
     promise("operations.md", "{} characters of different conditions", policy_size.MAX_CONDITION_CHARS),
     promise("operations.md", "{} different patterns of", policy_size.MAX_PATTERNS),
     promise("operations.md", "different patterns of {} characters", policy_size.MAX_PATTERN_CHARS),
     promise("operations.md", "{} problems are told", policy_file.MAX_PROBLEMS),
-    promise("policies.md", "`quorum` (1 to {} people)", policy_file.MAX_QUORUM),
+    promise("policies.md", "`quorum` (1 to {} people)", policy_document.MAX_QUORUM),
     promise("operations.md", "shadow of more than {} stored characters", loaded_policies.MAX_STORED_CHARS_AT_ONCE),
     promise("operations.md", "or {} characters of conditions and patterns", loaded_policies.MAX_COMPILED_CHARS_AT_ONCE),
     promise("operations.md", "prompts of more than {} characters or", compile_caches.SMALL_CHARS),

@@ -17,6 +17,7 @@ from towpath_agent.app import agent_answers
 from towpath_audit import sealed_erasures
 from towpath_console import kept_answers, live
 from towpath_contracts import json_schema
+from towpath_contracts.files import policy_document
 from towpath_contracts.networks import spec
 from towpath_decider.adapters import gemini
 from towpath_engine.state.run import LOG_TAIL
@@ -36,14 +37,13 @@ from towpath_tas.app.calls import value_origins
 from towpath_tas.app.policy import policy_diff, policy_statistics
 from towpath_tas.core import erasure_rules, seal_times
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.policy import matrix
 from towpath_tas.core.provenance import carried_readers, copied_pieces, search_budget
 from towpath_tas.core.tools import registry
 from towpath_worker.adapters.mcp import server
 
 DAY = timedelta(days=1)
 TOLD = [
-    ("approvals.md", "`expires_s`, a day by default", matrix.DEFAULT_EXPIRES_S, DAY.total_seconds()),
+    ("approvals.md", "`expires_s`, a day by default", policy_document.DEFAULT_EXPIRES_S, DAY.total_seconds()),
     ("approvals.md", "A last-minute yes stays good for ten minutes", approvals.APPROVED_GRACE, timedelta(minutes=10)),
     ("approvals.md", "`410` ends it at once", webhook_notices.GONE, 410),
     ("approvals.md", "any replica goes on where another died, 60 s later", webhook_delivery.LEASE_S, 60),

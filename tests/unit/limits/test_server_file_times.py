@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 from tests.support.documented_limits import promise
 
-from towpath_worker.adapters.mcp.config import ServerConfig, ToolOverride
+from towpath.project.mcp_servers import ServerConfig, ToolOverride
 
 HOUR_S, DAY_S = 3_600, 86_400
 TAKEN = [

@@ -5,15 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
+from towpath_contracts.files.policy_tests import PolicyTestCase
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.expectations import (
-    CaseEvaluation,
-    PolicyTestCase,
-    failures,
-    is_expected,
-    read_expectations,
-    run_case,
-)
+from towpath_tas.core.expectations import CaseEvaluation, failures, is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from towpath import Sandbox, ToolError, run_process
 from towpath.errors import DeclarationError, RefusedError
+from towpath.project.mcp_servers import load_servers
 from towpath.tools import sandbox as sandboxes
 from towpath.tools.isolation import data_folders, granted_path
 from towpath.tools.isolation.data_folders import set_data_folder
@@ -29,7 +30,6 @@ from towpath.tools.sandbox import (
 )
 from towpath_embedded.log_follower import sandbox_notice
 from towpath_embedded.up import UpOptions, up
-from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.settings import WorkerSettings
 from towpath_worker.wiring import note_sandboxes, require_sandboxes
 

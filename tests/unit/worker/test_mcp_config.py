@@ -8,9 +8,9 @@ import mcp_types
 import pytest
 
 from towpath.errors import RefusedError
+from towpath.project.mcp_servers import load_servers
 from towpath_contracts.tools.readers import OutputReaders
 from towpath_fabric.redaction import REDACTED
-from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.connection import ListingRefusedError, ServerConnection
 from towpath_worker.adapters.mcp.secrets import SecretResolver, ServerSecretMissingError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from towpath_worker.adapters.mcp.config import ServerConfig
+from towpath.project.mcp_servers import ServerConfig
 from towpath_worker.adapters.mcp.discovery import ServerListing, definition_of, sort_listing
 from towpath_worker.adapters.mcp.tool_checks import (
     DiscoveredToolRefusedError,

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from towpath_contracts.files.policy_tests import PolicyTest
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.cel import compile_condition, compile_grant
 from towpath_tas.adapters.policy_texts import read_policy_text
-from towpath_tas.core.expectations import CaseEvaluation, PolicyTest, is_expected, read_expectations, run_case
+from towpath_tas.core.expectations import CaseEvaluation, is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import Matrix
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from uuid import uuid5
 
 from towpath_contracts.facts import ChangedApprovalField
+from towpath_contracts.files.policy_document import DEFAULT_EXPIRES_S
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest, changes
@@ -21,7 +22,6 @@ from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import Approval, CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.denial_alternatives import escalation, with_alternatives
 from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost
-from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S
 from towpath_tas.core.tools.registry import effective_class
 
 ASKED_FIRST = "approver"

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from towpath_contracts.files.policy_document import DEFAULT_EXPIRES_S, OnExpiry, RuleEffect
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_contracts.tools.name_globs import name_matches
 from towpath_tas.core.policy.conditions import Condition, ConditionCompiler, ConditionContext, ConditionResult
 
-RuleEffect = Literal["allow", "deny", "require_approval"]
-OnExpiry = Literal["deny", "escalate"]
 LimitKind = Literal["calls", "rate", "cost"]
 
 PATTERN_FIELDS = ("tool", "operation", "project", "network", "agent", "agent_type", "caller")
@@ -27,10 +26,6 @@ PATTERN_FIELDS = ("tool", "operation", "project", "network", "agent", "agent_typ
 MAX_CACHED = 20_000
 """Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
 bounded."""
-
-DEFAULT_EXPIRES_S = 86_400
-"""How long an approval may wait if its rule does not say: a day."""
-
 
 _TOOLSET_HEAD = re.compile(r"[A-Za-z0-9_-]+\.")
 """The beginning of a pattern that names a toolset: `files.*`."""

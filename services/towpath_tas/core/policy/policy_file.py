@@ -13,38 +13,41 @@ from typing import Any
 import yaml
 
 from towpath_contracts.canonical import digest
+from towpath_contracts.files.policy_document import (
+    CALLER_KEYS,
+    DEFAULT_EXPIRES_S,
+    EFFECTS,
+    MAX_CALLS,
+    MAX_COST_USD,
+    MAX_EXPIRES_S,
+    MAX_QUORUM,
+    MAX_RULES,
+    MAX_WINDOW_S,
+    MIN_EXPIRES_S,
+    NAME_GLOB,
+    ON_EXPIRY,
+    RATE_KEYS,
+    RULE_KEYS,
+    RULE_NAME,
+    TOP_KEYS,
+)
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.core.policy.conditions import ConditionCompiler
-from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
+from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_size import PolicySize
 
-MAX_RULES = 10_000
 MAX_NODES = 250_000
 """Texts, lists and mappings: 25 to each rule. A megabyte holds twice as many, which take seconds to be built."""
 
 MAX_PROBLEMS = 100
 """After more problems the file is probably of another kind."""
 
-MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
-MAX_CALLS = 1_000_000
-MAX_WINDOW_S = 31 * 86_400
-MAX_QUORUM = 10
-MAX_COST_USD = 1_000_000
-_EFFECTS = ("allow", "deny", "require_approval")
-_ON_EXPIRY: tuple[OnExpiry, ...] = ("deny", "escalate")
-_WHO = ("project", "network", "agent", "agent_type", "caller")
-_KEYS = (
-    *("name", "who", "tool", "operation", "effect", "when", "max_calls_per_run", "rate", "max_cost_per_run_usd"),
-    *("expires_s", "quorum", "on_expiry", "discovered", "note", "owner"),
-)
-_RATE = ("calls", "per_s")
-_TOP_KEYS = ("kind", "rules", "version", "note")
 _DEPTH_OF_RULES = 2
 """Collections around each rule: the policy and its list."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
-_GLOB = re.compile(r"[A-Za-z0-9_.:/*?\[\]!-]{1,128}")
+_NAME = re.compile(RULE_NAME)
+_GLOB = re.compile(NAME_GLOB)
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -152,7 +155,7 @@ def _compose(text: str, found: _Findings) -> yaml.Node | None:
 
 
 def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) -> list[tuple[Rule, int]]:
-    top = _mapping(root, "", _TOP_KEYS, found)
+    top = _mapping(root, "", TOP_KEYS, found)
     if top is None:
         return []
     kind = top.get("kind")
@@ -203,7 +206,7 @@ def _written_name(node: yaml.Node) -> str:
 
 def _rule(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Findings) -> Rule | None:
     before = len(found.problems)
-    parts = _mapping(node, at, _KEYS, found)
+    parts = _mapping(node, at, RULE_KEYS, found)
     if parts is None:
         return None
     values: dict[str, Any] = {}
@@ -211,11 +214,11 @@ def _rule(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Finding
     if name is not None and not _NAME.fullmatch(name):
         found.add(parts["name"], f"{at}/name", "name", f"{name!r} is not a name: letters, digits and _ . : / - only")
     effect = _required(parts, "effect", node, at, found)
-    if effect is not None and effect not in _EFFECTS:
-        found.add(parts["effect"], f"{at}/effect", "effect", f"{effect!r} is not one of {', '.join(_EFFECTS)}")
-    who = _mapping(parts["who"], f"{at}/who", _WHO, found) if "who" in parts else {}
+    if effect is not None and effect not in EFFECTS:
+        found.add(parts["effect"], f"{at}/effect", "effect", f"{effect!r} is not one of {', '.join(EFFECTS)}")
+    who = _mapping(parts["who"], f"{at}/who", CALLER_KEYS, found) if "who" in parts else {}
     for key, glob in [*(who or {}).items(), *((key, parts[key]) for key in ("tool", "operation") if key in parts)]:
-        values[key] = _globbed(glob, f"{at}/{'who/' if key in _WHO else ''}{key}", found)
+        values[key] = _globbed(glob, f"{at}/{'who/' if key in CALLER_KEYS else ''}{key}", found)
     for key in ("note", "owner"):
         if key in parts:
             values[key] = _text(parts[key], f"{at}/{key}", found) or ""
@@ -262,7 +265,7 @@ def _limits(
 
 
 def _rate(node: yaml.Node, at: str, values: dict[str, Any], found: _Findings) -> None:
-    rate = _mapping(node, at, _RATE, found)
+    rate = _mapping(node, at, RATE_KEYS, found)
     if rate is None:
         return
     for key, most in (("calls", MAX_CALLS), ("per_s", MAX_WINDOW_S)):
@@ -286,8 +289,8 @@ def _approval_settings(
         values["quorum"] = _whole_number(parts["quorum"], f"{at}/quorum", 1, MAX_QUORUM, found)
     if "on_expiry" in parts:
         action = _text(parts["on_expiry"], f"{at}/on_expiry", found)
-        if action is not None and action not in _ON_EXPIRY:
-            detail = f"{action!r} is not one of {', '.join(_ON_EXPIRY)}"
+        if action is not None and action not in ON_EXPIRY:
+            detail = f"{action!r} is not one of {', '.join(ON_EXPIRY)}"
             found.add(parts["on_expiry"], f"{at}/on_expiry", "on_expiry", detail)
         values["on_expiry"] = action
 

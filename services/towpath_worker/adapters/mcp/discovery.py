@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import mcp_types
 from pydantic import BaseModel, ValidationError
 
+from towpath.project.mcp_servers import ServerConfig, ToolOverride
 from towpath.tools.arguments import ToolArguments
 from towpath.tools.context import ToolContext
 from towpath.tools.declaration import Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_worker.adapters.mcp.config import ServerConfig, ToolOverride
 from towpath_worker.adapters.mcp.tool_checks import (
     MAX_TOOLS,
     DiscoveredToolRefusedError,

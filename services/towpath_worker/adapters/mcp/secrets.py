@@ -10,36 +10,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from towpath.project.secret_references import REFERENCE
 from towpath_fabric.redaction import redact, replace_secrets
 
 MAX_SECRET_BYTES = 65_536
 MIN_CHARS = 6
 """Shorter values would be found everywhere, and hiding them would only destroy output."""
 
-_REFERENCE = re.compile(r"\$\{(env|file):([^{}]+)\}")
-_BEGINNING = re.compile(r"\$\{")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
 
 class ServerSecretMissingError(Exception):
     """A reference leads nowhere; the text says which, never a value."""
-
-
-def holds_reference(text: str) -> bool:
-    """Return whether *text* looks as if it names a secret."""
-    return _BEGINNING.search(text) is not None
-
-
-def reference_fault(text: str) -> str:
-    """Return what is wrong with the references in *text*, or an empty string."""
-    if len(_BEGINNING.findall(text)) != len(_REFERENCE.findall(text)):
-        return "a reference is ${env:NAME} or ${file:PATH}"
-    for kind, name in _REFERENCE.findall(text):
-        if kind == "env" and not _NAME.fullmatch(name):
-            return f"{name!r} is no name of an environment variable"
-        if kind == "env" and name.upper().startswith("TOWPATH_"):
-            return f"{name} is the platform's own and is not given to a server"
-    return ""
 
 
 class SecretResolver:
@@ -54,7 +34,7 @@ class SecretResolver:
 
     def resolve(self, named: Mapping[str, str]) -> dict[str, str]:
         """Return *named* with every reference replaced; raises SecretMissingError."""
-        return {name: _REFERENCE.sub(self._resolve_reference, text) for name, text in named.items()}
+        return {name: REFERENCE.sub(self._resolve_reference, text) for name, text in named.items()}
 
     def hide(self, text: str) -> str:
         """Return *text* without any value that was resolved here, and without the worker's own secrets."""

@@ -19,13 +19,13 @@ from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from towpath.errors import ToolError
+from towpath.project.mcp_servers import ServerConfig
 from towpath.tools.context import ToolContext
 from towpath.tools.sandbox import refusal
 from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.answers import failure_from, input_required, result_of_answer
-from towpath_worker.adapters.mcp.config import ServerConfig
 from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, ListingRefusedError, ServerConnection
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool, OfferableTool, ServerListing, sort_listing
 from towpath_worker.adapters.mcp.error_codes import SESSION_GONE

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from towpath.errors import DeclarationError
+from towpath.project.mcp_servers import ServersFile, load_servers
 from towpath_contracts.base import JsonObject
 from towpath_fabric.telemetry.logs import Logger
-from towpath_worker.adapters.mcp.config import ServersFile, load_servers
 
 if TYPE_CHECKING:
     from towpath_worker.adapters.mcp.server import McpServer

@@ -5,6 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from towpath_contracts.files.policy_document import MAX_RULES
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.policy import policy_file
@@ -13,7 +14,6 @@ from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import (
     MAX_NODES,
     MAX_PROBLEMS,
-    MAX_RULES,
     ParsedPolicy,
     read_policy,
     rule_from_row,

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.files.policy_tests import PolicyTest
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_fabric.profiles.policy_profiles import PROFILES, profile_texts
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.authorization_query import AuthorizationQuery
-from towpath_tas.core.expectations import PolicyTest, is_expected, read_expectations, run_case
+from towpath_tas.core.expectations import is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import CallPrincipal, Matrix
 from towpath_tas.core.provenance.call_values import ValueSource
 from towpath_tas.core.provenance.provenance import RunProvenance

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
+from towpath.project.secret_references import holds_reference, reference_fault
 from towpath.tools.declaration import seconds
 from towpath.tools.egress_rules import pattern_faults
 from towpath.tools.sandbox import Sandbox, SandboxMode, default_egress, default_mode
@@ -22,7 +23,6 @@ from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
 from towpath_contracts.tools.readers import OutputReaders, declared_readers
 from towpath_contracts.tools.reports import Reports
-from towpath_worker.adapters.mcp.secrets import holds_reference, reference_fault
 
 CODE = "mcp_invalid"
 KIND = "McpServers"
@@ -30,7 +30,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _OF_PROGRAMS = ("args", "env", "cwd", "sandbox", "network", "egress", "files", "writable")
 
-Seconds = Annotated[float, BeforeValidator(seconds)]
+Seconds = Annotated[float, BeforeValidator(seconds, json_schema_input_type=float | str)]
 """A number of seconds, or text such as "30s"."""
 
 
@@ -45,7 +45,7 @@ class ToolOverride(_ConfigModel):
     operation: str = Field(default="call", min_length=1, max_length=64)
     trusted_output: bool = False
     trusted_fields: tuple[str, ...] = ()
-    readers: Annotated[tuple[OutputReaders, ...], BeforeValidator(declared_readers)] = ()
+    readers: Annotated[tuple[OutputReaders, ...], BeforeValidator(declared_readers, json_schema_input_type=Any)] = ()
     sinks: tuple[str, ...] | None = None
     hazards: tuple[ToolHazard, ...] = ()
     sensitive: bool = False
