@@ -101,6 +101,11 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
         *([policy_line(state["policy"])] if state.get("policy") else []),
         *([_models_line(state["models"])] if "models" in state else []),
+        *(
+            [("Project", state["project"], "what is started here; change it and start again")]
+            if state.get("project")
+            else []
+        ),
         ("Data", state["data"], kept),
         ("Logs", state["logs"], "one file per process; towpath up --logs shows them here"),
         *(

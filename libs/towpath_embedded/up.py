@@ -25,6 +25,9 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
 
+PROJECT_FILE = Path("towpath.yaml")
+"""What a folder is started with where the command line does not say (`towpath init` writes it)."""
+
 DEMO_MODEL = "gemini:gemini-2.5-flash"
 """Who decides in the sample where there is a key."""
 
@@ -60,6 +63,7 @@ class UpOptions:
     servers_only: bool = False
     single_person: bool = False
     sample: bool = False
+    project: str = ""
 
 
 def models_with_key() -> list[str]:
@@ -71,6 +75,7 @@ def up(options: UpOptions) -> int:
     """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
     screen = UpConsole(as_json=options.as_json)
     try:
+        options = _with_project(options)
         _check_files(options)
         with _data_folder(options) as data:
             return asyncio.run(_run(_with_sample(options, data), data, screen))
@@ -125,6 +130,24 @@ def _role_environment(options: UpOptions) -> dict[str, dict[str, str]]:
     return {**single, "decider": {"TOWPATH_SCRIPT_DIR": str(beside.absolute())}}
 
 
+def _with_project(options: UpOptions) -> UpOptions:
+    """Return *options* with what `towpath.yaml` here names, where nothing else is given."""
+    if options.sample or options.servers_only or not PROJECT_FILE.exists():
+        return options
+    from towpath.project.project_file import read_project  # reads YAML: not on the way of others to readiness
+
+    found = read_project(PROJECT_FILE)
+    return replace(
+        options,
+        workers=options.workers or found.tool_modules(),
+        policy=options.policy or (None if options.profile else found.policy),
+        networks=options.networks or found.networks,
+        mcp=options.mcp or found.mcp,
+        single_person=options.single_person or found.single_person,
+        project=str(PROJECT_FILE.absolute()),
+    )
+
+
 def _with_sample(options: UpOptions, data: Path) -> UpOptions:
     """Return *options* with the files of the sample, where it is asked for."""
     if not options.sample:
@@ -171,7 +194,7 @@ async def _serve(
 
             await first_look(platform.client_url, screen.notice)
         tasks.append(asyncio.create_task(folder.watch()))
-    state = {**platform.describe(), **told}
+    state = {**platform.describe(), **told, "project": options.project}
     if not options.servers_only:
         named = options.workers or options.agents or options.networks or options.mcp
         state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}

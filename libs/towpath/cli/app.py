@@ -11,7 +11,7 @@ from cyclopts import App
 
 _END = """Start here:
   towpath demo
-  towpath up --help
+  towpath init shop
 
 Exit codes: 0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied,
   5 still waiting, 6 no server answers, 130 interrupted."""
@@ -24,6 +24,8 @@ _COMMANDS = (
         "administration.demo_command:demo",
         "Start a platform, run the sample on it, show what happened, stop it again.",
     ),
+    ("init", "definitions.project_commands:init", "Write a project that runs at once."),
+    ("new", "definitions.project_commands:app", "Add an agent, a network, a tool or a rule to a project."),
     ("run", "runs.run_command:run", "Submit a task and follow it."),
     ("runs", "runs.runs_commands:app", "Look at runs, follow and cancel them; replay, export, fork."),
     ("plans", "definitions.plans_commands:app", "Check plans, and see how their steps stand."),
@@ -61,6 +63,7 @@ _PLATFORM = (
     ),
     ("chaos", "administration.chaos_command:chaos", "Break a platform on purpose, and judge what is left of it."),
     ("doctor", "administration.doctor_command:doctor", "Check this machine and the platform it talks to."),
+    ("schema", "definitions.project_commands:schema", "Print the JSON Schema of a kind of file, for editors."),
     ("explain", "administration.explain_command:explain", "Say what a problem code means and what to do."),
     ("version", "administration.explain_command:version", "Print the version."),
 )
@@ -76,6 +79,8 @@ _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writ
 
 _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
+    "init": "Examples:\n  towpath init shop\n  towpath init",
+    "schema": "Examples:\n  towpath schema network\n  towpath schema --write",
     "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
     "costs": "Examples:\n  towpath costs --by model\n  towpath costs --by label --since 30d -o json",
     "chaos": "Examples:\n  towpath chaos --quick\n  towpath chaos --network my.yaml --decisions my.json --kills 50",

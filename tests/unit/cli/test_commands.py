@@ -53,6 +53,7 @@ COMMANDS = [
         "audit search",
     ),
     *("mcp inspect", "tools proposals", "tools diff"),
+    *("init", "new agent", "new network", "new tool", "new policy", "schema"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),
     *("policy profiles list", "policy profiles show", "policy suggest", "tools lint"),
     *("policy rule show", "policy rule put", "policy rule remove", "policy permissions", "audit stats"),

@@ -1,0 +1,129 @@
+"""`towpath init`, `towpath new` and `towpath schema`: a project to begin with, more parts, completion in editors."""
+
+import json
+import shlex
+from pathlib import Path
+
+from cyclopts import App
+
+from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
+from towpath.cli.shared.output import Column, show_text
+from towpath.project.project_file import PROJECT_FILE, ProjectFile, find_project
+from towpath.project.scaffold import (
+    AddedPart,
+    add_agent,
+    add_network,
+    add_rule,
+    add_tool,
+    create_project,
+    write_schemas,
+)
+
+app = App(name="new", help="Add an agent, a network, a tool or a rule to the project in this folder.")
+
+HERE = Path()
+
+
+def init(folder: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Write a project that runs at once: a help desk with its tools, policy and tests, and no key needed.
+
+    Files that are there already stay: where one is in the way, all that are get listed, and nothing is written.
+
+    Args:
+        folder: Where; made if it isn't there. This folder where none is named.
+    """
+    written = [str(path) for path in create_project(folder)]
+    following = [
+        *([f"cd {shlex.quote(str(folder))}"] if folder.resolve() != HERE.resolve() else []),
+        "towpath up",
+        'towpath run support "Refund order 8812" --watch   # in another terminal of this folder',
+    ]
+    out = printed.out()
+    if not out.for_people:
+        out.data({"folder": str(folder.resolve()), "created": written, "next": following})
+        return
+    shown = [path for path in written if not path.startswith(".towpath/")]
+    out.write(f"created {', '.join(shown)}, .towpath/schema/")
+    out.write("next:")
+    for line in following:
+        out.write(f"  {line}")
+
+
+@app.command(help_epilogue=examples("towpath new agent shipping", "towpath new agent shipping --network support"))
+def agent(name: str, /, *, network: str = "", printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Add an agent to a network's file.
+
+    Args:
+        name: Its key.
+        network: Which network; the only one where none is named.
+    """
+    _show(add_agent(HERE, _project(), name, network), printed)
+
+
+@app.command(help_epilogue=examples("towpath new network research"))
+def network(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Write a network of one agent, with a script so that it runs without a key.
+
+    Args:
+        name: Its name.
+    """
+    _show(add_network(HERE, _project(), name), printed)
+
+
+@app.command(help_epilogue=examples("towpath new tool weather.lookup"))
+def tool(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Write a tool into a file of its own.
+
+    Args:
+        name: Its name, as agents and rules say it.
+    """
+    _show(add_tool(HERE, _project(), name), printed)
+
+
+@app.command(help_epilogue=examples("towpath new policy ask-weather --tool weather.lookup"))
+def policy(name: str, /, *, tool: str = "*", printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Add a rule to the policy, which is made where there is none.
+
+    Args:
+        name: The rule's name.
+        tool: The tool that it is about, or a pattern such as orders.*
+    """
+    _show(add_rule(HERE, _project(), name, tool), printed)
+
+
+def schema(kind: str | None = None, /, *, write: bool = False, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Print the JSON Schema of a kind of file; without a kind, list them.
+
+    Args:
+        kind: network, policy, policy-test, plan, mcp-servers, model-prices or project.
+        write: Write those of all kinds into .towpath/schema, where the first line of generated files finds them.
+    """
+    from towpath.project.file_schemas import file_schema, schema_kinds
+
+    out = printed.out()
+    if write:
+        paths = [{"path": str(path)} for path in write_schemas(HERE)]
+        out.rows("written", paths, (Column("written", "path"),), empty="There are no kinds.")
+    elif kind is None:
+        kinds = [{"kind": name, "description": text} for name, text in schema_kinds().items()]
+        out.rows("kinds", kinds, (Column("kind", "kind"), Column("what it is", "description")), empty="There are none.")
+    elif printed.output is None or printed.output == "table":
+        show_text(json.dumps(file_schema(kind), indent=2) + "\n")
+    else:
+        out.data(file_schema(kind))
+
+
+def _project() -> ProjectFile:
+    """Return the project in this folder; of a folder without its file what `init` would name."""
+    return find_project() or ProjectFile(kind="Project", tools=(Path("tools"),))
+
+
+def _show(added: AddedPart, printed: OutputOptions) -> None:
+    out = printed.out()
+    if out.for_people:
+        out.write(f"wrote {', '.join(map(str, added.paths))}")
+        out.write(f"next: {added.next_step}")
+        if not PROJECT_FILE.exists():
+            out.write(f"there is no {PROJECT_FILE} here: towpath init writes one")
+    else:
+        out.data({"written": list(map(str, added.paths)), "next": added.next_step})

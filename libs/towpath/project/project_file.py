@@ -1,0 +1,64 @@
+"""The file `towpath.yaml` of a project: where its networks, its policy and its tools are.
+
+`towpath up` reads it in the folder where it is started, so that it needs no options there; an option that is given
+wins over what stands in the file.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from towpath.errors import RefusedError
+from towpath.networks.spec_files import locate_problems, read_yaml
+from towpath_contracts.base import ClientMessagePart
+from towpath_contracts.problems.input_faults import details_of
+from towpath_contracts.problems.registry import ProblemDetail
+
+PROJECT_FILE = Path("towpath.yaml")
+CODE = "project_invalid"
+MAX_TOOLS = 100
+
+
+class ProjectFile(ClientMessagePart):
+    """What a project is made of; paths begin where this file lies."""
+
+    kind: Literal["Project"]
+    networks: Path | None = None
+    policy: Path | None = None
+    tools: tuple[Path, ...] = Field(default=(), max_length=MAX_TOOLS)
+    mcp: Path | None = None
+    single_person: bool = False
+
+    def tool_modules(self) -> tuple[str, ...]:
+        """Return the files with tools: of a folder all that end in .py, but for those that begin with `_`."""
+        files = [file for place in self.tools for file in (_modules(place) if place.is_dir() else [place])]
+        return tuple(str(file) for file in dict.fromkeys(files))
+
+
+def find_project(path: Path = PROJECT_FILE) -> ProjectFile | None:
+    """Return the project whose file lies here; None where there is none. Raises RefusedError `project_invalid`."""
+    return read_project(path) if path.exists() else None
+
+
+def read_project(path: Path = PROJECT_FILE) -> ProjectFile:
+    """Read the file; raises RefusedError `project_invalid` with every problem and its `file:line`."""
+    written, lines, _ = read_yaml(path, CODE)
+    try:
+        found = ProjectFile.model_validate(written)
+    except ValidationError as error:
+        raise RefusedError(locate_problems(CODE, path, lines, details_of(error, ProjectFile))) from error
+    named = [("networks", found.networks), ("policy", found.policy), ("mcp", found.mcp)]
+    named += [(f"tools/{place}", tools) for place, tools in enumerate(found.tools)]
+    missing = [
+        ProblemDetail(pointer=f"/{pointer}", code="file_missing", detail=f"{place} does not exist")
+        for pointer, place in named
+        if place is not None and not (path.parent / place).exists()
+    ]
+    if missing:
+        raise RefusedError(locate_problems(CODE, path, lines, missing))
+    return found
+
+
+def _modules(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.py") if not file.name.startswith("_"))

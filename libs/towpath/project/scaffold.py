@@ -1,0 +1,227 @@
+"""Writes a new project, and new parts of one: `towpath init`, `towpath new`.
+
+Everything is made before anything is written, and nothing that lies there is written over: where one file is in the
+way, all that are get listed, and the folder stays as it is.
+"""
+
+import json
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from towpath.project.file_schemas import file_schema, schema_kinds
+from towpath.project.project_file import PROJECT_FILE, ProjectFile
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+
+SCHEMAS = Path(".towpath") / "schema"
+PRIVATE = 0o700
+"""Rights of `.towpath`: what a platform keeps there later is its user's alone."""
+
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}")
+
+_PROJECT = {
+    "towpath.yaml": ("towpath.yaml", "project"),
+    "networks/support.yaml": ("support.yaml", "network"),
+    "networks/support.json": ("support.json", ""),
+    "tools/orders.py": ("orders.py", ""),
+    "policies.yaml": ("policies.yaml", "policy"),
+    "tests/test_support.py": ("test_support.py", ""),
+    "tests/verdicts.yaml": ("verdicts.yaml", "policy-test"),
+    "conftest.py": ("conftest.py", ""),
+    "AGENTS.md": ("AGENTS.md", ""),
+    "skills/towpath/SKILL.md": ("SKILL.md", ""),
+    ".gitignore": ("gitignore", ""),
+}
+"""Files of a new project: the template of each, and of YAML files the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedPart:
+    """What `towpath new` did: files that it wrote or added to, and what is left to do by hand."""
+
+    paths: tuple[Path, ...]
+    next_step: str
+
+
+def modeline(kind: str, path: Path) -> str:
+    """Return the first line of a YAML file at *path* in a project, which tells editors the schema of its *kind*."""
+    up = "../" * (len(path.parts) - 1)
+    return f"# yaml-language-server: $schema={up}{SCHEMAS.as_posix()}/{kind}.json\n"
+
+
+def schema_files() -> dict[Path, str]:
+    """Return the schemas of all kinds of files, by their places in a project."""
+    return {SCHEMAS / f"{kind}.json": json.dumps(file_schema(kind), indent=2) + "\n" for kind in schema_kinds()}
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write the schemas of this version into the project in *folder*, over those that lie there; return their paths."""
+    texts = schema_files()
+    _write(folder, texts)
+    return list(texts)
+
+
+def create_project(folder: Path) -> list[Path]:
+    """Write a project into *folder*; return what was written. Raises ProblemError `files_exist`, and writes nothing."""
+    texts = {Path(name): _text(template, kind, Path(name)) for name, (template, kind) in _PROJECT.items()}
+    _refuse_existing(folder, texts)
+    texts |= schema_files()
+    _write(folder, texts)
+    return list(texts)
+
+
+def add_network(folder: Path, project: ProjectFile, name: str) -> AddedPart:
+    """Write a network of one agent, and a script with which it runs without a key."""
+    _check_name(name)
+    place = project.networks or Path("networks")
+    if (folder / place).is_file():
+        raise ProblemError(problem("request_invalid", f"networks of {PROJECT_FILE} is a file; make it a folder"))
+    path, script = place / f"{name}.yaml", place / f"{name}.json"
+    texts = {path: _text("network.yaml", "network", path, name=name), script: _text("network.json", name=name)}
+    _refuse_existing(folder, texts)
+    _write(folder, texts)
+    return AddedPart((path, script), f'towpath run {name} "Hello" --watch')
+
+
+def add_tool(folder: Path, project: ProjectFile, name: str) -> AddedPart:
+    """Write a tool into a file of its own, in the first folder of tools."""
+    _check_name(name)
+    function = re.sub(r"\W", "_", name).lower()
+    if keyword.iskeyword(function):
+        function += "_"
+    place = next((tools for tools in project.tools if (folder / tools).is_dir()), Path("tools"))
+    path = place / f"{function}.py"
+    texts = {path: _text("tool.py", name=name, function=function)}
+    _refuse_existing(folder, texts)
+    _write(folder, texts)
+    return AddedPart((path,), f"let an agent have it (equipped_tools: [{name}]), and allow it: towpath new policy NAME")
+
+
+def add_agent(folder: Path, project: ProjectFile, name: str, network: str = "") -> AddedPart:
+    """Add an agent at the end of a network's file; without *network* to the only one that there is."""
+    _check_name(name)
+    path = _network_file(folder, project.networks or Path("networks"), network)
+    _append(folder, path, "agents", "key", name, _text("agent.yaml", name=name))
+    return AddedPart((path,), f"let another agent hand over to it: allowed_routes: [{name}]")
+
+
+def add_rule(folder: Path, project: ProjectFile, name: str, tool: str = "*") -> AddedPart:
+    """Add a rule at the end of the policy, which is made where there is none: a person is asked about *tool*."""
+    _check_name(name)
+    path = project.policy or Path("policies.yaml")
+    rule = _text("rule.yaml", name=name, tool=json.dumps(tool))
+    if (folder / path).exists():
+        _append(folder, path, "rules", "name", name, rule)
+    else:
+        _write(folder, {path: _text("policy.yaml", "policy", path) + _indented(rule, 2)})
+    named = project.policy is not None
+    todo = f"say who and when: {path}"
+    return AddedPart((path,), todo if named else f"{todo}, and name it in {PROJECT_FILE}: policy: {path}")
+
+
+def _text(template: str, kind: str = "", path: Path = Path(), **names: str) -> str:
+    text = files("towpath.project").joinpath("templates", f"{template}.template").read_text("utf-8")
+    return (modeline(kind, path) if kind else "") + (Template(text).substitute(names) if names else text)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        detail = f"{name!r} is no name here: a letter, then letters, digits and _ . - (64 at most)"
+        raise ProblemError(problem("request_invalid", detail))
+
+
+def _refuse_existing(folder: Path, texts: Mapping[Path, str]) -> None:
+    there = [str(folder / path) for path in texts if (folder / path).is_symlink() or (folder / path).exists()]
+    if folder.exists() and not folder.is_dir():
+        there = [str(folder)]
+    if there:
+        details = tuple(ProblemDetail(pointer="", code="files_exist", detail=path) for path in there)
+        raise ProblemError(problem("files_exist", ", ".join(there), errors=details))
+
+
+def _write(folder: Path, texts: Mapping[Path, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(SCHEMAS in path.parents for path in texts):
+        (folder / SCHEMAS.parent).mkdir(mode=PRIVATE, exist_ok=True)
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+
+
+def _network_file(folder: Path, place: Path, wanted: str) -> Path:
+    inside = folder / place
+    found = [inside] if inside.is_file() else sorted([*inside.glob("*.yaml"), *inside.glob("*.yml")])
+    names = {_network_name(path): path for path in found}
+    if not wanted and len(names) == 1:
+        return next(iter(names.values())).relative_to(folder)
+    if wanted not in names:
+        there = f"in {place} there are {', '.join(names)}" if names else f"in {place} there is none"
+        detail = f"no network is called {wanted!r}; {there}" if wanted else f"which network? {there}"
+        remedy = "Name it with --network, or make one: towpath new network NAME."
+        raise ProblemError(problem("not_found", detail, remedy=remedy))
+    return names[wanted].relative_to(folder)
+
+
+def _network_name(path: Path) -> str:
+    written: Any = _read(path.read_text("utf-8"), path)
+    return str(written.get("name", path.stem)) if isinstance(written, dict) else path.stem
+
+
+def _append(folder: Path, path: Path, member: str, key: str, name: str, item: str) -> None:
+    """Add *item* at the end of the list *member* of a YAML file, whose other lines stay as they are."""
+    text = (folder / path).read_text("utf-8")
+    before: Any = _read(text, path)
+    listed = before.get(member) if isinstance(before, dict) else None
+    if isinstance(listed, list) and any(isinstance(one, dict) and one.get(key) == name for one in listed):
+        detail = f"{path} has {name!r} already, in {member}"
+        raise ProblemError(problem("files_exist", detail, remedy="Choose another name."))
+    if isinstance(listed, list) and listed:
+        after = _inserted(text, member, item)
+        if _read(after, path, quiet=True) == {**before, member: [*listed, *yaml.safe_load(item)]}:
+            (folder / path).write_text(after, "utf-8")
+            return
+    detail = f"{path} is not written so that something can be added to {member}; add it by hand:\n{item}"
+    raise ProblemError(problem("request_invalid", detail, remedy="Write the list in lines that begin with a dash."))
+
+
+def _read(text: str, path: Path, *, quiet: bool = False) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        if quiet:
+            return None
+        detail = f"{path}: not YAML: {' '.join(str(error).split())}"
+        raise ProblemError(problem("request_invalid", detail)) from error
+
+
+def _inserted(text: str, member: str, item: str) -> str:
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    node = next(value for key, value in root.value if key.value == member)
+    lines = text.splitlines(keepends=True)
+    end = _last_line(node) + 1
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    while not lines[end - 1].strip():  # a text in lines takes those behind it along
+        end -= 1
+    space = ["\n"] if any(not line.strip() for line in lines[node.start_mark.line : end]) else []
+    return "".join([*lines[:end], *space, _indented(item, node.start_mark.column), *lines[end:]])
+
+
+def _last_line(node: Any) -> int:
+    """Return the last line of a node's own text: the end of a block collection is where the next thing begins."""
+    if isinstance(node, yaml.ScalarNode):
+        mark = node.end_mark
+        return int(mark.line - (mark.column == 0 and mark.line > node.start_mark.line))
+    parts = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
+    return max((_last_line(part) for part in parts), default=int(node.end_mark.line))
+
+
+def _indented(item: str, column: int) -> str:
+    return "".join(f"{' ' * column}{line}" if line.strip() else line for line in item.splitlines(keepends=True))

@@ -1,0 +1,91 @@
+"""A project of `towpath init` runs as docs/projects.md says: its commands are taken from there, as they stand."""
+
+import asyncio
+import contextlib
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_readme import blocks
+from tests.support.places import ROOT
+from tests.support.platform.up_in_process import Lines, status_after
+
+from towpath import Client, WaitingGate
+from towpath.cli import main
+
+PAGE = ROOT / "docs" / "projects.md"
+TIMEOUT_S = 60
+
+
+def commands(name: str) -> list[list[str]]:
+    """Return the commands of the one block of the page that is called *name*."""
+    (block,) = [one.text for one in blocks(PAGE) if one.name == name]
+    return [shlex.split(line) for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one more of everything."""
+    folder = tmp_path_factory.mktemp("project")
+    (_, *init), (_, there) = commands("init")
+    with contextlib.chdir(folder):
+        assert main(init) == 0
+    with contextlib.chdir(folder / there):
+        assert [main(words[1:]) for words in commands("add")] == [0, 0, 0, 0]
+    return folder / there
+
+
+def test_its_own_tests_pass_without_a_platform(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (python, *tests), (_, *verdicts) = commands("check")
+    assert python == "python"
+    ran = subprocess.run(
+        [sys.executable, *tests], cwd=project, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "3 passed" in ran.stdout
+    monkeypatch.chdir(project)
+    assert main(verdicts) == 0
+    assert "4" in capfd.readouterr().out
+
+
+def test_schemas_are_listed_printed_and_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    place = project / ".towpath" / "schema" / "network.json"
+    place.unlink()
+    assert [main(words[1:]) for words in commands("schema")] == [0, 0, 0]
+    said = capsys.readouterr().out
+    assert '"$schema": "https://json-schema.org/draft/2020-12/schema"' in said
+    assert ".towpath/schema/network.json" in said
+    assert json.loads(place.read_text())["title"] == "Towpath network"
+
+
+async def refund(address: str) -> tuple[Any, Any]:
+    """Have an order refunded, whose call a person approves, and say hello; return both answers."""
+    async with Client(address) as client, asyncio.timeout(TIMEOUT_S):
+        accepted = await client.submit("support", "Refund order 8812")
+        events = client.stream(accepted.run_id)
+        verdicts = [await event.approve(reason="checked") async for event in events if isinstance(event, WaitingGate)]
+        assert len(verdicts) == 1
+        other = await client.submit("research", "Hello")
+        return (await client.result(accepted.run_id)).final, (await client.result(other.run_id)).final
+
+
+def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(told: Lines) -> None:
+        ready = json.loads(told.wait_for("gateway_url"))
+        assert ready["project"] == str(project / "towpath.yaml")
+        assert (Path(ready["policy"]["source"]).name, ready["policy"]["rules"]) == ("policies.yaml", 4)
+        refunded, hello = asyncio.run(refund(ready["gateway_url"]))
+        assert "Order 8812 is refunded" in refunded["message"]
+        assert "research.json" in hello["message"]
+
+    monkeypatch.chdir(project)
+    assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--json") == 0
