@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from towpath_console.text import MAX_SHOWN_CHARS, one_line
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 Gate = Mapping[str, Any]
 
@@ -64,6 +65,7 @@ class GateCard(NamedTuple):
     kind: str
     title: str
     question: str
+    summary: str
     warnings: tuple[tuple[str, str], ...]
     arguments: tuple[ArgumentRow, ...]
     hidden_arguments: int
@@ -145,6 +147,7 @@ def gate_card(gate: Gate, *, full: bool = False) -> GateCard:
         kind=kind,
         title=title,
         question=question,
+        summary=summary_of_gate(detail),
         warnings=tuple(_warnings(gate, kind, rows)),
         arguments=shown,
         hidden_arguments=len(rows) - len(shown),

@@ -187,10 +187,10 @@ class ChangedApprovalField(MessagePart):
 class ApprovalRequiredFact(FactBase):
     """A call waits for a person; the run opens its gate.
 
-    `quorum` different people with `role` must say yes by `expires_at`. `revision` counts how often the call or what
-    decides it changed since it was first shown, `diff` and `changes` (its words) say what changed last, and
-    `edited_by` who changed the arguments, if a person did. `origins` says where each value came from: its path, `from`
-    (fixed, task, record, unknown, untrusted), whether it is a sink, and the tool and step that returned it.
+    `quorum` people with `role` must say yes by `expires_at`. `revision` counts changes since it was first shown; `diff`
+    and `changes` (its words) say what changed last, `edited_by` who changed the arguments. `origins` says where values
+    come from: path, `from` (fixed, task, record, unknown, untrusted), whether it is a sink, the tool and step that
+    returned it. `summary` is the tool's template: who shows the call fills it, so it holds nothing to be erased.
     """
 
     type: Literal["approval.required"] = "approval.required"
@@ -213,6 +213,7 @@ class ApprovalRequiredFact(FactBase):
     revision: int = 0
     edited_by: str = ""
     origins: tuple[JsonObject, ...] = ()
+    summary: str = Field(default="", exclude_if=lambda template: not template)
 
 
 class CallPausedFact(FactBase):

@@ -163,6 +163,7 @@ def _terms(fact: facts.ApprovalRequiredFact) -> JsonObject:
         "revision": fact.revision,
         "edited_by": fact.edited_by,
         "origins": list(fact.origins),
+        "summary": fact.summary,
     }
     return {name: value for name, value in terms.items() if value}
 

@@ -16,6 +16,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 ACTIONS = frozenset({"decide", "replan"})
 """Kinds of model requests that begin a step, or another attempt at it; the others judge what was done."""
@@ -90,6 +91,8 @@ class RunStreamUsage(RunStreamItem):
 class RunStreamGate(MessagePart):
     """What waits for a person: of a call its tool and arguments, and the `digest` by which a verdict is of that call.
 
+    `summary` is the call in the words of its tool, where it has some.
+
     `verdicts` are those that it takes where they are not yes and no.
     """
 
@@ -97,6 +100,7 @@ class RunStreamGate(MessagePart):
     gate_type: str
     call_id: UUID | None = None
     tool: str = ""
+    summary: str = Field(default="", exclude_if=lambda summary: not summary)
     arguments: JsonObject = Field(default_factory=dict)
     digest: str = ""
     rule: str = ""
@@ -308,6 +312,7 @@ def _opened(event: ev.GateOpened) -> RunStreamGate:
         gate_type=event.gate_type,
         call_id=event.execution_id,
         tool=known.get("tool", ""),
+        summary=summary_of_gate(known),
         arguments=known.get("args", {}),
         digest=known.get("digest", ""),
         rule=known.get("rule") or "",

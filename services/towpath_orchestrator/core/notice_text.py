@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.text import name_hidden, truncate
+from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_orchestrator.core.webhook_notices import UNKNOWN_EFFECT, told_reason
 
 MAX_ARGUMENTS = 8
@@ -78,6 +79,7 @@ def notice_text(gate: Any, detail: JsonObject, console_url: str, *, shows_argume
     quorum = detail.get("quorum") or 1
     facts = {
         "Tool": tool,
+        "Call": _line(summary_of_gate(detail), VALUE_CHARS) if shows_arguments else "",
         "Rule": rule,
         "Why": _line(told_reason(gate, detail), VALUE_CHARS),
         "Agent": _line(detail.get("agent") or "", NAME_CHARS),

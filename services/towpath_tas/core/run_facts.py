@@ -106,8 +106,12 @@ def approval_required(
     approval: Approval,
     changes: Sequence[ChangedApprovalField],
     origins: Sequence[dict[str, Any]] = (),
+    summary: str = "",
 ) -> str:
-    """Return the fact that the call waits for a person; *origins* says where its values come from."""
+    """Return the fact that the call waits for a person; *origins* says where its values come from.
+
+    *summary* is the tool's template for telling the call.
+    """
     return ApprovalRequiredFact(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:approval:{call.approvals}",
@@ -130,6 +134,7 @@ def approval_required(
         revision=approval.revisions,
         edited_by=approval.edited_by,
         origins=tuple(origins),
+        summary=summary,
     ).model_dump_json()
 
 

@@ -76,6 +76,13 @@ async def refused(code: str, word: Any) -> None:
         await word
 
 
+async def test_a_call_that_waits_brings_the_words_of_its_tool(tas: Running) -> None:
+    words = "Refund {amount} of {order_id}"
+    await tas.caller.register(tool("orders.refund", "irreversible", operation="write", summary=words))
+    _, asked = await waiting(tas)
+    assert asked["summary"] == words
+
+
 async def test_one_yes_of_two_lets_nothing_through_and_the_second_one_does(tas: Running) -> None:
     request, asked = await waiting(tas, "quorum: 2")
     assert asked["quorum"] == 2

@@ -55,4 +55,6 @@ def test_the_list_says_what_a_gate_of_a_run_is_about() -> None:
     of_run = {"gate_type": "loop", "execution_id": None, "detail": {"key": "loop:same_call", "verdicts": ["stop"]}}
     of_call = {"gate_type": "approval", "execution_id": "e", "detail": {"tool": "orders.refund", "args": {"id": 8812}}}
     assert describe_gate(of_run) == "loop same_call" and describe_gate(of_call) == "orders.refund id=8812"
+    told = {**of_call, "detail": {**of_call["detail"], "summary": "Refund order {id}"}}  # type: ignore[dict-item]
+    assert describe_gate(told) == "orders.refund: Refund order 8812"
     assert describe_gate({"gate_type": "timeout", "execution_id": None, "detail": {"key": "timeout"}}) == "timeout"

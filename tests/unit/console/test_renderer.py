@@ -61,6 +61,7 @@ def run_named(words: str) -> dict[str, Any]:
 def gate_named(words: str) -> dict[str, Any]:
     origins = [{"path": words, "from": words, "tool": words, "step": 1}]
     detail = {"tool": words, "args": {words: words}, "rule": words, "agent": words, "digest": words, "origins": origins}
+    detail["summary"] = words + "{" + words + "}"
     return {
         "gate_id": "b8176244-5c21-5539-9bae-2275585647f8", "run_id": "01a21826-750f-7b51-adac-0b09758c40f8",
         "gate_type": "approval", "status": "pending", "reason": words, "detail": detail, "network": words, "quorum": 1,

@@ -107,12 +107,13 @@ def test_b12_a_filter_takes_the_words_there_are() -> None:
 def test_a_gate_is_told_with_the_call_that_waits_and_what_it_takes() -> None:
     machine = Machine(system_params={"account": "acme", "token": "t"})
     machine.decide(use("pay", amount="5"))
-    machine.want_approval(UUID(int=7))
+    machine.want_approval(UUID(int=7), summary="Pay {amount}")
     (gate,) = [one.gate for one in streamed(machine) if one.type == "status" and one.gate is not None]
     opened, call = machine.state.gates[0], machine.call_id(0)
     assert (gate.gate_id, gate.gate_type, gate.call_id) == (opened.gate_id, opened.gate_type, call)
     assert (gate.tool, gate.arguments, gate.digest, gate.rule) == ("pay", {}, "sha256:02", "people-first")
     assert (gate.verdicts, gate.expires_at) == ((), machine.now + timedelta(hours=1))
+    assert gate.summary == "Pay (not given)"
     machine.want_approval(UUID(int=8), edited_by="bob")
     machine.want_approval(UUID(int=9), edited_by="bob", quorum=2)
     told = [one.gate for one in streamed(machine) if one.type == "status" and one.gate is not None]

@@ -15,6 +15,7 @@ from towpath.cli.shared.text import doubtful_values, one_line, shorten, sinks_fi
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 app = App(name="gates", help="Decide what waits for a person.")
 app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
@@ -40,6 +41,8 @@ def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
 def describe_gate(row: Mapping[str, Any]) -> str:
     """Return what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
+    if summary := summary_of_gate(detail):
+        return one_line(f"{detail['tool']}: {summary}", 90)
     if detail.get("tool") and row["execution_id"] is not None:
         return f"{detail['tool']} {shorten(sinks_first(detail), 60)}".strip()
     cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
@@ -87,6 +90,7 @@ _SHOW = (
     Column("run", lambda row: f"{row['run_id']} {row['network']}".strip()),
     Column("agent", lambda row: row["detail"].get("agent")),
     Column("tool", lambda row: row["detail"].get("tool")),
+    Column("summary", lambda row: summary_of_gate(row["detail"])),
     Column("arguments", lambda row: shorten(sinks_first(row["detail"]), 0)),
     Column("values", all_values),
     Column("why", "reason"),

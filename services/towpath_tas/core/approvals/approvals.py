@@ -128,7 +128,13 @@ def wait_for_approval(
     waiting = judged.next_revision(
         status=CallStatus.AWAITING_APPROVAL,
         approval_id=approval.approval_id,
-        fact=run_facts.approval_required(judged, approval, why, decision.origin.shown() if decision.origin else ()),
+        fact=run_facts.approval_required(
+            judged,
+            approval,
+            why,
+            origins=decision.origin.shown() if decision.origin else (),
+            summary=decision.tool.spec.summary if decision.tool else "",
+        ),
     )
     over = () if before is None else (replace(before, status=ends),)
     new = call.revision == 0  # a call counts towards its limits once, when its row is created

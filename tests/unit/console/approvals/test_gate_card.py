@@ -58,6 +58,12 @@ def test_a_name_with_a_dot_is_found_whole() -> None:
     assert row.is_doubtful
 
 
+def test_a_call_is_told_in_the_words_of_its_tool() -> None:
+    gate = a_gate(args={"to": "eve"}, origins=[])
+    gate["detail"]["summary"] = "Pay {to}"
+    assert gate_card(gate).summary == "Pay eve"
+
+
 def test_values_are_written_exactly() -> None:
     rows = argument_rows(a_gate(args={"text": "8812", "number": 8812, "truth": True, "nothing": None}, origins=[]))
     assert [row.text for row in rows] == ['"8812"', "8812", "true", "null"]

@@ -37,11 +37,14 @@ def asked(machine: Machine) -> list[ToolRequest]:
 def test_an_approval_opens_a_gate_that_says_what_a_person_must_know() -> None:
     machine = paying()
     origins = ({"path": "to", "from": "unknown", "sink": True},)
-    assert types(machine.want_approval(FIRST, changes=("amount",), origins=origins)) == ["gate_opened"]
+    assert types(machine.want_approval(FIRST, changes=("amount",), origins=origins, summary="Pay {to}")) == [
+        "gate_opened"
+    ]
     (opened,) = machine.events(ev.GateOpened)
     assert (opened.gate_type, opened.approval_id, opened.execution_id) == ("approval", FIRST, machine.call_id())
     assert opened.detail["changes"] == ["amount"] and opened.detail["agent"] == "triage"
     assert opened.detail["origins"] == list(origins)
+    assert opened.detail["summary"] == "Pay {to}", "a template: what is erased from the arguments is in no other place"
     assert opened.detail["digest"] == "sha256:02" and "people-first" in opened.reason
     assert machine.state.status == "waiting"
 

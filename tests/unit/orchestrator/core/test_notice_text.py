@@ -53,6 +53,11 @@ def test_a_text_says_what_is_asked_by_which_rule_until_when_and_where_it_is_deci
     assert text().subject == "A call waits for approval: orders.refund (rule large)"
 
 
+def test_a_call_is_told_in_the_words_of_its_tool_where_its_arguments_may_be() -> None:
+    assert "Call:     Refund 129 EUR" in mail_body(text(summary="Refund {amount} EUR"))
+    assert "129" not in mail_body(text(summary="Refund {amount} EUR", shows=False))
+
+
 def test_a_value_that_no_message_can_carry_is_told_with_a_mark_in_its_place() -> None:
     said = text(args={"note\ud800": "a\udfffb"})
     assert "a?b" in json.dumps(chat_message(said), ensure_ascii=False).encode().decode()

@@ -1,0 +1,46 @@
+"""A call in the words of its tool: `Refund {amount} EUR to {customer.name}`, filled with the arguments of the call.
+
+Arguments are what a model wrote: they come as one line, cut, and a brace in one of them is only a brace. What the tool
+is not given is told as that, so that nobody takes a gap for a value.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from towpath_contracts.text import name_hidden, truncate
+
+MAX_VALUE_CHARS = 60
+"""Of one argument; the whole of it stands beside the summary."""
+
+NOT_GIVEN = "(not given)"
+
+_PLACE = re.compile(r"\{([^{}]*)\}")
+
+
+def placeholders(template: str) -> tuple[str, ...]:
+    """Return the paths that *template* names between braces, in their order."""
+    return tuple(match[1].strip() for match in _PLACE.finditer(template))
+
+
+def summarize_call(template: str, args: Mapping[str, Any]) -> str:
+    """Return *template* with each `{path}` as the argument there; empty for a tool without one."""
+    return _PLACE.sub(lambda match: _shown(args, match[1].strip()), template)
+
+
+def summary_of_gate(detail: Mapping[str, Any]) -> str:
+    """Return the call that a gate holds in the words of its tool; empty where it has none."""
+    template, args = detail.get("summary"), detail.get("args")
+    return summarize_call(template, args) if isinstance(template, str) and isinstance(args, Mapping) else ""
+
+
+def _shown(args: Mapping[str, Any], path: str) -> str:
+    value: Any = args
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return NOT_GIVEN
+        value = value[part]
+    text = value if isinstance(value, str) else to_json(value).decode()
+    return truncate(name_hidden(" ".join(text.split())), MAX_VALUE_CHARS)

@@ -1,0 +1,37 @@
+"""A call in the words of its tool."""
+
+import pytest
+
+from towpath_contracts.tools.call_summaries import placeholders, summarize_call, summary_of_gate
+
+
+@pytest.mark.parametrize(
+    ("template", "args", "expected"),
+    [
+        ("Refund {amount} EUR to {customer.name}", {"amount": 20, "customer": {"name": "Ann"}}, "Refund 20 EUR to Ann"),
+        ("Send {items}", {"items": [1, {"a": None}]}, 'Send [1,{"a":null}]'),
+        ("Refund {amount}", {}, "Refund (not given)"),
+        ("Refund {amount.net}", {"amount": 3}, "Refund (not given)"),
+        ("Say {text}", {"text": "{amount}\nand\u202e more\x1b[31m"}, "Say {amount} and⟨U+202E⟩ more⟨U+001B⟩[31m"),
+        ("Say {text}", {"text": "x" * 60}, "Say " + "x" * 60),
+        ("Say {text}", {"text": "x" * 61}, "Say " + "x" * 59 + "…"),
+        ("", {"text": "x"}, ""),
+    ],
+)
+def test_a_summary_is_filled_with_the_arguments_in_one_line(
+    template: str, args: dict[str, object], expected: str
+) -> None:
+    assert summarize_call(template, args) == expected
+
+
+def test_the_places_of_a_template_are_its_paths() -> None:
+    assert placeholders("Refund { amount } to {customer.name}, {}") == ("amount", "customer.name", "")
+
+
+def test_a_gate_tells_its_call_and_one_without_words_or_arguments_nothing() -> None:
+    held = {"summary": "Refund {amount}", "args": {"amount": 3}}
+    assert summary_of_gate(held) == "Refund 3"
+    assert summary_of_gate({**held, "args": {}}) == "Refund (not given)", "as after an erasure"
+    assert [summary_of_gate(one) for one in ({}, {"args": {}}, {**held, "args": "erased"}, {**held, "summary": 3})] == [
+        ""
+    ] * 4
