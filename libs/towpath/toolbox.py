@@ -21,7 +21,7 @@ from types import ModuleType
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.module_sources import SourceLoader, load_from_source
-from towpath.tools.declaration import AnyTool, Tool
+from towpath.tools.declaration import AnyTool, Tool, tool
 from towpath_fabric.file_owners import ROOT, fault_above, fault_of, program_owner
 
 
@@ -176,8 +176,19 @@ def _load(spec: ModuleSpec) -> ModuleType:
 
 
 def collect(modules: Iterable[ModuleType]) -> tuple[list[AnyTool], list[Hook]]:
-    """Return the tools and hooks that stand in the modules under any name, each once."""
-    found = [value for module in modules for value in vars(module).values()]
+    """Return the tools and hooks that stand in the modules under any name, or in a list TOOLS, each once."""
+    found = [value for module in modules for value in (*vars(module).values(), *_listed_tools(module))]
     tools = {id(value): value for value in found if isinstance(value, Tool)}
     hooks = {id(value): value for value in found if isinstance(value, Hook)}
     return list(tools.values()), list(hooks.values())
+
+
+def _listed_tools(module: ModuleType) -> list[AnyTool | Hook]:
+    """Return what stands in `TOOLS` of *module*, plain functions as tools; raises DeclarationError."""
+    written = getattr(module, "TOOLS", None)
+    if written is None:
+        return []
+    if not isinstance(written, list | tuple):
+        msg = f"{module.__name__}.TOOLS is a list of tools and functions, not {type(written).__name__}"
+        raise DeclarationError(msg)
+    return [one if isinstance(one, Tool | Hook) else tool(one) for one in written]

@@ -1,11 +1,12 @@
 """A user's program in which a type checker finds nothing wrong."""
 
 from decimal import Decimal
+from functools import partial
 from typing import assert_type
 
 from pydantic import BaseModel
 
-from towpath import Agent, Client, Goal, Network, RefusedError, Swarm, ToolContext, run, tool
+from towpath import Agent, Client, Goal, Network, RefusedError, Swarm, Tool, ToolContext, run, tool
 from towpath_contracts.runs.views import RunPage, RunView
 
 
@@ -26,6 +27,25 @@ def count(item: str) -> int:
 
 
 assert_type(count("lamps"), int)
+
+
+class Shop:
+    """Has a method that is a tool."""
+
+    def find(self, order_id: str) -> str:
+        """Find an order."""
+        return order_id
+
+
+def call_api(**arguments: str) -> dict[str, str]:
+    """Call what a JSON Schema describes."""
+    return arguments
+
+
+find = tool(name="orders.find", effect_class="pure")(Shop().find)
+assert_type(find("A-1"), str)
+search = Tool.from_schema("orders.search", "Search.", {"type": "object"}, call_api, effect_class="pure", timeout=3)
+TOOLS = [find, search, tool(partial(count, "lamp"))]
 
 clerk = Agent("clerk", prompt="You are {agent_key}.", tools=[refund, "stock.count"], default=True, can_respond=True)
 shop = Network("shop", [clerk], model="gemini:gemini-2.5-flash", max_steps=20, force_respond=True)

@@ -1,6 +1,6 @@
 """A user's program in which a type checker finds each marked line wrong, and no other; `ty` those marked `any`."""
 
-from towpath import Agent, Client, Network, Swarm, run, tool
+from towpath import Agent, Client, Network, Swarm, Tool, run, tool
 
 
 @tool(risk="write")  # wrong for any
@@ -20,6 +20,8 @@ def count(item: str) -> int:
 
 
 count(3)  # wrong for any
+Tool.from_schema("n", "N.", "object", count)  # wrong for any
+Tool.from_schema("n", "N.", {}, count, effect="pure")  # wrong
 Agent("a", prompt="", tool=["count"])  # wrong for any
 Network("n", [], max_stepz=3)  # wrong
 Network("n", [], max_steps="many")  # wrong for any

@@ -44,6 +44,13 @@ class Agent(FlowMember):
     guidance: str = field(default="", kw_only=True)
     settings: ModelSettings | JsonObject | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        """Raise DeclarationError for a text where a list belongs: it would be read letter by letter."""
+        for name, given in (("tools", self.tools), ("routes", self.routes)):
+            if isinstance(given, str):
+                msg = f"agent {self.key!r}: {name} is a list: write {name}=[{given!r}]"
+                raise DeclarationError(msg)
+
     @property
     def flow_name(self) -> str:
         """The name that stands in a flow."""

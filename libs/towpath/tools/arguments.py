@@ -1,7 +1,8 @@
 """Turns a function's signature into the JSON Schema that is offered, and arguments into what the function takes.
 
-What is offered and what is checked come from one pydantic model, so they can't differ; unknown arguments are
-refused; a parameter that can't be passed by name, or has no type, can't be offered at all.
+What is offered and what is checked come from one pydantic model, or from one JSON Schema, so they can't differ; unknown
+arguments are refused; a parameter that can't be passed by name, or has no type, can't be offered at all. Nothing is
+changed on the way beyond what the declared type asks for: a text is no number, and 100 stays 100 for a float.
 """
 
 import inspect
@@ -10,15 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import to_json
 
 from towpath.errors import DeclarationError
 from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
+from towpath.tools.functions import bound_keywords, meant, place_of, underlying_function
 from towpath.tools.secrets import Secret
 from towpath_contracts.base import JsonObject
+from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.input_faults import entry_message
 
 _PREFIX = "argument_"
@@ -54,34 +58,51 @@ class ToolArguments:
     system: tuple[str, ...]
     context: str | None
     secrets: tuple[tuple[str, Secret], ...] = ()
+    filled: frozenset[str] = frozenset()
+    """Parameters whose default is made anew for each call that does not give them."""
 
     def bind(self, args: JsonObject) -> dict[str, Any]:
         """Return keyword arguments for *args*, converted to the declared types, and the secrets.
 
+        Of one that is not given the function's own default holds, unless it could be changed by a call or is a Field.
         Raises ArgumentsInvalidError, SecretMissingError.
         """
+        values, filled = self._validated(args), self.filled
+        bound = {
+            name: _as_given(getattr(values, field), args.get(name))
+            for field, name in self.names
+            if name in args or name in filled
+        }
+        return bound | {name: secret.read() for name, secret in self.secrets}
+
+    def _validated(self, args: JsonObject) -> BaseModel:
         try:
-            values = self.model.model_validate(args).__dict__
+            # From JSON: there a text may be a date or a Decimal, and still no number.
+            return self.model.model_validate_json(to_json(args), strict=True)
         except ValidationError as error:
+            if all(map(_is_whole_number, error.errors(include_url=False, include_context=False))):
+                return self.model.model_validate(args)  # JSON has one kind of number: 5.0 is an integer there
             places = error.errors(include_url=False, include_input=False, include_context=False)
             message = "; ".join(
                 f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {entry_message(e)}" for e in places
             )
             raise ArgumentsInvalidError(message) from error
-        bound = {name: values[field] for field, name in self.names}
-        return bound | {name: secret.read() for name, secret in self.secrets}
 
 
 def read_arguments(function: Callable[..., object]) -> ToolArguments:
     """Read the signature of *function*; raises DeclarationError where it can't be offered."""
-    where = f"{function.__module__}.{function.__qualname__}"
+    where = place_of(function)
     hints = _hints(function, where)
-    described = parse_docstring(function).parameters
+    described = parse_docstring(underlying_function(function)).parameters
+    settled = bound_keywords(function)
+    filled: set[str] = set()
     fields: dict[str, Any] = {}
     system: list[str] = []
     secrets: list[tuple[str, Secret]] = []
     context: str | None = None
     for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in settled:
+            continue
         hint = hints.get(parameter.name)
         _must_be_offerable(parameter, hint, where)
         if _is_context(hint):
@@ -92,11 +113,14 @@ def read_arguments(function: Callable[..., object]) -> ToolArguments:
             continue
         if _is_system(hint):
             system.append(parameter.name)
+        if _is_made_anew(parameter.default):
+            filled.add(parameter.name)
         fields[_PREFIX + parameter.name] = _field(parameter, hint, described.get(parameter.name))
-    model = _model(function.__name__, fields, where)
+    model = _model(underlying_function(function).__name__, fields, where)
     return ToolArguments(
         model=model,
-        schema=_schema(model),
+        schema=_schema(model, where),
+        filled=frozenset(filled),
         names=tuple((field, field.removeprefix(_PREFIX)) for field in fields),
         system=tuple(system),
         context=context,
@@ -114,13 +138,76 @@ def context_parameter(function: Callable[..., object], where: str) -> str | None
     return found
 
 
+def schema_arguments(
+    schema: JsonObject, function: Callable[..., object], system: tuple[str, ...], where: str
+) -> ToolArguments:
+    """Return how *function* is called with what *schema* describes; raises DeclarationError where they don't fit."""
+    if schema.get("type") != "object":
+        msg = f'{where}: the JSON Schema of arguments describes an object: {{"type": "object", "properties": …}}'
+        raise DeclarationError(msg)
+    if fault := unusable_schema(schema):
+        msg = f"{where}: {fault}"
+        raise DeclarationError(msg)
+    context = context_parameter(function, where)
+    settled = bound_keywords(function)
+    parameters = [one for one in inspect.signature(function).parameters.values() if one.name not in settled | {context}]
+    properties = list(schema.get("properties", {}))
+    taken = [one.name for one in parameters if one.kind in _NAMEABLE]
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        for name in properties:
+            if name not in taken:
+                msg = f"{where}: the JSON Schema has {name!r}, which the function does not take{meant(name, taken)}"
+                raise DeclarationError(msg)
+    required = schema.get("required", ())
+    for one in parameters:
+        if one.kind in _NAMEABLE and one.default is inspect.Parameter.empty and one.name not in required:
+            msg = f"{where}: the function needs {one.name!r}, which the JSON Schema does not require"
+            raise DeclarationError(msg)
+    for name in system:
+        if name not in properties:
+            msg = f"{where}: system_parameters has {name!r}, which the JSON Schema does not{meant(name, properties)}"
+            raise DeclarationError(msg)
+    return _SchemaArguments(model=BaseModel, schema=schema, names=(), system=system, context=context)
+
+
+class _SchemaArguments(ToolArguments):
+    """Arguments that a JSON Schema describes: the function takes them as they were given."""
+
+    def bind(self, args: JsonObject) -> dict[str, Any]:
+        """Return *args* themselves; raises ArgumentsInvalidError."""
+        if faults := schema_faults(self.schema, args):
+            raise ArgumentsInvalidError("; ".join(faults))
+        return dict(args)
+
+
+def _is_whole_number(entry: Any) -> bool:
+    given = entry["input"]
+    return entry["type"] == "int_type" and isinstance(given, float) and given.is_integer()
+
+
+def _as_given(value: Any, given: Any) -> Any:
+    """Return *value* with each whole number as it was given, also in lists and objects: JSON's 100 is no 100.0."""
+    if type(value) is float and type(given) is int:
+        return given
+    if type(value) is list and type(given) is list and len(value) == len(given):
+        return [_as_given(*pair) for pair in zip(value, given, strict=True)]
+    if type(value) is dict and type(given) is dict and value.keys() == given.keys():
+        return {name: _as_given(one, given[name]) for name, one in value.items()}
+    return value
+
+
+def _is_made_anew(default: Any) -> bool:
+    """Return whether a default is described by a Field, or could be changed by the call that gets it."""
+    return isinstance(default, FieldInfo) or type(default).__hash__ is None
+
+
 def _is_context(hint: Any) -> bool:
     return hint is ToolContext or ToolContext in get_args(hint)
 
 
 def _hints(function: Callable[..., object], where: str) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(underlying_function(function), include_extras=True)
     except NameError as error:
         msg = f"{where}: {error}; types of a tool's parameters must be importable where the tool is defined"
         raise DeclarationError(msg) from error
@@ -128,7 +215,13 @@ def _hints(function: Callable[..., object], where: str) -> dict[str, Any]:
 
 def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> None:
     if parameter.kind not in _NAMEABLE:
-        msg = f"{where}: parameter {parameter.name} can't be passed by name; tools take named parameters only"
+        msg = (
+            f"{where}: parameter {parameter.name} can't be passed by name; "
+            "name each parameter, or describe them with Tool.from_schema"
+        )
+        raise DeclarationError(msg)
+    if hint is None and parameter.name == "self":
+        msg = f"{where}: @tool inside a class has no object to call; make the tool of a bound method: tool(shop.refund)"
         raise DeclarationError(msg)
     if hint is None:
         msg = f"{where}: parameter {parameter.name} has no type; the schema a model sees is made of types"
@@ -176,16 +269,32 @@ def _model(name: str, fields: dict[str, Any], where: str) -> type[BaseModel]:
     try:
         return create_model(name, __config__=config, **fields)
     except PydanticUserError as error:
-        msg = f"{where}: {error.message}"
-        raise DeclarationError(msg) from error
+        raise DeclarationError(_type_fault(fields, where)) from error
 
 
-def _schema(model: type[BaseModel]) -> JsonObject:
+def _type_fault(fields: dict[str, Any], where: str) -> str:
+    """Return which parameter has a type that JSON can't have."""
+    for field, (hint, _) in fields.items():
+        kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint  # without its name
+        try:
+            TypeAdapter(kind).json_schema()
+        except PydanticUserError as error:
+            shown = getattr(kind, "__name__", str(kind))
+            typed_dict = " (in Python 3.11 a TypedDict has to be that of typing_extensions)"
+            return (
+                f"{where}: parameter {field.removeprefix(_PREFIX)} is a {shown}, which JSON can't say; use str, "
+                "numbers, bool, lists, dates, enums, dataclasses or pydantic models"
+                + (typed_dict if error.code == "typed-dict-version" else "")
+            )
+    return f"{where}: its parameters can't be written as JSON"
+
+
+def _schema(model: type[BaseModel], where: str) -> JsonObject:
     try:
         schema = model.model_json_schema(schema_generator=_WithoutTitles)
     except PydanticUserError as error:
-        msg = f"{model.__name__}: {error.message}"
-        raise DeclarationError(msg) from error
+        fields = {_PREFIX + one.alias: (one.annotation, None) for one in model.model_fields.values() if one.alias}
+        raise DeclarationError(_type_fault(fields, where)) from error
     schema.pop("title", None)
     schema.pop("description", None)
     schema.setdefault("properties", {})

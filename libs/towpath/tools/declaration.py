@@ -1,4 +1,4 @@
-"""`@tool`: a plain typed function becomes something that agents may be allowed to call.
+"""`@tool` makes of a typed function what agents may be allowed to call; `Tool.from_schema` brings its own schema.
 
 A tool says what it is and the tool-access service decides whether it may run; what is not declared is the strictest
 (irreversible, untrusted). The decorated function still is what it was: call it directly in its own tests.
@@ -8,14 +8,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from towpath.errors import DeclarationError
-from towpath.tools.arguments import ToolArguments, read_arguments
+from towpath.tools.arguments import ToolArguments, read_arguments, schema_arguments
 from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
+from towpath.tools.functions import check_function, check_keywords, describe_options, meant, place_of, read_word
+from towpath.tools.functions import underlying_function as underlying
 from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
+from towpath_contracts.tools.call_summaries import placeholders
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_contracts.tools.readers import OutputReaders, declared_readers
 from towpath_contracts.tools.reports import Reports
@@ -32,6 +35,34 @@ _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+class ToolOptions(TypedDict, total=False):
+    """What may be said of a tool beside its name, text and arguments; `tool` says what each means."""
+
+    toolset: str
+    effect_class: EffectClass | str
+    timeout: str | float
+    operation: str
+    trusted_output: bool
+    trusted_fields: Sequence[str]
+    readers: Readers | None
+    sinks: Sequence[str] | None
+    hazards: Sequence[ToolHazard | str]
+    sensitive: bool
+    polling: bool
+    cost_usd: float
+    reports: Reports
+    workspace: Literal["", "read", "scratch"]
+    summary: str
+    probe: Callable[..., Any] | None
+
+
+class ToolKeywords(ToolOptions, total=False):
+    """The keywords of `tool`."""
+
+    name: str | None
+    description: str | None
+
+
 class Tool(Generic[P, R]):
     """A function with its ToolSpec. Calling it calls the function; `probe` finds out whether a call happened."""
 
@@ -45,7 +76,29 @@ class Tool(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.standing = ""
         """What the platform made of the proposal: `accepted`, `unchanged`, `pending`, `refused`; empty before."""
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, underlying(function))
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        schema: JsonObject,
+        function: Callable[P, R],
+        *,
+        system_parameters: Sequence[str] = (),
+        **options: Unpack[ToolOptions],
+    ) -> "Tool[P, R]":
+        """Declare a tool whose arguments are described by *schema*, a JSON Schema of an object.
+
+        *function* is called with the arguments as they were given, by keyword and without those left out; it may take
+        `**arguments`, and a ToolContext. *system_parameters* are filled by the platform. Raises DeclarationError.
+        """
+        check_function(function)
+        where = place_of(function)
+        check_keywords(options, ToolOptions.__annotations__, where, "Tool.from_schema")
+        arguments = schema_arguments(schema, function, tuple(system_parameters), where)
+        return _make(function, arguments, where, {**options, "name": name, "description": description})
 
     @property
     def name(self) -> str:
@@ -98,7 +151,7 @@ def tool(
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
-def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolKeywords]) -> Any:
     """Declare a tool; as `@tool` or `@tool(name="orders.find", effect_class="pure", …)`.
 
     The name is the function's unless given and may be dotted. Description and parameter texts come from the docstring,
@@ -115,78 +168,101 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     changes go back into the run. `cost_usd` is what one call costs; budgets count it. Raises DeclarationError.
     """
     if function is not None:
-        return _declare(function)
-    return lambda declared: _declare(declared, **options)
+        return _declare(function, options)
+    return lambda declared: _declare(declared, options)
 
 
-def _declare(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    toolset: str = "default",
-    description: str | None = None,
-    effect_class: EffectClass | str = EffectClass.IRREVERSIBLE,
-    timeout: str | float = DEFAULT_TIMEOUT_S,
-    operation: str = "call",
-    trusted_output: bool = False,
-    trusted_fields: Sequence[str] = (),
-    readers: Readers | None = None,
-    sinks: Sequence[str] | None = None,
-    hazards: Sequence[ToolHazard | str] = (),
-    sensitive: bool = False,
-    polling: bool = False,
-    cost_usd: float = 0.0,
-    reports: Reports = "",
-    workspace: Literal["", "read", "scratch"] = "",
-    summary: str = "",
-    probe: Callable[..., Any] | None = None,
-) -> AnyTool:
-    if isinstance(function, Tool) or not inspect.isfunction(function):
-        msg = f"@tool goes on a plain function, not on {function!r}"
+def _declare(function: Callable[..., Any], options: ToolKeywords) -> AnyTool:
+    if isinstance(function, Tool):
+        where = place_of(function.function)
+        msg = f"{where}: @tool goes on a plain function, and this is the tool {function.name} already"
         raise DeclarationError(msg)
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        msg = f"{function.__qualname__}: a tool returns one result; a generator can't be a tool"
-        raise DeclarationError(msg)
-    arguments = read_arguments(function)
-    found = _probe(probe, function, str(effect_class))
+    check_function(function)
+    where = place_of(function)
+    check_keywords(options, ToolKeywords.__annotations__, where)
+    return _make(function, read_arguments(function), where, dict(options))
+
+
+def _make(function: Callable[..., Any], arguments: ToolArguments, where: str, options: Mapping[str, Any]) -> AnyTool:
+    """Return the tool of *function*; raises DeclarationError for an option that can't be."""
+    given = {**_DEFAULTS, **options}
+    written, schema = underlying(function), arguments.schema
+    name, description = given["name"], given["description"]
     try:
+        effect_class = read_word(EffectClass, given["effect_class"], "effect_class")
+        probe = _probe(given["probe"], function, effect_class, where)
         spec = ToolSpec(
-            name=name if name is not None else function.__name__,
-            toolset=toolset,
-            description=description if description is not None else parse_docstring(function).description,
-            parameters=arguments.schema,
+            name=name if name is not None else written.__name__,
+            toolset=given["toolset"],
+            description=description if description is not None else parse_docstring(written).description,
+            parameters=schema,
             system_params=arguments.system,
-            effect_class=EffectClass(effect_class),
-            timeout_ms=round(seconds(timeout) * 1000),
-            operation=operation,
-            trusted_output=trusted_output,
-            trusted_fields=tuple(trusted_fields),
-            readers=_readers(readers, arguments.schema),
-            sinks=_sinks(sinks, arguments.schema),
-            hazards=tuple(ToolHazard(hazard) for hazard in hazards),
-            sensitive=sensitive,
-            polling=polling,
-            cost_usd=cost_usd,
-            reports=reports,
-            workspace=workspace,
-            summary=summary,
-            has_probe=found is not None,
+            effect_class=effect_class,
+            timeout_ms=round(seconds(given["timeout"]) * 1000),
+            operation=given["operation"],
+            trusted_output=given["trusted_output"],
+            trusted_fields=_listed("trusted_fields", given["trusted_fields"]),
+            readers=_readers(given["readers"], schema),
+            sinks=_sinks(given["sinks"], schema),
+            hazards=tuple(read_word(ToolHazard, one, "hazards") for one in _listed("hazards", given["hazards"])),
+            sensitive=given["sensitive"],
+            polling=given["polling"],
+            cost_usd=given["cost_usd"],
+            reports=given["reports"],
+            workspace=given["workspace"],
+            summary=_summary(given["summary"], schema),
+            has_probe=probe is not None,
         )
-    except ValueError as error:  # pydantic's ValidationError is one too
-        msg = f"{function.__module__}.{function.__qualname__}: {error}"
+    except (ValueError, DeclarationError) as error:
+        said = str(error) if isinstance(error, DeclarationError) else describe_options(error, given)
+        msg = said if said.startswith(where) else f"{where}: {said}"
         raise DeclarationError(msg) from error
-    return Tool(function, spec, arguments, found)
+    return Tool(function, spec, arguments, probe)
+
+
+_DEFAULTS: ToolKeywords = {
+    "name": None,
+    "toolset": "default",
+    "description": None,
+    "effect_class": EffectClass.IRREVERSIBLE,
+    "timeout": DEFAULT_TIMEOUT_S,
+    "operation": "call",
+    "trusted_output": False,
+    "trusted_fields": (),
+    "readers": None,
+    "sinks": None,
+    "hazards": (),
+    "sensitive": False,
+    "polling": False,
+    "cost_usd": 0.0,
+    "reports": "",
+    "workspace": "",
+    "summary": "",
+    "probe": None,
+}
+
+
+def _listed(option: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Return *words*; raises DeclarationError for a text, which would be read letter by letter."""
+    if isinstance(words, str):
+        msg = f"{option} is a list: write {option}=[{words!r}]"
+        raise DeclarationError(msg)
+    return tuple(words)
 
 
 def _sinks(sinks: Sequence[str] | None, schema: JsonObject) -> tuple[str, ...] | None:
     """Return the declared sinks; raises an error for one that is no argument: it would guard nothing."""
     if sinks is None:
         return None
-    if isinstance(sinks, str):
-        msg = f"sinks is a list of arguments: write sinks=({sinks!r},)"
-        raise DeclarationError(msg)
-    _check_arguments("sinks", sinks, schema)
-    return tuple(sinks)
+    named = _listed("sinks", sinks)
+    _check_arguments("sinks", named, schema)
+    return named
+
+
+def _summary(template: str, schema: JsonObject) -> str:
+    """Return the template; raises DeclarationError where it names what is no argument."""
+    _check_arguments("summary", placeholders(template), schema)
+    return template
 
 
 def _readers(written: Readers | None, schema: JsonObject) -> tuple[OutputReaders, ...]:
@@ -200,13 +276,14 @@ def _check_arguments(of: str, paths: Sequence[str], schema: JsonObject) -> None:
     names = schema.get("properties", {})
     for path in paths:
         if path.partition(".")[0] not in names:
-            msg = f"{of} names {path!r}, which is no argument; there are {', '.join(names) or 'none'}"
+            msg = f"{of} names {path!r}, which is no argument{meant(path, names) if names else '; there are none'}"
             raise DeclarationError(msg)
 
 
-def _probe(probe: Callable[..., Any] | None, function: Callable[..., Any], effect_class: str) -> Probe | None:
+def _probe(
+    probe: Callable[..., Any] | None, function: Callable[..., Any], effect_class: str, where: str
+) -> Probe | None:
     """Return the tool's probe; raises DeclarationError for a class that needs one and has none, or the other way."""
-    where = f"{function.__module__}.{function.__qualname__}"
     reconcilable = effect_class == EffectClass.RECONCILABLE
     if probe is None and reconcilable:
         msg = (

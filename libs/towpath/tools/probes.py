@@ -56,7 +56,7 @@ class Probe:
 
 def read_probe(function: Callable[..., Any], tool: Callable[..., Any], where: str) -> Probe:
     """Read the signature of a probe of *tool*; raises DeclarationError where it can't be called with its arguments."""
-    if not inspect.isfunction(function) or inspect.isgeneratorfunction(function):
+    if not inspect.isroutine(function) or inspect.isbuiltin(function) or inspect.isgeneratorfunction(function):
         msg = f"{where}: a probe is a plain function that returns Happened, DidNotHappen or Unclear, not {function!r}"
         raise DeclarationError(msg)
     offered = inspect.signature(tool).parameters

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from towpath import Agent, Network, RefusedError, load_network, load_policy, tool
+from towpath import Agent, DeclarationError, Network, RefusedError, load_network, load_policy, tool
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 
 
@@ -48,6 +48,13 @@ agents:
     )
     assert isinstance(built, NetworkSpec)
     assert load_network(file) == built
+
+
+@pytest.mark.parametrize("name", ["tools", "routes"])
+def test_a_text_where_a_list_belongs_is_refused_with_the_cure(name: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Agent("clerk", **{name: "orders.find"})  # type: ignore[arg-type]
+    assert str(caught.value) == f"agent 'clerk': {name} is a list: write {name}=['orders.find']"
 
 
 def test_what_an_answer_must_look_like_is_a_model_or_a_schema() -> None:

@@ -95,4 +95,15 @@ def test_every_example_is_a_module_of_tools(folder: Path) -> None:
     names = re.findall(r"^```python (\S+)$", PAGE.read_text("utf-8"), re.MULTILINE)
     for name in names:
         tools, _ = collect([example(folder, name)])
-        assert len(tools) == 1, name
+        assert len(tools) == (3 if name == "existing.py" else 1), name
+
+
+def test_what_is_there_already_becomes_tools(folder: Path) -> None:
+    tools, _ = collect([example(folder, "existing.py")])
+    find, send, refund = tools
+    assert find("A-1") == "https://shop.example/orders/A-1"
+    assert (list(send.spec.parameters["properties"]), send("ann", "hi")) == (["to", "text"], "support to ann: hi")
+    assert refund.function(**refund.bind({"order-id": "A-1", "amount": 100}, ToolContext())) == {
+        "order-id": "A-1",
+        "amount": 100,
+    }

@@ -19,7 +19,7 @@ from towpath_contracts.tools.readers import OutputReaders
         ({"readers": "ann@acme.example"}, 'write "anybody", a list of names'),
         ({"readers": {"from": "sender"}}, "readers have no from"),
         ({"readers": ["anybody"]}, "stands alone"),
-        ({"readers": {"args": "ordr_id"}}, "'ordr_id', which is no argument; there are order_id"),
+        ({"readers": {"args": "ordr_id"}}, "'ordr_id', which is no argument; did you mean 'order_id'"),
     ],
 )
 def test_what_is_declared_of_values_must_make_sense(options: dict[str, Any], expected: str) -> None:

@@ -1,0 +1,119 @@
+"""What may be a tool: a function, a bound method, or a functools.partial of these; where it stands, and slips there.
+
+A mistake is told by the file and the line of the function and in the words of `@tool`, so that whoever reads it knows
+what to change. What a partial has bound is settled: it is not offered, so no model can set it.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from towpath.errors import DeclarationError
+from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.near_names import nearest_name
+
+_PUBLIC = {"timeout_ms": "timeout", "system_params": "system_parameters", "parameters": "the JSON Schema"}
+"""Fields of ToolSpec, as they are called where a tool is declared."""
+
+_NAMES = {
+    "name": "begins with a letter or digit, and has letters, digits and _ . : / - only, at most 128",
+    "toolset": "begins with a letter or digit, and has letters, digits, _ and - only, at most 64",
+}
+"""What a name has to look like, in place of the pattern."""
+
+MAX_SHOWN_CHARS = 80
+"""Of a value that can't be used; a longer one is not repeated."""
+
+
+def underlying_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that is written somewhere, behind partials and a binding; it has name, text and types."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    written: Callable[..., Any] = function.__func__ if inspect.ismethod(function) else function
+    return written
+
+
+def bound_keywords(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the parameters that partials have bound by name."""
+    found: set[str] = set()
+    while isinstance(function, functools.partial):
+        found |= set(function.keywords)
+        function = function.func
+    return frozenset(found)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return file, line and name of *function*; of what is not written in Python its module and name."""
+    written = underlying_function(function)
+    code = getattr(written, "__code__", None)
+    name = getattr(written, "__qualname__", repr(function))
+    if code is None:
+        return f"{getattr(written, '__module__', None) or 'builtins'}.{name}"
+    return f"{code.co_filename}:{code.co_firstlineno}: {name}"
+
+
+def check_function(function: object) -> None:
+    """Raise DeclarationError for what can't be a tool."""
+    if not callable(function) or not inspect.isfunction(underlying_function(function)):
+        msg = f"a tool is a plain function, a bound method or a functools.partial of one, not {function!r}"
+        raise DeclarationError(msg)
+    written = underlying_function(function)
+    if inspect.isasyncgenfunction(written) or inspect.isgeneratorfunction(written):
+        msg = f"{place_of(function)}: a tool returns one result; a generator can't be a tool"
+        raise DeclarationError(msg)
+
+
+def check_keywords(given: Iterable[str], known: Iterable[str], where: str, of: str = "@tool") -> None:
+    """Raise DeclarationError for an option that *of* does not take, with the one that may have been meant."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            msg = f"{where}: {of} takes no {name!r}{meant(name, names)}"
+            raise DeclarationError(msg)
+
+
+def meant(wrong: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about the unknown *wrong*: what was probably meant, or what there is."""
+    names = list(known)
+    near = nearest_name(wrong, names)
+    return f"; did you mean {near!r}?" if near is not None else f"; there are {', '.join(names)}"
+
+
+def read_word(kind: type[StrEnum], word: str, option: str) -> Any:
+    """Return the member of *kind* that *word* is; raises ValueError with the word that may have been meant."""
+    try:
+        return kind(word)
+    except ValueError:
+        msg = f"{option}: there is no {word!r}{meant(str(word), [str(one) for one in kind])}"
+        raise ValueError(msg) from None
+
+
+def describe_options(error: ValueError, given: Mapping[str, Any]) -> str:
+    """Return what is wrong with the options *given*, in the words of `@tool`."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    entries = error.errors(include_url=False, include_context=False)
+    return "; ".join(dict.fromkeys(_describe_option(entry, given) for entry in entries))
+
+
+def _describe_option(entry: Any, given: Mapping[str, Any]) -> str:
+    field = str(entry["loc"][0]) if entry["loc"] else "options"
+    option = _PUBLIC.get(field, field)
+    value = f" {given[option]!r}" if option in given and isinstance(given[option], str | int | float) else ""
+    if len(value) > MAX_SHOWN_CHARS:
+        value = ""
+    if entry["type"] == "string_pattern_mismatch" and field in _NAMES:
+        return f"{option}{value} can't be used: a {option} {_NAMES[field]}"
+    if entry["type"] == "literal_error":
+        return f"{option}{value}: {_literal(entry)}"
+    if field == "timeout_ms":
+        return f"timeout{value} is not between 1ms and 1h"
+    return f"{option}{value}: {entry_message(entry)}"
+
+
+def _literal(entry: Any) -> str:
+    return str(entry["msg"]).replace("Input should be", "it is one of")
