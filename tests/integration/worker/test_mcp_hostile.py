@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from time import thread_time
 from typing import Any
+from uuid import UUID
 
 import pytest
 import structlog
@@ -39,6 +40,7 @@ servers:
     protocol: legacy
     max_output_bytes: 1000000
 """
+RUN = UUID(int=7)
 SECRET = "canary-5e1f-mcp"
 
 TURNS = 40
@@ -66,7 +68,7 @@ class Hostile:
     async def call_now(self, name: str, timeout_s: float | None = None, **args: Any) -> Any:
         tool = next(one for one in self.server.tools if one.found.tool == name)
         async with asyncio.timeout(timeout_s or 60):
-            return await tool.function(**tool.bind(args, ToolContext()))
+            return await tool.function(**tool.bind(args, ToolContext(run_id=RUN)))
 
     async def pid(self) -> int:
         return int((await self.call("family")).split()[0])
@@ -166,6 +168,7 @@ async def test_answers_of_every_kind_become_results_or_honest_failures(
         echoed = json.loads(await bad.call("echo", text="hello"))
         assert echoed["text"] == "hello"
         assert echoed["meta"]["io.towpath/execution_id"]
+        assert echoed["meta"]["io.towpath/run_id"] == str(RUN)
         assert len(await bad.call("big")) == 100_000
         assert await bad.call("kept") == {"count": 3}
         blocks = await bad.call("picture")

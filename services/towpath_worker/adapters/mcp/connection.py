@@ -33,6 +33,7 @@ ASKED_PER_S = 1.0
 
 META_EXECUTION = "io.towpath/execution_id"
 META_ATTEMPT = "io.towpath/attempt"
+META_RUN = "io.towpath/run_id"
 
 
 _ANSWER: TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult] = TypeAdapter(

@@ -26,7 +26,13 @@ from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.answers import failure_from, input_required, result_of_answer
-from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, ListingRefusedError, ServerConnection
+from towpath_worker.adapters.mcp.connection import (
+    META_ATTEMPT,
+    META_EXECUTION,
+    META_RUN,
+    ListingRefusedError,
+    ServerConnection,
+)
 from towpath_worker.adapters.mcp.discovery import DiscoveredTool, OfferableTool, ServerListing, sort_listing
 from towpath_worker.adapters.mcp.error_codes import SESSION_GONE
 from towpath_worker.adapters.mcp.http import http_transport
@@ -121,7 +127,11 @@ class McpServer:
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
         """Call *tool* and return its result; raises ToolError, or ExternalOutcomeUnknownError where nobody knows."""
         connection = await self._connection_for(tool, context.remaining_s)
-        meta = {META_EXECUTION: str(context.execution_id), META_ATTEMPT: context.attempt}
+        meta = {
+            META_EXECUTION: str(context.execution_id),
+            META_ATTEMPT: context.attempt,
+            META_RUN: str(context.run_id),
+        }
         try:
             answer = await connection.call(tool.found.tool, args, meta, _Progress(context, self._secrets))
         except MCPError as error:
