@@ -1,5 +1,6 @@
 """A user's program in which a type checker finds nothing wrong."""
 
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import assert_type
@@ -12,6 +13,13 @@ from towpath_contracts.runs.views import RunPage, RunView
 
 class Refund(BaseModel):
     refund_id: str
+
+
+@dataclass
+class Stock:
+    """A dataclass that a run answers."""
+
+    lamps: int
 
 
 @tool(effect_class="irreversible", timeout="30s", summary="Refund {order_id}")
@@ -61,6 +69,8 @@ async def main() -> None:
         assert_type(view, RunView)
         typed = await client.run("shop", "hello", output_type=Refund)
         assert_type(typed.output, Refund | None)
+        plain = await client.run("shop", "hello", output_type=Stock)
+        assert_type(plain.output, Stock | None)
         assert_type(await client.runs(status="failed", limit=10), RunPage)
         await client.audit.search(tool="stock.count", limit=5)
         await client.budgets.set("caller", "ann", tokens=1_000)

@@ -155,12 +155,13 @@ class Client(ClientResources, RunControls):
     ) -> RunView:
         """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
 
-        With *output_type*, a pydantic model, the answer is held against its JSON Schema, and `output` is an instance.
+        With *output_type*, a pydantic model, dataclass or TypedDict, the answer is held against its JSON Schema, and
+        `output` is of that type.
         With *plan*, a `towpath.plan`, or a sentence that a model is to plan, `output` says what became of its steps.
         Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on, as long as its
         `deadline` among *options* lets it.
         """
-        from towpath.tasks.outputs import typed
+        from towpath.tasks.outputs import output_schema, typed
         from towpath.tasks.plans import plan_run
 
         wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
@@ -168,7 +169,7 @@ class Client(ClientResources, RunControls):
             view = await self._run(network, message, timeout, wanted)
             return view if plan is None else plan_run(view)
         if wanted.get("background") is None:
-            wanted.setdefault("response_schema", output_type.model_json_schema())
+            wanted.setdefault("response_schema", output_schema(output_type))
         return typed(await self._run(network, message, timeout, wanted), output_type)
 
     async def _run(self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]) -> RunView:

@@ -98,7 +98,7 @@ class Run:
     ) -> RunView:
         """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
 
-        With the option `output_type`, a pydantic model, the run's `output` is an instance of it; with
+        With the option `output_type`, a pydantic model, dataclass or TypedDict, the run's `output` is of it; with
         `plan` it says what became of the plan's steps.
         """
         async with self._client(server, api_key, caller) as client:

@@ -1,29 +1,45 @@
-"""Typed answers: a pydantic model says what a run answers, and an instance of it comes back.
+"""Typed answers: a pydantic model, dataclass or TypedDict says what a run answers, and such a value comes back.
 
-The platform holds the answer against the model's JSON Schema while the run can still mend it; here it is only
-read.
+The platform holds the answer against its JSON Schema while the run can still mend it; here it is only read.
 """
 
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from towpath.errors import RefusedError
+from towpath.errors import DeclarationError, RefusedError
+from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import RunView
 
-Output = TypeVar("Output", bound=BaseModel)
+Output = TypeVar("Output")
 
 
 class TypedRun(RunView, Generic[Output]):
-    """A run with its answer as an instance; `output` is None for a run that has none, such as a failed one."""
+    """A run with its answer in its type; `output` is None for a run that has none, such as a failed one."""
 
     output: Output | None = None
 
 
+def output_schema(output_type: type[Output]) -> JsonObject:
+    """Return the JSON Schema of the answers of *output_type*; raises DeclarationError for what is no object of JSON."""
+    why = ""
+    try:
+        schema = TypeAdapter(output_type).json_schema()
+    except PydanticUserError as error:
+        schema = {}
+        if error.code == "typed-dict-version":
+            why = " In Python 3.11 a TypedDict has to be that of typing_extensions."
+    if schema.get("type") != "object" and "$ref" not in schema:
+        shown = getattr(output_type, "__name__", str(output_type))
+        msg = f"output_type {shown} is no pydantic model, dataclass or TypedDict: an answer is an object.{why}"
+        raise DeclarationError(msg)
+    return schema
+
+
 def read_output(view: RunView, output_type: type[Output]) -> Output | None:
-    """Return the answer of a completed run as an instance of *output_type*; None for any other run.
+    """Return the answer of a completed run as an *output_type*; None for any other run.
 
     Raises RefusedError `output_invalid` for an answer that the model does not take: its validators may ask for more
     than its JSON Schema says, and what they say is the caller's business alone.
@@ -34,7 +50,7 @@ def read_output(view: RunView, output_type: type[Output]) -> Output | None:
     if answer is None:
         return None
     try:
-        return output_type.model_validate(answer)
+        return TypeAdapter(output_type).validate_python(answer)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "answer"

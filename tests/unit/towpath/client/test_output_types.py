@@ -1,0 +1,74 @@
+"""The types that answers are read as: pydantic models, dataclasses and TypedDicts."""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from towpath import DeclarationError, RefusedError
+from towpath.tasks.outputs import output_schema, read_output, typed
+from towpath_contracts.runs.views import RunView
+
+
+class Model(BaseModel):
+    lamps: int
+    due: dt.date
+
+
+@dataclass
+class Data:
+    lamps: int
+    due: dt.date
+
+
+class Words(TypedDict):
+    lamps: int
+    due: dt.date
+
+
+class Recursive(BaseModel):
+    inner: "Recursive | None" = None
+
+
+ANSWER = {"lamps": 12, "due": "2026-11-27"}
+DUE = dt.date(2026, 11, 27)
+
+
+def ended(final: dict[str, Any]) -> RunView:
+    return RunView.model_construct(run_id=UUID(int=1), kind="network", status="completed", final=final)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(Model, Model(lamps=12, due=DUE)), (Data, Data(12, DUE)), (Words, {"lamps": 12, "due": DUE})]
+)
+def test_an_answer_is_of_the_type_that_was_asked_for(kind: type[Any], value: Any) -> None:
+    assert output_schema(kind)["required"] == ["lamps", "due"]
+    assert read_output(ended(ANSWER), kind) == value
+    with pytest.raises(RefusedError, match=f"is no {kind.__name__}: lamps: "):
+        read_output(ended({**ANSWER, "lamps": "many"}), kind)
+
+
+def test_a_model_that_holds_itself_is_a_type_of_answers() -> None:
+    assert "$ref" in output_schema(Recursive)
+
+
+@pytest.mark.parametrize("kind", [int, list[int], dt.date])
+def test_what_is_no_object_can_not_be_an_answer(kind: type[Any]) -> None:
+    with pytest.raises(DeclarationError, match="is no pydantic model, dataclass or TypedDict"):
+        output_schema(kind)
+
+
+def test_a_run_keeps_its_fields_beside_its_typed_answer() -> None:
+    view = RunView.model_validate(
+        {
+            "run_id": UUID(int=1), "project": "p", "kind": "network", "network": "n", "version": 1, "caller": "ann",
+            "snapshot_digest": "d", "seq": 9, "status": "completed", "final": ANSWER,
+            "created_at": "2026-11-26T00:00:00Z",
+        }
+    )  # fmt: skip
+    run = typed(view, Data)
+    assert (run.output, run.caller, run.final) == (Data(12, DUE), "ann", ANSWER)
