@@ -55,6 +55,13 @@ def test_a_wrong_option_names_the_line_and_what_was_meant(options: dict[str, Any
     assert "_declare" not in message
 
 
+def test_a_wrong_value_is_repeated_only_where_it_is_short() -> None:
+    for length, is_repeated in ((77, True), (78, False)):
+        with pytest.raises(DeclarationError) as caught:
+            tool(name=" " * length)(send)
+        assert (" " * length in str(caught.value)) is is_repeated
+
+
 class Shop:
     """Has a method."""
 
