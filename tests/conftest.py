@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-from tests.support import browser
+from tests.support import browser, javascript
 from tests.support.compiled_tests import compile_tests
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
@@ -56,7 +56,9 @@ _keep_files_in_memory()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were left out for want of a browser."""
+    """Say how many tests were left out for want of a browser, and for want of Node."""
+    if javascript.is_left_out(f"test_{javascript.NAMED}"):
+        terminalreporter.write_line(f"left out: tests of clients in JavaScript. To run them: {javascript.HOW}")
     folder = Path(__file__).parent / "browser"
     asked = [Path(one).absolute() for one in terminalreporter.config.args]
     if browser.browser_path() is None and not browser.is_demanded() and {folder, *folder.parents} & {*asked}:
@@ -247,8 +249,11 @@ SLOW = (
 """Modules of long tests, the longest first: one that is begun last keeps a single process busy after all others."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
+    if left_out := [item for item in items if javascript.is_left_out(item.name)]:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     places: dict[str, list[pytest.Item]] = {place: [] for place in SLOW}
     for item in items:
         path = item.nodeid.partition("::")[0].removeprefix("tests/")

@@ -350,6 +350,13 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Install bubblewrap (pip install 'towpath[sandbox]') and allow user namespaces, or say sandbox: preferred.",
     ),
     ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show ID."),
+    ProblemKind("answer_missing", 422, "The run has ended without an answer", "Look at it: towpath runs show RUN."),
+    ProblemKind(
+        "answer_replaced",
+        409,
+        "The answer is another one than was sent",
+        "Read the one that counts: GET /v1/responses/ID, or GET /v1/runs/{run_id}.",
+    ),
     ProblemKind("data_folder_shared", 0, "The data folder is not yours alone", "Name another: --data FOLDER."),
     ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),

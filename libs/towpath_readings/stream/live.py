@@ -273,14 +273,14 @@ class LiveStream:
                     )
                 yield RunStreamStatus(status="waiting_for_tool")
             case FinishInstruction():
-                self._answer = _text(event.instruction.payload)  # it is sent once the run ends with it
+                self._answer = answer_text(event.instruction.payload)  # it is sent once the run ends with it
             case _:
                 yield from self._paid()
 
     def _finished(self, event: ev.RunFinished) -> Iterator[StreamEvent]:
         # An agent that decided nothing ends with what others answered.
         is_of_children = self._is_handed_over or not self._step
-        answer = _text(event.final) if is_of_children and event.final else self._answer
+        answer = answer_text(event.final) if is_of_children and event.final else self._answer
         if answer and event.status == "completed":
             yield RunStreamAnswer(text=answer)
         yield from self._paid()
@@ -339,7 +339,8 @@ def _result(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunStreamToolRe
     )
 
 
-def _text(payload: Any) -> str:
+def answer_text(payload: Any) -> str:
+    """Return an answer as text: its message, or its JSON where it is no message."""
     if isinstance(payload, dict) and set(payload) == {"message"} and isinstance(payload["message"], str):
         return payload["message"]
     return payload if isinstance(payload, str) else canonical_json(payload)

@@ -19,6 +19,7 @@ from towpath_contracts.problems.registry import Problem
 from towpath_gateway.app.console import ConsoleRoute
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import answer_with_problems
+from towpath_gateway.app.protocols.openai import model_runs
 from towpath_gateway.app.routes import (
     access,
     audit_log,
@@ -75,6 +76,7 @@ ROUTERS = tuple(
         costs,
         sampled_metrics,
         models,
+        model_runs,
         access,
         grants,
         audit_log,

@@ -16,6 +16,8 @@ from starlette.exceptions import HTTPException
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.input_faults import FaultList, details_of
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_gateway.core.headers import SAFE_METHODS
+from towpath_gateway.core.openai_errors import is_openai, openai_error, retry_header
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -62,7 +64,12 @@ def problem_response(found: Problem, request: Request, headers: Mapping[str, str
     if found.code == "timeout" and "location" in found.extra:
         sent["Location"] = str(found.extra["location"])
     body = found.model_copy(update={"retry_after_s": int(sent["Retry-After"])}) if "Retry-After" in sent else found
-    return _Json(problem_body(body, request.url.path), found.status, sent)
+    told = problem_body(body, request.url.path)
+    if is_openai(request.scope["path"]):
+        told["error"] = openai_error(body)
+        is_one_run = request.method in SAFE_METHODS or "idempotency-key" in request.headers
+        sent |= retry_header(found, is_one_run=is_one_run)
+    return _Json(told, found.status, sent)
 
 
 class _Json(Response):

@@ -3,6 +3,7 @@
 import uuid
 
 TASK = {"network": "support", "user_message": "hello"}
+CHAT = {"model": "support", "messages": [{"role": "user", "content": "hello"}]}
 
 OPERATIONS = [
     ("runs:write", "POST", "/v1/runs", TASK),
@@ -43,6 +44,12 @@ OPERATIONS = [
     ("gates:resolve", "POST", f"/v1/gates/{uuid.uuid4()}/edit", {"args": {}}),
     ("gates:resolve", "POST", f"/v1/gates/{uuid.uuid4()}/delegate", {"to": "mia"}),
     ("runs:operate", "POST", "/v1/models/check", {"model": "gemini:x"}),
+    ("runs:write", "POST", "/v1/chat/completions", CHAT),
+    ("runs:write", "POST", "/v1/responses", {"model": "support", "input": "hello"}),
+    ("runs:read", "GET", f"/v1/responses/resp_{uuid.uuid4().hex}", None),
+    ("runs:write", "POST", f"/v1/responses/resp_{uuid.uuid4().hex}/cancel", None),
+    ("networks:read", "GET", "/v1/models", None),
+    ("networks:read", "GET", "/v1/models/n", None),
     ("gates:read", "GET", "/v1/notices", None),
     ("runs:operate", "POST", f"/v1/notices/{uuid.uuid4()}/retry", None),
     ("runs:write", "POST", "/v1/grants/propose", TASK),

@@ -1,0 +1,1 @@
+"""What clients of other protocols speak: each in a folder, on the functions of the API's own routes."""

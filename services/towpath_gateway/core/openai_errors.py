@@ -1,0 +1,46 @@
+"""Problems as clients of OpenAI's API read them: the same document, with an `error` beside its own members.
+
+Their clients repeat a request by themselves after 408, 409, 429 and 5xx. Once there is a run, or may be one, a repeat
+would be a second run, so `x-should-retry` says what they may do; they obey it.
+"""
+
+import re
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import Problem
+
+_PATHS = re.compile(r"/v1/(?:chat/completions|responses(?:/.*)?|models(?!/check$)(?:/.*)?)")
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
+
+
+def is_openai(path: str) -> bool:
+    """Return whether *path* is one of OpenAI's API."""
+    return _PATHS.fullmatch(path) is not None
+
+
+def openai_error(found: Problem) -> JsonObject:
+    """Return *found* in OpenAI's words; its remedy and its single faults stand in the message, which clients show."""
+    faults = "; ".join(f"{_parameter(one.pointer) or 'body'}: {one.detail}" for one in found.errors)
+    detail = f"{found.detail}: {faults}" if faults else found.detail
+    message = f"{found.title}: {detail.rstrip('.')}. {found.remedy}"
+    kind = _TYPES.get(found.status, "invalid_request_error" if found.status < 500 else "server_error")
+    param = _parameter(found.errors[0].pointer) if found.errors else None
+    return {"message": message, "type": kind, "param": param or None, "code": found.code}
+
+
+def retry_header(found: Problem, *, is_one_run: bool) -> dict[str, str]:
+    """Return whether a client may send its request again by itself; *is_one_run*: as often as it likes for one run."""
+    is_one_run = is_one_run or found.code != "unavailable"
+    may = found.retryable and found.run_id is None and is_one_run
+    return {"x-should-retry": "true" if may else "false"}
+
+
+def _parameter(pointer: str) -> str:
+    return pointer.removeprefix("/body").strip("/").replace("/", ".")
