@@ -33,6 +33,8 @@ UNIT = Path(__file__).parent / "unit"
 # Several processes of tests, and hundreds of services, would each compile the same modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Whoever runs the tests may have selected a context: no test is to ask that platform.
+os.environ["TOWPATH_CONTEXTS_FILE"] = str(Path(__file__).parent / "no-contexts.json")
 
 MEMORY_FOLDER = Path("/dev/shm")
 ROOM_BYTES = 4 * 2**30
@@ -234,7 +236,7 @@ SLOW = (
     "integration/worker/test_calls.py",
     "integration/tas/test_faults.py",
     "e2e/faults/test_lost_deciders.py",
-    "e2e/test_cli_platform.py",
+    "e2e/cli/test_cli_platform.py",
     "integration/decider/test_service.py",
     "simulation/test_engine_worlds.py",
     "e2e/test_demo.py",
@@ -248,6 +250,9 @@ SLOW = (
 )
 """Modules of long tests, the longest first: one that is begun last keeps a single process busy after all others."""
 
+TOGETHER = {"e2e/cli/test_cli_tree.py": "e2e/cli/test_cli_platform.py"}
+"""Modules that share what the other one has started, and so run in the same process."""
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
@@ -257,6 +262,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places: dict[str, list[pytest.Item]] = {place: [] for place in SLOW}
     for item in items:
         path = item.nodeid.partition("::")[0].removeprefix("tests/")
+        path = TOGETHER.get(path, path)
         if path in places:
             places[path].append(item)
     shares: list[list[pytest.Item]] = [[] for _ in range(PROCESSES)]

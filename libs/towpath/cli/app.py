@@ -44,8 +44,15 @@ _COMMANDS = (
     (
         "queues",
         "administration.queues_commands:app",
-        "Look at what the queues could not handle; send it again or throw it away.",
+        "Look at what waits in queues, and at what they could not handle.",
     ),
+    (
+        "api",
+        "connection.api_command:api",
+        "Do any operation of the HTTP API.",
+    ),
+    ("context", "connection.context_commands:app", "Name platforms, and choose the one that is asked."),
+    ("config", "connection.config_command:app", "Look at the settings in force, and at what says so."),
     ("keys", "administration.keys_commands:app", "Create, list and revoke API keys; make the key that signs tickets."),
 )
 _PLATFORM = (
@@ -62,6 +69,7 @@ _PLATFORM = (
         "Serve agents in user code; manage the credentials that they connect with.",
     ),
     ("chaos", "administration.chaos_command:chaos", "Break a platform on purpose, and judge what is left of it."),
+    ("completion", "connection.completion_command:app", "Have the shell complete commands, options and choices."),
     ("doctor", "administration.doctor_command:doctor", "Check this machine and the platform it talks to."),
     ("schema", "definitions.project_commands:schema", "Print the JSON Schema of a kind of file, for editors."),
     ("explain", "administration.explain_command:explain", "Say what a problem code means and what to do."),
@@ -83,6 +91,8 @@ _EXAMPLES = {
     "schema": "Examples:\n  towpath schema network\n  towpath schema --write",
     "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
     "costs": "Examples:\n  towpath costs --by model\n  towpath costs --by label --since 30d -o json",
+    "api": "Examples:\n  towpath api GET /v1/runs -f status=waiting"
+    "\n  towpath api POST /v1/policy/check --input question.json",
     "chaos": "Examples:\n  towpath chaos --quick\n  towpath chaos --network my.yaml --decisions my.json --kills 50",
     "doctor": "Examples:\n  towpath doctor\n  towpath doctor --model openai:gpt-5-mini -o json",
     "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",

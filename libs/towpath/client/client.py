@@ -54,16 +54,14 @@ LONGEST_WAIT_S = 30.0
 class Client(ClientResources, RunControls):
     """A client of one platform: `async with Client() as client: …`.
 
-    *server* is `http://…` (default: TOWPATH_SERVER, else a local `towpath up`) or `nats://user:password@host:port`;
-    *api_key* (default: TOWPATH_API_KEY, else the token of the `towpath up` on ./.towpath) is for HTTP, *caller* for
-    NATS. Nothing is connected before the first call.
+    *server* is `http://…` (default: TOWPATH_SERVER, else the selected context, else a local `towpath up`) or
+    `nats://user:password@host:port`; *api_key* (default: TOWPATH_API_KEY, else that of the context, else the token of
+    the `towpath up` on ./.towpath) is for HTTP, *caller* for NATS. Nothing is connected before the first call.
     """
 
     def __init__(self, server: str | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS) -> None:
-        settings = ClientSettings()
-        self.server = server or settings.server
-        if api_key is None and settings.api_key is not None:
-            api_key = settings.api_key.get_secret_value()
+        target = ClientSettings().target(server, api_key)
+        self.server, api_key = target.server, target.api_key
         options: dict[str, Any] = {}
         if api_key is None and (api_key := local_token(self.server)) is not None:
             from towpath.client.server_owner import ServerOwnerCheck

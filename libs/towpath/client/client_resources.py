@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         GateResource,
         ModelResource,
         NetworkResource,
+        QueueResource,
         SwitchResource,
         ToolResource,
         WorkerResource,
@@ -98,6 +99,13 @@ class ClientResources:
         from towpath.client.resources import WorkerResource
 
         return WorkerResource(self._transport)
+
+    @cached_property
+    def queues(self) -> "QueueResource":
+        """What waits for workers and services."""
+        from towpath.client.resources import QueueResource
+
+        return QueueResource(self._transport)
 
     @cached_property
     def workspaces(self) -> "WorkspaceResource":

@@ -20,6 +20,7 @@ from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVer
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView, RunView
 from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
+from towpath_contracts.tools.queues import QueueList
 from towpath_contracts.tools.workers import WorkerDrained, WorkerList
 from towpath_contracts.tools.workspace import WorkspaceView
 
@@ -308,6 +309,17 @@ class ModelResource:
         """Ask *model* (`provider:name`) once, with the smallest question; a model that does not answer is a finding."""
         answer = await self._transport.request("POST", "/v1/models/check", body={"model": model})
         return ModelChecked.model_validate(answer)
+
+
+class QueueResource:
+    """The queues, as the broker has them now."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> QueueList:
+        """Return the queues of the project's toolsets, and for an operator of the platform the shared ones too."""
+        return QueueList.model_validate(await self._transport.request("GET", "/v1/queues"))
 
 
 class WorkerResource:

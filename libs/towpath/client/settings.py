@@ -1,12 +1,14 @@
-"""Which platform a client talks to when the code does not say: `TOWPATH_SERVER`, `TOWPATH_API_KEY`.
+"""Which platform a client talks to when the code does not say: `TOWPATH_SERVER`, `TOWPATH_API_KEY`, `TOWPATH_CONTEXT`.
 
-An argument wins over the environment, and the environment over the platform that runs on `./.towpath`. That one's token
-is sent to its own address and to no other.
+An argument wins over the environment, the environment over the context that is selected, and that over the platform
+that runs on `./.towpath`. The key of a context is sent to its own address and to no other, and so is the token of the
+platform here.
 """
 
 import contextlib
 import json
 import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +16,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from towpath.client.contexts import ContextFile
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.file_owners import fault_of
 from towpath_fabric.socket_owners import listener_users, socket_tables
 
@@ -139,10 +143,64 @@ def _is_locked(lock: Path) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTarget:
+    """The platform that is asked, the key that it is sent, and what says so."""
+
+    server: str
+    server_origin: str
+    api_key: str | None = field(default=None, repr=False)
+    api_key_origin: str = ""
+    context: str = ""
+    context_origin: str = "default"
+
+
 class ClientSettings(BaseSettings):
     """What the environment says about the server."""
 
     model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
 
-    server: str = Field(default_factory=lambda: running_server_url() or DEFAULT_SERVER)
+    server: str | None = None
     api_key: SecretStr | None = None
+    context: str | None = None
+    contexts_file: Path = Field(default_factory=lambda: Path.home() / ".config" / "towpath" / "contexts.json")
+
+    def target(
+        self, server: str | None = None, api_key: str | None = None, *, context: str | None = None
+    ) -> ClientTarget:
+        """Return the platform to ask; what is given is what the code or the command line says.
+
+        Raises ProblemError where a context is named that there isn't, or their file can't be trusted.
+        """
+        found = self._platform(server, context)
+        if api_key is not None:
+            return replace(found, api_key=api_key, api_key_origin="given")
+        if self.api_key is not None and context is None:
+            return replace(found, api_key=self.api_key.get_secret_value(), api_key_origin="TOWPATH_API_KEY")
+        return found
+
+    def _platform(self, server: str | None, context: str | None) -> ClientTarget:
+        if server is not None and context is not None:
+            raise ProblemError(problem("request_invalid", "a server and a context are both given: give one of them"))
+        if server is not None:
+            return ClientTarget(server=server, server_origin="given")
+        if context is None and self.server is not None:
+            return ClientTarget(server=self.server, server_origin="TOWPATH_SERVER")
+        held = ContextFile(self.contexts_file).read()
+        name = context or self.context or held.selected
+        if name:
+            chosen = held.named(name)
+            origin = f"context {name}"
+            key_origin = origin if chosen.api_key else ""
+            return ClientTarget(
+                server=chosen.server,
+                server_origin=origin,
+                api_key=chosen.api_key,
+                api_key_origin=key_origin,
+                context=name,
+                context_origin="given" if context else "TOWPATH_CONTEXT" if self.context else "selected",
+            )
+        running = running_server_url()
+        if running is not None:
+            return ClientTarget(server=running, server_origin=f"the platform on ./{DATA_FOLDER}")
+        return ClientTarget(server=DEFAULT_SERVER, server_origin="default")

@@ -358,6 +358,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Read the one that counts: GET /v1/responses/ID, or GET /v1/runs/{run_id}.",
     ),
     ProblemKind("data_folder_shared", 0, "The data folder is not yours alone", "Name another: --data FOLDER."),
+    ProblemKind("contexts_shared", 0, "The file of contexts is not yours alone", "Close it: chmod 600 FILE."),
     ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),

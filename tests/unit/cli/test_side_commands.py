@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -129,3 +130,15 @@ async def test_who_follows_a_run_alone_is_asked_at_the_gates_below_it(
 
 def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:
     assert main(["gates", "deny", str(RUN), "--server", "http://127.0.0.1:9"]) == UNREACHABLE
+
+
+def test_the_shell_is_given_completions_of_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "towpath.bash"
+    assert main(["completion", "install", "--shell", "bash", "--file", str(file), "-o", "json"]) in (0, None)
+    assert json.loads(capsys.readouterr().out)["loaded_by"] == "you"
+    assert "--idempotency-key" in file.read_text() and "rollback" in file.read_text()
+    assert list(tmp_path.iterdir()) == [file], "no file of the shell is touched where another one is named"
+    subprocess.run(["bash", "-n", file], check=True)

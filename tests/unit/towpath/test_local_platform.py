@@ -13,8 +13,15 @@ from pathlib import Path
 import pytest
 
 from towpath import Client, RefusedError
-from towpath.cli.shared.options import DEFAULT_SERVER, ConnectionOptions
-from towpath.client.settings import ClientSettings, local_broker_owner, local_token, running_server_url, running_state
+from towpath.cli.shared.options import ConnectionOptions
+from towpath.client.settings import (
+    DEFAULT_SERVER,
+    ClientSettings,
+    local_broker_owner,
+    local_token,
+    running_server_url,
+    running_state,
+)
 from towpath_fabric import socket_owners
 
 LISTENS = "0: 0100007F:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0 575 1"
@@ -98,13 +105,13 @@ def test_a_platform_that_another_user_planted_is_not_asked(
     folder, url = place
     monkeypatch.chdir(folder.parent)
     monkeypatch.delenv("TOWPATH_SERVER", raising=False)
-    assert running_server_url() == ClientSettings().server == ConnectionOptions().address() == url
+    assert running_server_url() == ClientSettings().target().server == ConnectionOptions().address() == url
     if os.geteuid() == 0:
         os.chown(folder / name, 65_534, 65_534)
     else:
         (folder / name).chmod(0o777)
     assert running_state() is running_server_url() is None
-    assert ClientSettings().server == ConnectionOptions().address() == DEFAULT_SERVER
+    assert ClientSettings().target().server == ConnectionOptions().address() == DEFAULT_SERVER
 
 
 def test_a_worker_that_is_started_by_hand_knows_whose_keys_it_hides(place: tuple[Path, str]) -> None:

@@ -53,8 +53,9 @@ async def export(
     since: str | None = None,
     until: str | None = None,
     every_project: Flag = False,
-    server: Annotated[str | None, Parameter(env_var="TOWPATH_SERVER")] = None,
-    api_key: Annotated[str | None, Parameter(env_var="TOWPATH_API_KEY")] = None,
+    server: str | None = None,
+    api_key: str | None = None,
+    context: str | None = None,
 ) -> None:
     """Write the audit of the credential's project, with the proofs that it is whole, into one file.
 
@@ -63,15 +64,16 @@ async def export(
         since: From then on: 30d, 12h, or a time; all that is kept, where it isn't given.
         until: Up to then; what came later is in the bundle as hashes only.
         every_project: Show the entries of every project, and hide none; takes the scope platform:operate.
-        server: Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787.
+        server: Address of the platform; else as for every command: TOWPATH_SERVER, the selected context, and so on.
         api_key: Key to ask with; it says whose project. The one on ./.towpath needs none.
+        context: Ask the platform of this context.
     """
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     unfinished = file.with_name(f"{file.name}.part")
     lines = 0
     try:
         with unfinished.open("w", encoding="utf-8") as written:
-            async with ConnectionOptions(server=server, api_key=api_key).connect() as client:
+            async with ConnectionOptions(server=server, api_key=api_key, context=context).connect() as client:
                 async for line in client.audit.export(since=begin, until=end, every_project=every_project):
                     written.write(f"{line}\n")
                     lines += 1

@@ -134,6 +134,13 @@ def _rate(name: str) -> Callable[[Row], object]:
 
 _RATES = (Column("denial", _rate("denial_rate")), Column("ok", _rate("success_rate")))
 
+app.command(
+    "towpath.cli.access.entry_commands:show",
+    name="show",
+    help="Show one entry of the audit.",
+    help_epilogue=examples("towpath audit show 1204", "towpath audit show 1204 -o json"),
+)
+
 for _name, _help, _epilogue in (
     (
         "export",
@@ -143,7 +150,10 @@ for _name, _help, _epilogue in (
     (
         "verify",
         "Check a bundle or a proof without the platform; say where the first fault lies.",
-        examples("towpath audit verify audit.jsonl --checkpoint kept.txt --key sha256:9f2c…"),
+        examples(
+            "towpath audit verify audit.jsonl --checkpoint kept.txt --key sha256:9f2c…",
+            "towpath audit verify proof.json --checkpoint kept.txt",
+        ),
     ),
     (
         "prove",
@@ -153,7 +163,10 @@ for _name, _help, _epilogue in (
     (
         "checkpoint",
         "Take a signed checkpoint, to be kept where the platform can't reach it.",
-        examples("towpath audit checkpoint --file kept.txt --key-file audit.pub"),
+        examples(
+            "towpath audit checkpoint --file kept.txt --key-file audit.pub",
+            "towpath audit checkpoint --file kept.txt -o json",
+        ),
     ),
     (
         "erase",

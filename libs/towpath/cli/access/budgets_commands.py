@@ -92,7 +92,12 @@ async def set_budget(
         _show_budget(common, await client.budgets.set(kind, name, budget, per_day=per_day, reason=reason))
 
 
-@app.command(help_epilogue=examples("towpath budgets lift caller ann --reason 'a mistake'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath budgets lift caller ann --reason 'a mistake'",
+        "towpath budgets lift project --reason 'the quarter is over'",
+    )
+)
 async def lift(
     kind: BudgetKind,
     name: str | None = None,

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from towpath.cli.runs.run_follower import is_interactive, prompt
 from towpath.cli.shared import short_ids
+from towpath.cli.shared.confirmation import is_interactive, prompt
 from towpath.cli.shared.erasure_columns import ERASURE, ONE_ERASURE, erased_things
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import print_notice
@@ -16,7 +16,9 @@ from towpath_contracts.tools.erasures import ErasureStatus, ErasureView
 app = App(name="erasures", help="See what is to be erased; confirm or withdraw it.")
 
 
-@app.command(name="list", help_epilogue=examples("towpath erasures list --status requested"))
+@app.command(
+    name="list", help_epilogue=examples("towpath erasures list --status requested", "towpath erasures list -o json")
+)
 async def list_erasures(
     *,
     status: ErasureStatus | None = None,
@@ -41,7 +43,7 @@ async def list_erasures(
         out.write(f"more: --before {page.next_before}", "dim")
 
 
-@app.command(help_epilogue=examples("towpath erasures show 0192f3a0-…"))
+@app.command(help_epilogue=examples("towpath erasures show 0192f3a0-…", "towpath erasures show 0192f3a0-… -o json"))
 async def show(erasure: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show who wants what erased, and how far it is.
 
@@ -84,7 +86,9 @@ async def confirm(
         _show(common, await client.audit.confirm_erasure(erasure_id))
 
 
-@app.command(help_epilogue=examples("towpath erasures withdraw 0192f3a0-…"))
+@app.command(
+    help_epilogue=examples("towpath erasures withdraw 0192f3a0-…", "towpath erasures withdraw 0192f3a0-… -o json")
+)
 async def withdraw(erasure: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Drop a request that nobody has confirmed.
 

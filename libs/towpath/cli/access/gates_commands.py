@@ -153,7 +153,12 @@ async def show(gate: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     common.out().record(view.model_dump(mode="json"), _SHOW)
 
 
-@app.command(help_epilogue=examples("towpath gates approve 7c1e --reason 'checked with the customer'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath gates approve 7c1e --reason 'checked with the customer'",
+        "towpath gates approve 7c1e --digest sha256:9f2c…",
+    )
+)
 async def approve(
     gate: str, /, *, reason: str = "", digest: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
@@ -172,7 +177,12 @@ async def approve(
         )
 
 
-@app.command(help_epilogue=examples("towpath gates deny 7c1e --reason 'ask the customer first'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath gates deny 7c1e --reason 'ask the customer first'",
+        "towpath gates deny 7c1e --reason 'too much' -o json",
+    )
+)
 async def deny(
     gate: str, /, *, reason: str = "", digest: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:

@@ -96,7 +96,8 @@ async def apply(
 
 @app.command(
     help_epilogue=examples(
-        """towpath policy check --network support --agent billing --tool orders.refund --args '{"amount": 129}'"""
+        """towpath policy check --network support --agent billing --tool orders.refund --args '{"amount": 129}'""",
+        "towpath policy check --network support --agent tech --tool orders.find --run 0192f3",
     )
 )
 async def check(
@@ -170,7 +171,11 @@ async def check(
     return {"allow": OK, "deny": DENIED, "require_approval": WAITING}[verdict.verdict]
 
 
-@app.command(help_epilogue=examples("towpath policy permissions support billing"))
+@app.command(
+    help_epilogue=examples(
+        "towpath policy permissions support billing", "towpath policy permissions support billing -o json"
+    )
+)
 async def permissions(
     network: str, agent: str, /, *, agent_type: str = "", common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
@@ -256,7 +261,11 @@ async def log(*, before: int | None = None, limit: int = 20, common: ConnectionO
         out.write(f"more: --before {page.next_before}", "dim")
 
 
-@app.command(help_epilogue=examples("towpath policy rollback 7 --note 'the new limits stopped refunds'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath policy rollback 7 --note 'the new limits stopped refunds'", "towpath policy rollback 7 --dry-run"
+    )
+)
 async def rollback(
     version: int,
     /,
@@ -300,6 +309,12 @@ def _object(text: str, option: str) -> dict[str, Any]:
     return given
 
 
+app.command(
+    "towpath.cli.access.entry_commands:explain",
+    name="explain",
+    help="Explain why a call was decided as it was: the record, and the rule as it stood then.",
+    help_epilogue=examples("towpath policy explain 1204", "towpath policy explain 5b1c0f0e-… -o json"),
+)
 policy_comparison.add(app)
 policy_cases.add(app)
 policy_suggest_command.add(app)

@@ -34,14 +34,18 @@ def written_policy(file: Path | None, profile: str | None) -> "PolicyFile":
     raise ProblemError(problem("request_invalid", detail))
 
 
-@app.command(name="list", help_epilogue=examples("towpath policy profiles list"))
+@app.command(
+    name="list", help_epilogue=examples("towpath policy profiles list", "towpath policy profiles list -o json")
+)
 async def list_profiles(*, common: OutputOptions = OUTPUT_OPTIONS) -> None:
     """List the profiles, the one that restricts least first."""
     rows = [{"profile": name, "about": _about(text)} for name, text in profile_texts().items()]
     common.out().rows("profiles", rows, _PROFILES, empty="This release has no profiles.")
 
 
-@app.command(help_epilogue=examples("towpath policy profiles show balanced"))
+@app.command(
+    help_epilogue=examples("towpath policy profiles show balanced", "towpath policy profiles show strict > policy.yaml")
+)
 async def show(profile: str, /) -> None:
     """Print a profile as the YAML that a policy with `profile: NAME` is read with.
 

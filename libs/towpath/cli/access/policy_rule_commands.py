@@ -36,7 +36,12 @@ async def show(name: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     common.out().record(shown, tuple(Column(key, _member(key)) for key in shown))
 
 
-@rules.command(help_epilogue=examples("towpath policy rule put refunds.yaml --note 'limit raised' --if-version 7"))
+@rules.command(
+    help_epilogue=examples(
+        "towpath policy rule put refunds.yaml --note 'limit raised' --if-version 7",
+        "towpath policy rule put refunds.yaml -o json",
+    )
+)
 async def put(
     file: Path,
     /,
@@ -60,7 +65,12 @@ async def put(
     _show_change(changed, common)
 
 
-@rules.command(help_epilogue=examples("towpath policy rule remove refunds-small --note 'moved to the new network'"))
+@rules.command(
+    help_epilogue=examples(
+        "towpath policy rule remove refunds-small --note 'moved to the new network'",
+        "towpath policy rule remove refunds-small --if-version 7",
+    )
+)
 async def remove(
     name: str, /, *, note: str = "", if_version: int | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:

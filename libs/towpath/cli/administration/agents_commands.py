@@ -30,7 +30,12 @@ def serve(*arguments: Arguments) -> None:
     replace_process("towpath_agent", *arguments)
 
 
-@credential.command(help_epilogue=examples("towpath agents credential add reviewer --project shop"))
+@credential.command(
+    help_epilogue=examples(
+        "towpath agents credential add reviewer --project shop",
+        "towpath agents credential add reviewer --project shop -o json",
+    )
+)
 def add(
     name: str,
     /,
@@ -53,7 +58,9 @@ def add(
     show_credentials("agents", _COLUMNS, deploy, printed)
 
 
-@credential.command(name="list", help_epilogue=examples("towpath agents credential list"))
+@credential.command(
+    name="list", help_epilogue=examples("towpath agents credential list", "towpath agents credential list -o json")
+)
 def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """List the credentials of agents.
 
@@ -63,7 +70,11 @@ def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -
     show_credentials("agents", _COLUMNS, deploy, printed)
 
 
-@credential.command(help_epilogue=examples("towpath agents credential remove reviewer"))
+@credential.command(
+    help_epilogue=examples(
+        "towpath agents credential remove reviewer", "towpath agents credential remove reviewer -o json"
+    )
+)
 def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Remove a credential; the broker refuses it once it is started again.
 

@@ -20,7 +20,8 @@ from cyclopts import Parameter
 
 from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
 from towpath.cli.administration.model_keys import ModelKeys
-from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate, is_interactive
+from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate
+from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import plain_json

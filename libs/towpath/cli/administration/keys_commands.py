@@ -84,7 +84,7 @@ async def list_keys(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     common.out().rows("keys", keys, _COLUMNS, empty="There are no keys.")
 
 
-@app.command(help_epilogue=examples("towpath keys revoke twp_4f2a"))
+@app.command(help_epilogue=examples("towpath keys revoke twp_4f2a", "towpath keys revoke twp_4f2a -o json"))
 async def revoke(key: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """End a key at once; it stays in the list.
 
@@ -100,7 +100,9 @@ async def revoke(key: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS)
         out.data({"prefix": key, "revoked": True})
 
 
-@app.command(help_epilogue=examples("towpath keys ticket /var/lib/towpath/ticket.key"))
+@app.command(
+    help_epilogue=examples("towpath keys ticket /var/lib/towpath/ticket.key", "towpath keys ticket ticket.key -o json")
+)
 def ticket(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Make the key that the tool-access service signs tickets with; one that is there already is kept.
 
@@ -111,7 +113,9 @@ def ticket(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
 
 
-@app.command(help_epilogue=examples("towpath keys seal /var/lib/towpath/seal.key"))
+@app.command(
+    help_epilogue=examples("towpath keys seal /var/lib/towpath/seal.key", "towpath keys seal seal.key -o json")
+)
 def seal(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Make the key that signs the audit's checkpoints; one that is there already is kept.
 
@@ -124,7 +128,11 @@ def seal(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
 
 
-@app.command(help_epilogue=examples("towpath keys nkey deploy/secrets/tas.nkey"))
+@app.command(
+    help_epilogue=examples(
+        "towpath keys nkey deploy/secrets/tas.nkey", "towpath keys nkey deploy/secrets/tas.nkey -o json"
+    )
+)
 def nkey(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Make an nkey to log in to the broker with, and show its public half; one that is there already is kept.
 

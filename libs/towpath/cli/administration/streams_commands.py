@@ -82,7 +82,11 @@ def _login(nats_url: str, user: str | None, password: str | None) -> tuple[int |
         raise ProblemError(problem("request_invalid", str(error))) from error
 
 
-@app.command(help_epilogue=examples("towpath streams authority > deploy/authority.conf"))
+@app.command(
+    help_epilogue=examples(
+        "towpath streams authority > deploy/authority.conf", "towpath streams authority | diff deploy/authority.conf -"
+    )
+)
 def authority(*callers: str, credentials: Path = Path("deploy/credentials.yaml")) -> None:
     """Print the accounts and users of the broker and their rights, for nats-server to include.
 

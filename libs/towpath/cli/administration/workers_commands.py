@@ -85,7 +85,12 @@ _COLUMNS = (
 )
 
 
-@credential.command(help_epilogue=examples("towpath workers credential add billing --project shop --toolset billing"))
+@credential.command(
+    help_epilogue=examples(
+        "towpath workers credential add billing --project shop --toolset billing",
+        "towpath workers credential add all --project shop --toolset billing --toolset mail",
+    )
+)
 def add(
     name: str,
     /,
@@ -107,7 +112,9 @@ def add(
     show_credentials("workers", _COLUMNS, deploy, printed)
 
 
-@credential.command(name="list", help_epilogue=examples("towpath workers credential list"))
+@credential.command(
+    name="list", help_epilogue=examples("towpath workers credential list", "towpath workers credential list -o json")
+)
 def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """List the credentials of workers.
 
@@ -117,7 +124,11 @@ def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -
     show_credentials("workers", _COLUMNS, deploy, printed)
 
 
-@credential.command(help_epilogue=examples("towpath workers credential remove billing"))
+@credential.command(
+    help_epilogue=examples(
+        "towpath workers credential remove billing", "towpath workers credential remove billing -o json"
+    )
+)
 def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Remove a credential; the broker refuses it once it is started again.
 

@@ -1,10 +1,13 @@
 """`towpath networks`: validate, publish and look at networks."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from towpath.cli.shared.confirmation import Flag, require_yes
 from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, show_text
@@ -12,6 +15,10 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.flow import write_flow
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.problems.registry import ProblemError, problem
+
+if TYPE_CHECKING:
+    from towpath_console.drawings.changes import Change
 
 GraphForm = Literal["text", "mermaid", "svg"]
 
@@ -33,7 +40,9 @@ _INVOKED = (
 )
 
 
-@app.command(help_epilogue=examples("towpath networks validate network.yaml"))
+@app.command(
+    help_epilogue=examples("towpath networks validate network.yaml", "towpath networks validate network.yaml -o json")
+)
 async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show whether a network could be published; every problem is listed, and nothing is made.
 
@@ -171,7 +180,12 @@ async def prompt(
         out.data({"prompt": text})
 
 
-@app.command(help_epilogue=examples("towpath networks invoke support decision.json --agent billing"))
+@app.command(
+    help_epilogue=examples(
+        "towpath networks invoke support decision.json --agent billing",
+        "towpath networks invoke support - --agent billing < decision.json",
+    )
+)
 async def invoke(
     name: str,
     decision: Path,
@@ -194,6 +208,83 @@ async def invoke(
     async with common.connect() as client:
         run = await client.networks.invoke(name, read_json(decision), agent_key=agent, message=message, version=number)
     common.out().record(run.model_dump(mode="json"), _INVOKED)
+
+
+@app.command(
+    help_epilogue=examples("towpath networks diff support --from 3", "towpath networks diff support --from 2 --to 4")
+)
+async def diff(
+    name: str,
+    /,
+    *,
+    before: Annotated[int | None, Parameter(name="--from")] = None,
+    after: Annotated[int | None, Parameter(name="--to")] = None,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
+) -> None:
+    """Show what differs between two versions of a network, member by member; its tools are as they were then.
+
+    Args:
+        name: The network.
+        before: The older version; the one before the other, where it isn't given.
+        after: The newer version; the current one where it isn't given.
+    """
+    from towpath_console.drawings.changes import changes_between
+    from towpath_console.pages.networks import comparable
+
+    async with common.connect() as client:
+        newer = await client.networks.show(name, version=after)
+        older = await client.networks.show(name, version=max(1, newer.version - 1) if before is None else before)
+    found = changes_between(*(comparable(one.model_dump(mode="json")) for one in (older, newer)))
+    out = common.out()
+    if not out.for_people:
+        changes = [asdict(change) for change in found.shown]
+        out.data(
+            {"network": name, "from": older.version, "to": newer.version, "changes": changes, "left_out": found.left}
+        )
+        return
+    out.write(f"{name}: version {older.version} → {newer.version}", "bold")
+    if not found.shown:
+        out.write("  nothing differs")
+    for change in found.shown:
+        for line, style in _change_lines(change):
+            out.write(line, style)
+    if found.left:
+        out.write(f"  … and {found.left} more", "dim")
+
+
+@app.command(
+    help_epilogue=examples("towpath networks rollback support 3", "towpath networks rollback support 3 --yes -o json")
+)
+async def rollback(
+    name: str, version: int, /, *, yes: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
+    """Publish an older version once more, as a new one; runs that are under way keep theirs.
+
+    Args:
+        name: The network.
+        version: The version to go back to.
+        yes: Don't ask; a script has to say it.
+    """
+    async with common.connect() as client:
+        current, wanted = await client.networks.show(name), await client.networks.show(name, version=version)
+        if wanted.spec is None:
+            detail = f"version {version} of {name} is kept without its definition"
+            raise ProblemError(problem("not_found", detail, remedy=f"Look at it: towpath networks show {name}."))
+        require_yes(f"New runs of {name} use version {current.version}. Publish version {version} over it?", yes=yes)
+        made = await client.networks.publish(wanted.spec, if_version=current.version)
+    columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else f"as version {version} was"))
+    common.out().record(_row(made), columns)
+
+
+def _change_lines(change: "Change") -> Iterator[tuple[str, str | None]]:
+    """Yield the lines of one change, each with its style."""
+    where = ": ".join(part for part in (change.part, change.member) if part)
+    yield f"  {where} {change.kind}", None
+    for line in change.lines:
+        yield f"    {line.sign} {line.text}", {"+": "green", "-": "red"}.get(line.sign, "dim")
+    if not change.lines:
+        yield from ((f"    - {line}", "red") for line in change.before.splitlines())
+        yield from ((f"    + {line}", "green") for line in change.after.splitlines())
 
 
 def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:

@@ -30,6 +30,17 @@ Version = Annotated[int, Parameter(name="--version")]
 _GAPS = (Column("tool", "tool"), Column("what", "code"), Column("why", "detail"), Column("declare", "remedy"))
 
 
+app.command(
+    "towpath.cli.runs.tool_call_command:call",
+    name="call",
+    help="Have a tool called in the name of an agent: decided by the policy and recorded like any other call.",
+    help_epilogue=examples(
+        """towpath tools call orders.find --args '{"order_id": "8812"}' --as billing""",
+        """towpath tools call orders.refund --args '{"order_id": "8812", "amount": 5}' --as billing --dry-run""",
+    ),
+)
+
+
 def _parameters(row: Any) -> str:
     required = set(row["parameters"].get("required", ()))
     names = row["parameters"].get("properties", {})
@@ -101,7 +112,11 @@ async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     common.out().rows("proposals", rows, columns, empty="Nothing waits: every offered tool is accepted.")
 
 
-@app.command(help_epilogue=examples("towpath tools diff time.convert_time --version 2"))
+@app.command(
+    help_epilogue=examples(
+        "towpath tools diff time.convert_time --version 2", "towpath tools diff time.convert_time --version 2 -o json"
+    )
+)
 async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show what a version that waits changes in the accepted one, line by line.
 
@@ -123,7 +138,12 @@ async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CON
         out.write(line)
 
 
-@app.command(help_epilogue=examples("towpath tools accept orders.find --version 1 --reason 'reads our own database'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath tools accept orders.find --version 1 --reason 'reads our own database'",
+        "towpath tools accept orders.find --version 1 -o json",
+    )
+)
 async def accept(
     name: str, /, *, number: Version, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
@@ -137,7 +157,12 @@ async def accept(
     await _decide(name, number, reason, common, accepted=True)
 
 
-@app.command(help_epilogue=examples("towpath tools refuse orders.find --version 2 --reason 'it writes'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath tools refuse orders.find --version 2 --reason 'it writes'",
+        "towpath tools refuse orders.find --version 2 -o json",
+    )
+)
 async def refuse(name: str, /, *, number: Version, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Refuse a version of a tool that waits; the one before stays.
 
@@ -149,7 +174,12 @@ async def refuse(name: str, /, *, number: Version, reason: str, common: Connecti
     await _decide(name, number, reason, common, accepted=False)
 
 
-@app.command(help_epilogue=examples("towpath tools withdraw orders.find --version 3 --reason 'no worker has it'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath tools withdraw orders.find --version 3 --reason 'no worker has it'",
+        "towpath tools withdraw orders.find --version 3 -o json",
+    )
+)
 async def withdraw(
     name: str, /, *, number: Version, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:

@@ -13,6 +13,7 @@ from towpath.cli.runs.stored_run_commands import record_pieces
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.cli.shared.text import json_escaped
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.bulk import MAX_AT_ONCE
@@ -41,6 +42,10 @@ _EXAMPLES = examples(
 def add_to(app: App) -> None:
     """Add this command to `towpath runs`."""
     app.command(bulk, help_epilogue=_EXAMPLES)
+    app.command(
+        retry,
+        help_epilogue=examples("towpath runs retry 0192f3", "towpath runs retry 0192f3 --reason 'the vendor is back'"),
+    )
 
 
 async def bulk(
@@ -96,6 +101,24 @@ async def bulk(
     if not selection["whole"]:
         sys.stderr.write(f"these were {selection['count']} runs; there are more\n")
     return RUN_FAILED if any(one["code"] for one in results) else OK
+
+
+async def retry(run: str, /, *, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Start the task of a run once more, with the same version and a budget of its own; what it did is not undone.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        reason: Why; it stands in the audit, and the model is told.
+    """
+    async with common.connect() as client:
+        run_id = await resolve_run_id(client, run)
+        body = {"action": "retry", "run_ids": [str(run_id)], "reason": reason, "key": uuid4().hex}
+        (done,) = (await client.request("POST", "/v1/runs/bulk", body=body))["results"]
+    if done["code"]:
+        raise ProblemError(problem(done["code"], done["detail"]))
+    out = common.out()
+    out.record(done, _DONE[::2])
+    out.write(f"follow it: towpath runs watch {done['new_run_id']}", "dim")
 
 
 async def _export(client: Any, selection: dict[str, Any]) -> int:

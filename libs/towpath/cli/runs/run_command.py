@@ -12,7 +12,8 @@ from towpath.cli.definitions.grant_options import GrantOptions
 from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
-from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive, wait_until
+from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, wait_until
+from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
 from towpath.cli.shared.input_files import read_attached, read_json, read_labels, read_quoted, read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions

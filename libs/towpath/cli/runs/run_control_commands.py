@@ -15,11 +15,32 @@ _DONE = (Column("run", "run_id"), Column("done", "detail"), Column("gate", "gate
 
 def add_to(app: App) -> None:
     """Add these commands to `towpath runs`."""
-    app.command(pause, help_epilogue=examples("towpath runs pause 0192f3 --reason 'let me look first'"))
-    app.command(resume, help_epilogue=examples("towpath runs resume 0192f3"))
-    app.command(note, help_epilogue=examples("towpath runs note 0192f3 'The order is 8813.'"))
-    app.command(gate, help_epilogue=examples("towpath runs gate 0192f3 --reason 'is this the right customer?'"))
-    app.command(confidence, help_epilogue=examples("towpath runs confidence 0192f3"))
+    app.command(
+        pause,
+        help_epilogue=examples(
+            "towpath runs pause 0192f3 --reason 'let me look first'", "towpath runs pause 0192f3 -o json"
+        ),
+    )
+    app.command(
+        resume,
+        help_epilogue=examples("towpath runs resume 0192f3", "towpath runs resume 0192f3 --reason 'looked at it'"),
+    )
+    app.command(
+        note,
+        help_epilogue=examples(
+            "towpath runs note 0192f3 'The order is 8813.'", "towpath runs note 0192f3 'The order is 8813.' -o json"
+        ),
+    )
+    app.command(
+        gate,
+        help_epilogue=examples(
+            "towpath runs gate 0192f3 --reason 'is this the right customer?'",
+            "towpath runs gate 0192f3 --reason 'is this right?' -o json",
+        ),
+    )
+    app.command(
+        confidence, help_epilogue=examples("towpath runs confidence 0192f3", "towpath runs confidence 0192f3 -o json")
+    )
 
 
 async def pause(run: str, /, *, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:

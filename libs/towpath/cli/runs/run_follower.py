@@ -4,7 +4,6 @@ Following changes a run only by what a person decides at a gate, and stopping to
 """
 
 import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath.cli.runs.event_lines import EventFormatter, EventLine, answer_text, summary
+from towpath.cli.shared.confirmation import prompt
 from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
@@ -115,7 +115,7 @@ class RunFollower:
             self.out.write(f"    {one_line('/'.join(entry.path), 40)} {line}", line.style)
 
     async def _at_gate(self, gate: GateOpened) -> None:
-        await (self.on_gate or _print_gate_notice)(self.client, gate, self.out)
+        await (self.on_gate or print_gate_notice)(self.client, gate, self.out)
 
     def _expect_answer(self, event: AnyEvent | None) -> None:
         """Print a notice after a while, where *event* asks an agent in user code and no other event follows."""
@@ -178,7 +178,7 @@ def refusal_line(found: Problem) -> str:
     return f"{found.code}: {one_line(found.detail).rstrip('.')}. {found.remedy}"
 
 
-async def _print_gate_notice(client: Client, gate: GateOpened, _out: OutputPrinter) -> None:
+async def print_gate_notice(client: Client, gate: GateOpened, _out: OutputPrinter) -> None:
     """Print to stderr that the run waits and how to settle it; stdout belongs to a program."""
     if await _is_pending(client, gate):
         print(printable(how_to_settle(gate)), file=sys.stderr, flush=True)
@@ -223,22 +223,6 @@ def unknown_call_lines(detail: Mapping[str, Any]) -> list[str]:
     if detail.get("retry_warning"):
         lines.append(f"retry: {detail['retry_warning']}")
     return lines
-
-
-def prompt(question: str) -> str:
-    """Read one line from the terminal. Ctrl-C interrupts the question too, which asyncio's own handler would not."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return input(question)
-    except EOFError:
-        return "s"
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def is_interactive() -> bool:
-    """Whether a person sits at this terminal and can be asked."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 async def wait_until(limit_s: float, following: Awaitable[RunFinished | None]) -> RunFinished | None:

@@ -30,6 +30,12 @@ stored_run_commands.add_to(app)
 run_control_commands.add_to(app)
 bulk_command.add_to(app)
 goal_options.add_to(app)
+app.command(
+    "towpath.cli.runs.comparison_command:diff",
+    name="diff",
+    help="Compare two runs: their steps aligned, and what differs in those that are aligned.",
+    help_epilogue=examples("towpath runs diff 0192f3 0192f4", "towpath runs diff 0192f3 0192f4 -o json"),
+)
 
 
 def _network(row: Any) -> str:
@@ -267,7 +273,8 @@ async def watch(
         children: Follow its child runs too, each under the names that lead to it.
     """
     from towpath.cli.runs.run_command import show_result
-    from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive
+    from towpath.cli.runs.run_follower import RunFollower, ask_at_gate
+    from towpath.cli.shared.confirmation import is_interactive
 
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
@@ -297,7 +304,9 @@ async def events(run: str, /, *, after: int = 0, common: ConnectionOptions = CON
     common.out().rows("events", rows, columns, empty="The run has no events after that one.")
 
 
-@app.command(help_epilogue=examples("towpath runs cancel 0192f3 --reason 'wrong order'"))
+@app.command(
+    help_epilogue=examples("towpath runs cancel 0192f3 --reason 'wrong order'", "towpath runs cancel 0192f3 --wait")
+)
 async def cancel(
     run: str,
     /,

@@ -53,9 +53,19 @@ def add_to(app: App) -> None:
     """Add these commands to `towpath runs`."""
     app.command(history, help_epilogue=examples("towpath runs history 0192f3", "towpath runs history 0192f3 -o json"))
     app.command(log, help_epilogue=examples("towpath runs log 0192f3", "towpath runs log 0192f3 -o json"))
-    app.command(output, help_epilogue=examples("towpath runs output 0192f3 5b1c0f0e-… > report.txt"))
+    app.command(
+        output,
+        help_epilogue=examples(
+            "towpath runs output 0192f3 5b1c0f0e-… > report.txt", "towpath runs output 0192f3 5b1c0f0e-… -o json"
+        ),
+    )
     app.command(replay, help_epilogue=_REPLAY)
-    app.command(export, help_epilogue=examples("towpath runs export 0192f3 > golden/refund.jsonl"))
+    app.command(
+        export,
+        help_epilogue=examples(
+            "towpath runs export 0192f3 > golden/refund.jsonl", "towpath runs export 0192f3 | head -1"
+        ),
+    )
     app.command(
         fork,
         help_epilogue=examples(
@@ -63,7 +73,13 @@ def add_to(app: App) -> None:
             "towpath runs fork 0192f3 --from-step 1 --decisions other.json",
         ),
     )
-    app.command(erase, help_epilogue=examples("towpath runs erase 0192f3 --reason 'request 4711'"))
+    app.command(
+        erase,
+        help_epilogue=examples(
+            "towpath runs erase 0192f3 --reason 'request 4711'",
+            "towpath runs erase 0192f3 --reason 'request 4711' -o json",
+        ),
+    )
 
 
 async def log(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:

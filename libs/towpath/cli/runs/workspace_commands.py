@@ -42,7 +42,12 @@ async def ls(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> 
     _show_plan(out, view)
 
 
-@app.command(name="cat", help_epilogue=examples("towpath workspace cat 0192f3 notes/review.md"))
+@app.command(
+    name="cat",
+    help_epilogue=examples(
+        "towpath workspace cat 0192f3 notes/review.md", "towpath workspace cat 0192f3 notes/review.md --version 1"
+    ),
+)
 async def cat(
     run: str, path: str, /, *, version: int | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:
@@ -87,7 +92,12 @@ async def diff(
         common.out().data({"diff": "".join(lines), "deleted": list(view.deleted)})
 
 
-@app.command(name="export", help_epilogue=examples("towpath workspace export 0192f3 review/"))
+@app.command(
+    name="export",
+    help_epilogue=examples(
+        "towpath workspace export 0192f3 review/", "towpath workspace export 0192f3 review/ -o json"
+    ),
+)
 async def export(run: str, folder: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Write the files of a run into a new folder of this machine.
 

@@ -1,7 +1,7 @@
 """The options that every command takes, and where the platform is that it talks to.
 
-What is given on the command line wins over the environment, the environment over a platform that runs on
-`./.towpath`, and that over the default address.
+What is given on the command line wins over the environment, the environment over the context that is selected, that
+over a platform that runs on `./.towpath`, and that over the default address.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from towpath.cli.shared.output import Format, OutputPrinter
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
+    from towpath.client.settings import ClientTarget
 
-DEFAULT_SERVER = "http://127.0.0.1:8787"
 STATE = Path(".towpath")
 REACH_TIMEOUT_S = 3.0
 _GROUP = Group("Common options", sort_key=90)
@@ -45,22 +45,29 @@ class OutputOptions:
 class ConnectionOptions(OutputOptions):
     """How a command prints, and which platform it asks."""
 
-    server: Annotated[str | None, Parameter(name="--server", env_var="TOWPATH_SERVER")] = None
-    "Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787."
+    server: str | None = None
+    "Address of the platform; else TOWPATH_SERVER, the selected context, the one running on ./.towpath, 127.0.0.1:8787."
 
-    api_key: Annotated[str | None, Parameter(name="--api-key", env_var="TOWPATH_API_KEY")] = None
-    "Key to ask with; the platform on ./.towpath needs none."
+    api_key: str | None = None
+    "Key to ask with; else TOWPATH_API_KEY, or that of the context; the platform on ./.towpath needs none."
+
+    context: str | None = None
+    "Ask the platform of this context; see towpath context list."
 
     @property
     def is_plain(self) -> bool:
         """Whether a text goes out as it is, also into a pipe: unless somebody asks for another form."""
         return not self.as_json and self.output in (None, "table")
 
+    def target(self) -> "ClientTarget":
+        """Return the platform to ask, and the key."""
+        from towpath.client.settings import ClientSettings
+
+        return ClientSettings().target(self.server, self.api_key, context=self.context)
+
     def address(self) -> str:
         """Return the address to ask."""
-        from towpath.client.settings import running_server_url
-
-        return self.server or running_server_url(STATE) or DEFAULT_SERVER
+        return self.target().server
 
     @contextlib.asynccontextmanager
     async def connect(self) -> "AsyncIterator[Client]":
@@ -70,9 +77,9 @@ class ConnectionOptions(OutputOptions):
         """
         from towpath.client.client import Client
 
-        address = self.address()
-        await _reach(address)
-        async with Client(address, api_key=self.api_key) as client:
+        target = self.target()
+        await _reach(target.server)
+        async with Client(target.server, api_key=target.api_key) as client:
             yield client
 
 

@@ -50,8 +50,7 @@ async def compare(asked: Asked) -> Page:
     api = asked.api
     found = await together(a=_read(api, a), b=_read(api, b))
     one, other = found["a"]["part"], found["b"]["part"]
-    pairs = aligned([_key(step) for step in one.steps], [_key(step) for step in other.steps])
-    rows = [_row(one, other, i, j) for i, j in pairs]
+    rows = compared_rows(one, other)
     shown = rows if asked.query.get("show") == "all" else [row for row in rows if row["kind"] != "same"]
     sides = [_side(found[side]["run"], found[side]["part"]) for side in ("a", "b")]
     view = {
@@ -101,6 +100,12 @@ def aligned(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int | No
             found.append((None, j))
             j += 1
     return found
+
+
+def compared_rows(one: HistoryPart, other: HistoryPart) -> list[dict[str, Any]]:
+    """Return a row for each step of either run, aligned; `kind` is same, unequal, or the run that it is of alone."""
+    pairs = aligned([_key(step) for step in one.steps], [_key(step) for step in other.steps])
+    return [_row(one, other, i, j) for i, j in pairs]
 
 
 async def _read(api: Api, run_id: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.drawings.graph import GraphVisits
@@ -29,7 +29,14 @@ class HistoryPart(NamedTuple):
     seq: int
 
 
-async def read_steps(api: Api, run_id: str, after: int, most: int) -> HistoryPart:
+class HistorySource(Protocol):
+    """Where history is read from: the API of a page, or a client elsewhere."""
+
+    async def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
+        """Return what is at *path*."""
+
+
+async def read_steps(api: HistorySource, run_id: str, after: int, most: int) -> HistoryPart:
     """Return at most *most* steps behind step *after*, asked for in as many parts as it takes."""
     steps: list[Step] = []
     calls: list[dict[str, Any]] = []

@@ -9,52 +9,19 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.e2e.cli.conftest import Ask
 from tests.support.places import ROOT
 
 from towpath.cli import main
 from towpath.cli.access import gate_watch
 from towpath.client.client import Client
-from towpath_embedded.servers.postgres_identity import temporary_folder
 
 SAMPLE = ROOT / "examples" / "support"
 TOWPATH = Path(sys.executable).parent / "towpath"
 MESSAGE = "Please refund order 8812, it arrived broken."
-
-Ask = Callable[..., tuple[int, Any]]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """The address of a platform that serves the sample."""
-    with temporary_folder() as folder:
-        command = [sys.executable, "-m", "tests.support.platform.sample_platform", folder]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert process.stdout is not None
-        try:
-            address = process.stdout.readline().strip()
-            assert address.startswith("http://"), process.wait(timeout=60)
-            yield address
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
-
-
-@pytest.fixture
-def ask(server: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Run one command line with JSON output; gives the exit code and what was printed."""
-    monkeypatch.setenv("TOWPATH_SERVER", server)
-
-    def run(*words: str) -> tuple[int, Any]:
-        code = main([*words, "-o", "json"])
-        shown = capsys.readouterr()
-        return code, json.loads(shown.out or shown.err)
-
-    return run
 
 
 def script(tmp_path: Path, amount: float) -> str:

@@ -1,0 +1,175 @@
+"""`towpath context`: which platform is asked, whose key it is sent, and who may read the file."""
+
+import io
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from towpath.cli import main
+from towpath.cli.shared.options import ConnectionOptions
+from towpath.client.client import Client
+from towpath.client.contexts import ContextFile, PlatformContext
+from towpath.client.settings import ClientSettings
+from towpath_contracts.problems.registry import ProblemError
+
+KEY = "twp_secret_key"
+PROD = PlatformContext(name="prod", server="https://prod.example", api_key=KEY)
+TEST = PlatformContext(name="test", server="nats://ann:pass-word@test.example:4222")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContextFile:
+    """The file of contexts, with two of them; the first one is selected."""
+    path = tmp_path / "config" / "contexts.json"
+    for name in ("TOWPATH_SERVER", "TOWPATH_API_KEY", "TOWPATH_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TOWPATH_CONTEXTS_FILE", str(path))
+    monkeypatch.chdir(tmp_path)
+    held = ContextFile(path)
+    held.add(PROD)
+    held.add(TEST)
+    return held
+
+
+def asked(**given: str) -> tuple[str, str | None]:
+    target = ConnectionOptions(**given).target()
+    return target.server, target.api_key
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_selected_context(
+    file: ContextFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked() == (PROD.server, KEY)
+    file.select("test")
+    assert asked() == (TEST.server, None)
+    monkeypatch.setenv("TOWPATH_CONTEXT", "prod")
+    assert asked() == (PROD.server, KEY)
+    monkeypatch.setenv("TOWPATH_SERVER", "http://env.example")
+    assert asked() == ("http://env.example", None)
+    assert asked(context="prod") == (PROD.server, KEY)
+    file.select("")
+    monkeypatch.delenv("TOWPATH_SERVER")
+    monkeypatch.setenv("TOWPATH_CONTEXT", "")
+    assert asked() == ("http://127.0.0.1:8787", None)
+    with pytest.raises(ProblemError, match="give one of them"):
+        asked(context="prod", server="http://x")
+    with pytest.raises(ProblemError, match="prod, test"):
+        asked(context="prd")
+
+
+def test_the_key_of_a_context_is_sent_to_its_own_platform_only(
+    file: ContextFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked(server="http://elsewhere.example") == ("http://elsewhere.example", None)
+    assert ClientSettings().target("http://elsewhere.example").api_key is None
+    monkeypatch.setenv("TOWPATH_API_KEY", "of-the-environment")
+    assert asked() == (PROD.server, "of-the-environment")
+    assert asked(context="prod") == (PROD.server, KEY), "who names a context means its key"
+    assert Client().server == PROD.server
+    file.add(PlatformContext(name="prod", server=PROD.server))
+    assert main(["context", "add", "prod", "--server", "https://other.example"]) in (0, None)
+    assert file.read().contexts["prod"].api_key is None
+
+
+def test_a_key_stays_while_the_address_does_and_goes_with_it(file: ContextFile) -> None:
+    assert main(["context", "add", "prod", "--server", PROD.server, "--description", "the shop"]) in (0, None)
+    assert file.read().contexts["prod"].api_key == KEY
+    assert main(["context", "add", "prod", "--server", "https://other.example"]) in (0, None)
+    assert file.read().contexts["prod"].api_key is None
+
+
+def test_no_secret_is_printed(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("table", "json", "jsonl", "yaml"):
+        for words in (["list"], ["show", "prod"], ["show", "test"], ["select", "test"]):
+            assert main(["context", *words, "-o", form]) in (0, None)
+        assert main(["config", "show", "--origin", "-o", form]) in (0, None)
+    shown = capsys.readouterr().out
+    assert "nats://***@test.example:4222" in shown
+    assert KEY not in shown and "pass-word" not in shown
+    assert KEY not in repr(PROD) and "pass-word" not in repr(TEST)
+    file.path.write_text(f'{{"selected": "prod", "contexts": [{{"name": "prod", "api_key": "{KEY}"}}]}}')
+    assert main(["context", "list"]) == 2
+    assert KEY not in capsys.readouterr().err
+
+
+def test_the_file_is_its_owners_alone(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
+    for mode in (0o640, 0o604, 0o620):
+        file.path.chmod(mode)
+        assert main(["runs", "list"]) == 1
+        assert f"chmod 600 {file.path}" in capsys.readouterr().err
+    file.path.chmod(0o600)
+    assert main(["context", "list"]) in (0, None)
+    file.path.parent.chmod(0o777)
+    assert main(["context", "list"]) == 1, "whoever may write the folder may put another file there"
+    file.path.parent.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(file.path, 65_534, 65_534)
+        assert main(["context", "list"]) == 1
+
+
+def test_a_key_comes_from_a_file_or_standard_input(
+    file: ContextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "key").write_text(f"{KEY}-2\n")
+    assert main(["context", "add", "new", "--server", "https://n.example", "--key-file", "key", "--select"]) in (
+        0,
+        None,
+    )
+    held = file.read()
+    assert (held.selected, held.contexts["new"].api_key) == ("new", f"{KEY}-2")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}-3\n"))
+    assert main(["context", "add", "new", "--server", "https://n.example", "--key-file", "-"]) in (0, None)
+    assert file.read().contexts["new"].api_key == f"{KEY}-3"
+    (tmp_path / "key").write_text("two words\n")
+    assert main(["context", "add", "new", "--server", "https://n.example", "--key-file", "key"]) == 2
+    assert "two words" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "server"),
+    [("Prod", "https://x"), ("../x", "https://x"), ("x", "ftp://x"), ("x", "https://"), ("x", "http://h:99999999")],
+)
+def test_what_can_be_no_context_is_refused(file: ContextFile, name: str, server: str) -> None:
+    assert main(["context", "add", name, "--server", server]) == 2
+    assert len(file.read().contexts) == 2
+
+
+def test_a_context_is_removed_once_it_is_confirmed(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["context", "remove", "prod"]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert main(["context", "remove", "prod", "--yes", "-o", "json"]) in (0, None)
+    assert json.loads(capsys.readouterr().out) == {"removed": "prod", "selected": None}
+    assert list(file.read().contexts) == ["test"]
+    assert main(["context", "show"]) == 3
+    assert main(["context", "select", "prod"]) == 3
+    assert main(["context", "select"]) == 2
+
+
+def test_a_setting_says_where_it_comes_from(
+    file: ContextFile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def origins(*words: str) -> dict[str, str]:
+        assert main(["config", "show", "--origin", "-o", "json", *words]) in (0, None)
+        return {one["name"]: one["origin"] for one in json.loads(capsys.readouterr().out)["settings"]}
+
+    assert origins() == {
+        "server": "context prod",
+        "api_key": "context prod",
+        "context": "selected",
+        "contexts_file": "TOWPATH_CONTEXTS_FILE",
+    }
+    monkeypatch.setenv("TOWPATH_API_KEY", "x")
+    monkeypatch.setenv("TOWPATH_SERVER", "http://x")
+    found = origins()
+    assert (found["server"], found["api_key"], found["context"]) == ("TOWPATH_SERVER", "TOWPATH_API_KEY", "default")
+    found = origins("--context", "prod", "--api-key", "y")
+    assert (found["server"], found["api_key"], found["context"]) == ("context prod", "given", "given")
+    file.select("")
+    monkeypatch.delenv("TOWPATH_SERVER")
+    assert origins()["server"] == "default"
