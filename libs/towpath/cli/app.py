@@ -38,7 +38,7 @@ _COMMANDS = (
     ("budgets", "access.budgets_commands:app", "Limit what callers and the project spend; see what is spent."),
     ("costs", "access.costs_command:costs", "Show what models cost, by network, agent, model, label, caller or day."),
     ("tools", "definitions.tools_commands:app", "Look at the tools that workers offer; decide those that wait."),
-    ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer, and what changed since it was accepted."),
+    ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer; serve the platform to MCP clients."),
     ("audit", "access.audit_commands:app", "Search what was decided and done."),
     ("erasures", "access.erasures_commands:app", "See what is to be erased; confirm or withdraw it."),
     (

@@ -7,6 +7,7 @@ seq it gave out and never gives out an event twice.
 import json
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -116,6 +117,15 @@ class HttpTransport:
         headers = {"Prefer": f"wait={int(min(wait_s, MAX_WAIT_S))}"} if wait_s >= 1 else None
         _, answer = await self._retry(method, path, retry_for_s, body, query=query, headers=headers)
         return answer
+
+    def exchange(
+        self, path: str, content: bytes, headers: dict[str, str]
+    ) -> AbstractAsyncContextManager[httpx2.EventSource]:
+        """POST *content*, whose answer is one document or a stream of events; nothing of it is repeated."""
+        timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
+        return self._http.sse(
+            path, method="POST", content=content, headers=headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES
+        )
 
     async def close(self) -> None:
         """Close the connections."""

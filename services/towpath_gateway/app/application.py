@@ -19,6 +19,7 @@ from towpath_contracts.problems.registry import Problem
 from towpath_gateway.app.console import ConsoleRoute
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import answer_with_problems
+from towpath_gateway.app.protocols.mcp_server.route import McpRoute
 from towpath_gateway.app.protocols.openai import model_runs
 from towpath_gateway.app.routes import (
     access,
@@ -118,6 +119,7 @@ def create_app(dependencies: GatewayDependencies | None) -> FastAPI:
     app.add_route(OPENAPI_PATH, openapi, include_in_schema=False)
     app.add_route(ASYNCAPI_PATH, _asyncapi, include_in_schema=False)
     if dependencies is not None:
+        app.router.routes.append(McpRoute(app, dependencies))
         app.state.console = ConsoleRoute(app, dependencies)
         app.router.routes.append(app.state.console)
     return app

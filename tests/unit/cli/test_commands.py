@@ -52,7 +52,7 @@ COMMANDS = [
         "tools withdraw",
         "audit search",
     ),
-    *("mcp inspect", "tools proposals", "tools diff"),
+    *("mcp inspect", "mcp serve", "mcp config", "tools proposals", "tools diff"),
     *("init", "new agent", "new network", "new tool", "new policy", "schema"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),
     *("policy profiles list", "policy profiles show", "policy suggest", "tools lint"),

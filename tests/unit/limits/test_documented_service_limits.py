@@ -24,6 +24,7 @@ from towpath_fabric.http import connections
 from towpath_fabric.turns import fair_threads, shared_answers
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import dependencies, log_readings, stream_pace, strict_requests
+from towpath_gateway.app.protocols.mcp_server import gate_questions, tool_calls
 from towpath_log_writer.adapters import history_tables
 from towpath_log_writer.core import final_state
 from towpath_orchestrator.app import admission
@@ -186,6 +187,10 @@ CALLS = [
     promise("tools.md", "a worker remembers {} while they hold keys", data_folders.MAX_HELD),
     promise("tools.md", "a program may have {} connections", DEFAULT_LIMITS.max_connections),
     promise("tools.md", "each ends after {} MiB", DEFAULT_LIMITS.max_bytes / MIB),
+    promise("mcp.md", "A call waits for its run for {} s", tool_calls.WAIT_S),
+    promise(
+        "mcp.md", "Arguments of more than {} characters are decided in the console", gate_questions.MAX_SHOWN_CHARS
+    ),
     promise("mcp.md", "which has at most {} values", tool_checks.MAX_ANSWER_VALUES),
     promise("mcp.md", "Schemas: more than {} KiB", tool_checks.MAX_SCHEMA_CHARS / KIB),
     promise("mcp.md", "deeper than {} levels", tool_checks.MAX_SCHEMA_DEPTH),

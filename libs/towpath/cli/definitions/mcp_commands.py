@@ -1,10 +1,16 @@
-"""`towpath mcp`: what MCP servers offer, before an agent may use it.
+"""`towpath mcp`: what MCP servers offer, before an agent may use it; and the platform as a server for MCP clients.
 
-The worker's own code connects to the servers, as a child process.
+The worker's own code connects to servers, as a child process. What editors start is a thin bridge to the gateway.
 """
 
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App
 
@@ -16,7 +22,10 @@ from towpath_contracts.problems.registry import ProblemError
 if TYPE_CHECKING:
     from towpath_contracts.tools.access import ToolsDescribed
 
-app = App(name="mcp", help="Look at what MCP servers offer, and what changed since it was accepted.")
+app = App(
+    name="mcp",
+    help="Look at what MCP servers offer; serve the platform to MCP clients.",
+)
 
 DRIFTED = 1
 """The exit code where a server is not reached, or offers something else than what was accepted."""
@@ -81,3 +90,88 @@ def _rows(server: dict[str, Any], accepted: "ToolsDescribed | None") -> list[dic
         row = {"server": server["name"], "tool": name, "standing": "refused", **empty, "hints": {}, "notes": [reason]}
         rows.append(row)
     return rows
+
+
+@app.command(
+    help_epilogue=examples("towpath mcp serve", "towpath mcp serve --folder ~/shop --server http://127.0.0.1:8787")
+)
+async def serve(*, folder: Path | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
+    """Serve the platform to an MCP client over standard input and output, as whoever starts this.
+
+    Editors start this command; `towpath mcp config` prints what to write into their settings. It hands every message
+    to the gateway's /mcp, which needs a client that speaks HTTP no such command.
+
+    Args:
+        folder: The folder in which `towpath up` runs; by default this one.
+    """
+    from towpath.client.client import Client
+    from towpath.client.mcp_bridge import McpBridge
+
+    with contextlib.chdir(folder or Path()):
+        bridge = McpBridge(lambda: Client(common.address(), api_key=common.api_key), _write_line)
+        await bridge.serve(_lines())
+    return 0
+
+
+Editor = Literal["claude", "cursor", "vscode"]
+
+
+@app.command(help_epilogue=examples("towpath mcp config", "towpath mcp config --editor vscode --http"))
+async def config(
+    *, editor: Editor = "claude", http: bool = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> int:
+    """Print what to write into the settings of an editor, so that it uses this platform as an MCP server.
+
+    It holds no secret: the command reads the token of the platform in this folder, or TOWPATH_API_KEY.
+
+    Args:
+        editor: Whose form it has.
+        http: For editors that speak HTTP themselves; then the key is theirs to give.
+    """
+    server = _by_http(common) if http else _by_command(common)
+    if editor == "vscode":
+        server = {"type": "http" if http else "stdio", **server}
+    elif http and editor == "claude":
+        server = {"type": "http", **server}
+    print(json.dumps({"servers" if editor == "vscode" else "mcpServers": {"towpath": server}}, indent=2))
+    return 0
+
+
+def _by_http(common: ConnectionOptions) -> dict[str, Any]:
+    return {"url": f"{common.address().rstrip('/')}/mcp", "headers": {"Authorization": "Bearer ${TOWPATH_API_KEY}"}}
+
+
+def _by_command(common: ConnectionOptions) -> dict[str, Any]:
+    """Return the command: by its whole path, and with the platform's folder, since editors have places of their own."""
+    from towpath.client.settings import running_server_url
+
+    beside = Path(sys.executable).with_name("towpath")
+    command = [str(beside)] if beside.exists() else [sys.executable, "-m", "towpath.cli"]
+    arguments = [*command[1:], "mcp", "serve"]
+    if common.server is None and running_server_url() is not None:
+        return {"command": command[0], "args": [*arguments, "--folder", str(Path.cwd())]}
+    return {"command": command[0], "args": arguments, "env": {"TOWPATH_SERVER": common.address()}}
+
+
+def _write_line(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+MAX_LINE_BYTES = 2 * 1024 * 1024
+"""Of one message: the gateway takes half of it."""
+
+
+async def _lines() -> AsyncIterator[bytes]:
+    """Yield the lines of standard input."""
+    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    try:
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(sys.stdin.fileno()), "rb", 0)
+        )
+    except ValueError:  # a file is no pipe, and is there at once
+        for line in sys.stdin.buffer:
+            yield line
+        return
+    while line := await reader.readline():
+        yield line

@@ -1,0 +1,193 @@
+"""Hands messages of an MCP client that speaks by lines (stdio) to the MCP server of a platform, and answers back.
+
+Nothing is decided here: each message is sent as it came, with the credential of this machine's user, and what the
+gateway answers is passed on. A platform that is away is told as an error of each request, so that a client that was
+started first works once the platform does.
+"""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from towpath.client.http import HttpTransport, error_of_response
+from towpath.errors import RefusedError, TowpathError, unreachable
+from towpath_contracts.problems.registry import Problem, problem
+
+if TYPE_CHECKING:
+    from towpath.client.client import Client
+
+MCP_PATH = "/mcp"
+DRAIN_S = 2.0
+"""How long answers that are under way may take once the client says no more; runs go on without them."""
+
+INVALID, UNREADABLE, INTERNAL = -32600, -32700, -32603
+
+_VERSION = "io.modelcontextprotocol/protocolVersion"
+_NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""Methods with the parameter that their requests repeat in a header."""
+
+_PLAIN = re.compile(r"(?!=\?base64\?)[!-~]([ -~]*[!-~])?")
+
+Json = dict[str, Any]
+
+
+class McpBridge:
+    """Serves one client. *connect* makes what messages go over; *write* takes each line for the client."""
+
+    def __init__(self, connect: "Callable[[], Client]", write: Callable[[str], None]) -> None:
+        self._connect = connect
+        self._write = write
+        self._client: Client | None = None
+        self._version = ""
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def serve(self, lines: AsyncIterator[bytes]) -> None:
+        """Hand on every line until there are no more, and then what is still answered within DRAIN_S."""
+        try:
+            async for line in lines:
+                if line.strip():
+                    await self._take(line)
+            if self._under_way:
+                await asyncio.wait(self._under_way.values(), timeout=DRAIN_S)
+        finally:
+            tasks = list(self._under_way.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._forget()
+
+    async def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            self._fail(None, UNREADABLE, "this line is no JSON")
+            return
+        if not isinstance(message, dict):
+            self._fail(None, INVALID, "one message a line")
+            return
+        method, named = message.get("method"), json.dumps(message.get("id"))
+        if method == "notifications/cancelled":
+            given_up = self._under_way.get(json.dumps((message.get("params") or {}).get("requestId")))
+            if given_up is not None:  # the gateway hears of it by the end of the connection
+                given_up.cancel()
+        elif isinstance(method, str):
+            task = asyncio.create_task(self._hand_on(message, line))
+            if "id" in message:
+                self._under_way[named] = task
+                task.add_done_callback(lambda done: self._ended(named, done))
+            if method == "initialize" or "id" not in message:  # what follows goes by what it says
+                await asyncio.wait({task})
+
+    def _ended(self, named: str, task: asyncio.Task[None]) -> None:
+        if self._under_way.get(named) is task:
+            del self._under_way[named]
+
+    async def _hand_on(self, message: Json, line: bytes) -> None:
+        try:
+            await self._exchange(message, line)
+        except TowpathError as error:
+            if "id" in message:
+                self._refuse(message["id"], error.problem)
+
+    async def _exchange(self, message: Json, line: bytes) -> None:
+        client = self._connected()
+        try:
+            async with _transport(client).exchange(MCP_PATH, line.strip(), self._headers(message)) as source:
+                await self._pass_on(message, source)
+        except httpx2.TransportError as error:
+            await self._forget(client)
+            raise unreachable(client.server, f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+
+    async def _pass_on(self, message: Json, source: httpx2.EventSource) -> None:
+        response = source.response
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            content = await response.aread()
+            if response.status_code == HTTPStatus.UNAUTHORIZED:
+                await self._forget()  # the platform may have been started anew, with another token
+            if "id" in message:
+                self._answer(message, response.status_code, content)
+            return
+        async for frame in source:
+            if frame.data:
+                self._told(message, frame.data)
+
+    def _answer(self, message: Json, status: int, content: bytes) -> None:
+        """Pass one document on; what is no message of the protocol is why the gateway refused."""
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and "jsonrpc" in found:
+            self._told(message, json.dumps(found, ensure_ascii=False))
+            return
+        raise error_of_response(status, content)
+
+    def _told(self, message: Json, text: str) -> None:
+        if message.get("method") == "initialize":
+            self._version = str((json.loads(text).get("result") or {}).get("protocolVersion") or "")
+        self._write(text.replace("\n", " "))
+
+    def _headers(self, message: Json) -> dict[str, str]:
+        """Return what a request says of itself beside its body."""
+        params = message.get("params")
+        known = params if isinstance(params, dict) else {}
+        meta = known.get("_meta")
+        modern = meta.get(_VERSION) if isinstance(meta, dict) else None
+        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        if modern:
+            headers |= {"MCP-Protocol-Version": str(modern), "Mcp-Method": _header(str(message["method"]))}
+            name = known.get(_NAMED.get(message["method"], ""))
+            if isinstance(name, str):
+                headers["Mcp-Name"] = _header(name)
+        elif self._version:
+            headers["MCP-Protocol-Version"] = self._version
+        return headers
+
+    def _connected(self) -> "Client":
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    async def _forget(self, client: "Client | None" = None) -> None:
+        """Close the connection, to make another one with the next message."""
+        if self._client is not None and client in (None, self._client):
+            closing, self._client = self._client, None
+            await closing.close()
+
+    def _refuse(self, named: Any, why: Problem) -> None:
+        data = why.model_dump(mode="json", exclude_defaults=True)
+        self._fail(named, INTERNAL, f"{why.code}: {why.detail}. {why.remedy}", data)
+
+    def _fail(self, named: Any, code: int, text: str, data: Json | None = None) -> None:
+        error = {"code": code, "message": text, **({} if data is None else {"data": data})}
+        self._write(json.dumps({"jsonrpc": "2.0", "id": named, "error": error}, ensure_ascii=False))
+
+
+def _transport(client: "Client") -> HttpTransport:
+    transport = client._transport  # the same connections and checks as the client's own requests
+    if not isinstance(transport, HttpTransport):
+        detail = f"{client.server} is no address of a gateway"
+        raise RefusedError(
+            problem("server_unreachable", detail, remedy="Name one that begins with http: --server URL.")
+        )
+    return transport
+
+
+def _header(text: str) -> str:
+    """Return *text* as a header carries it: encoded, where it would not arrive as it is."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode('ascii')}?="

@@ -1,0 +1,141 @@
+"""What waits for a person, as a question to the person at a client, and their answer as a word at the gate.
+
+A question is of one call as it is shown: its key holds the digest that the word is bound to, so nothing has to be kept
+between asking and answering, and a call that was changed meanwhile is another question. What a client sends back is
+checked like any other word by the API, which alone decides whose word counts. Texts of runs are others' words: they
+stand in one line each, without characters that draw.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequest
+
+from towpath_console.api import Api, ApiRefusalError
+from towpath_console.caller import caller_of
+
+Gate = Mapping[str, Any]
+
+MAX_SHOWN_CHARS = 8_000
+"""Of the arguments of a call: nobody is asked here for a yes to what is not shown whole."""
+
+MAX_QUESTIONS = 8
+"""At once; the others are asked after these."""
+
+_YES_OR_NO = ("approved", "denied")
+_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
+"""Refusals of a word that came too late: what is now to be decided is another question."""
+
+_KEY = re.compile(r"([0-9a-f-]{36})(?::([!-~]{1,128}))?")
+
+
+async def open_gates(api: Api, run_id: str) -> Sequence[Gate] | None:
+    """Return the gates of a run, and of all below it, that a word can open; None where the key may not see them."""
+    try:
+        found = await api.get("/v1/gates", root_run_id=run_id, paused="false", limit=100)
+        if not found["gates"]:
+            found = await api.get("/v1/gates", run_id=run_id, paused="false", limit=100)
+    except ApiRefusalError as error:
+        if error.problem.get("code") != "forbidden":
+            raise
+        return None
+    gates: Sequence[Gate] = found["gates"]
+    return gates
+
+
+def questions(gates: Sequence[Gate], me: Mapping[str, Any]) -> dict[str, InputRequest]:
+    """Return what the caller *me* can be asked, by key: gates that its key may speak at and has not spoken at."""
+    caller = caller_of(me)
+    asked = [
+        gate
+        for gate in gates
+        if not caller.lacking_at(gate)
+        and caller.name not in {vote.get("actor") for vote in gate.get("votes") or ()}
+        and len(_arguments(gate)) <= MAX_SHOWN_CHARS
+    ]
+    return {_key(gate): _question(gate) for gate in asked[:MAX_QUESTIONS]}
+
+
+async def decide(api: Api, key: str, answer: object) -> None:
+    """Carry out the answer to the question *key*; nothing where somebody has decided meanwhile or no word was given.
+
+    Raises ApiRefusalError where the word is refused.
+    """
+    found = _KEY.fullmatch(key)
+    if found is None or not isinstance(answer, ElicitResult) or answer.action != "accept" or not answer.content:
+        return
+    body: dict[str, Any] = {"verdict": answer.content.get("verdict"), "reason": answer.content.get("reason") or ""}
+    if found.group(2):
+        body["digest"] = found.group(2)
+    try:
+        await api.post(f"/v1/gates/{found.group(1)}/resolve", body)
+    except ApiRefusalError as error:
+        if error.problem.get("code") not in _SETTLED:
+            raise
+
+
+def gate_summary(gate: Gate, site: str) -> dict[str, Any]:
+    """Return what a result says of a gate, with where it is decided."""
+    detail = gate.get("detail") or {}
+    summary = {
+        "gate_id": gate["gate_id"],
+        "run_id": gate["run_id"],
+        "gate_type": gate["gate_type"],
+        "tool": detail.get("tool"),
+        "args": detail.get("args"),
+        "digest": detail.get("digest"),
+        "rule": detail.get("rule"),
+        "reason": gate.get("reason"),
+        "verdicts": list(_verdicts(gate)),
+        "expires_at": gate.get("expires_at"),
+        "decide_at": f"{site}/approvals/{gate['gate_id']}",
+    }
+    return {name: value for name, value in summary.items() if value not in (None, "")}
+
+
+def plain_line(text: object) -> str:
+    """Write a text in one line, without characters that draw or are not seen."""
+    words = " ".join(str(text).split())
+    return "".join(" " if unicodedata.category(one) in {"Cc", "Cf", "Co", "Cs"} else one for one in words)
+
+
+def _key(gate: Gate) -> str:
+    digest = (gate.get("detail") or {}).get("digest") or ""
+    return f"{UUID(str(gate['gate_id']))}:{digest}" if digest else str(UUID(str(gate["gate_id"])))
+
+
+def _verdicts(gate: Gate) -> Sequence[str]:
+    named = (gate.get("detail") or {}).get("verdicts")
+    return tuple(named) if named else _YES_OR_NO
+
+
+def _arguments(gate: Gate) -> str:
+    args = (gate.get("detail") or {}).get("args")
+    return "" if args is None else plain_line(json.dumps(args, ensure_ascii=False))
+
+
+def _question(gate: Gate) -> ElicitRequest:
+    detail = gate.get("detail") or {}
+    lines = [
+        f"A run of {gate.get('network') or 'a network'} waits for your word: {plain_line(gate.get('reason', ''))}",
+        *(f"{title}: {plain_line(detail[name])}" for title, name in _SHOWN if detail.get(name)),
+    ]
+    if arguments := _arguments(gate):
+        lines.append(f"Arguments: {arguments}")
+    lines.append(f"Run: {gate['run_id']}")
+    schema = {
+        "type": "object",
+        "properties": {
+            "verdict": {"type": "string", "title": "Your word", "enum": list(_verdicts(gate))},
+            "reason": {"type": "string", "title": "Reason", "description": "Needed to deny.", "maxLength": 2_000},
+        },
+        "required": ["verdict"],
+    }
+    return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema))
+
+
+_SHOWN = (("Tool", "tool"), ("Agent", "agent"), ("Rule", "rule"))

@@ -1,0 +1,76 @@
+"""Answers of tools: texts and structured content, never anything that a client would act upon by itself."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_types import CallToolResult, TextContent
+
+from towpath_gateway.app.protocols.mcp_server.gate_questions import gate_summary
+from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun
+
+_TOLD = ("run_id", "status", "network", "version", "reason", "message", "final", "usage", "cost", "waits")
+"""Of a run that a tool has run; get_run gives all."""
+
+
+def data_result(found: Mapping[str, Any]) -> CallToolResult:
+    """Return what the API answered."""
+    return CallToolResult(content=[_text(json.dumps(found, ensure_ascii=False))], structured_content=dict(found))
+
+
+def refused_result(problem: Mapping[str, Any]) -> CallToolResult:
+    """Return a refusal: its code, what happened and what to do, as the model that called reads it."""
+    lines = [f"{problem.get('code', 'internal')}: {problem.get('detail') or problem.get('title', '')}"]
+    lines += [f"{one.get('pointer', '')}: {one.get('detail', '')}" for one in problem.get("errors") or ()]
+    lines += [str(problem["remedy"])] if problem.get("remedy") else []
+    return CallToolResult(content=[_text("\n".join(lines))], structured_content=dict(problem), is_error=True)
+
+
+def run_result(waited: WaitedRun, site: str, *, refused: Mapping[str, Any] | None = None) -> CallToolResult:
+    """Return how a run stands after a wait; *refused* is why an answer of the caller did not count."""
+    view = waited.view
+    told = {name: view[name] for name in _TOLD if view.get(name) not in (None, "", [], {})}
+    if waited.gates:
+        told["gates"] = [gate_summary(gate, site) for gate in waited.gates]
+    if refused is not None:
+        told["refused"] = dict(refused)
+    lines = _lines(waited, site)
+    if refused is not None:
+        lines.insert(0, f"{refused.get('code')}: {refused.get('detail')}. {refused.get('remedy', '')}")
+    failed = refused is not None or (waited.has_ended and view["status"] != "completed")
+    return CallToolResult(content=[_text(line) for line in lines], structured_content=told, is_error=failed)
+
+
+def accepted_result(accepted: Mapping[str, Any], why: Mapping[str, Any]) -> CallToolResult:
+    """Return where a run is that nothing more can be said of: *why* is what refused to."""
+    text = f"Run {accepted['run_id']} was accepted, and can't be followed: {why.get('code')}: {why.get('detail')}"
+    told = {"run_id": accepted["run_id"], "status": accepted["status"], "refused": dict(why)}
+    return CallToolResult(content=[_text(text)], structured_content=told)
+
+
+def _lines(waited: WaitedRun, site: str) -> list[str]:
+    view = waited.view
+    run_id, status = view["run_id"], view["status"]
+    if status == "completed":
+        return [_answer(view), f"Run {run_id} completed."]
+    if waited.has_ended:
+        return [f"Run {run_id} {status}: {view.get('message') or view.get('reason') or 'no reason is known'}"]
+    if waited.gates or (waited.hides_gates and view.get("waits")):
+        words = "; ".join(view.get("waits") or ()) or "a person has to decide"
+        places = [f"{site}/approvals/{gate['gate_id']}" for gate in waited.gates] or [f"{site}/approvals"]
+        return [
+            f"Run {run_id} waits: {words}",
+            f"To be decided at {' '.join(places)}, by `towpath gates`, or with decide_approval; ask follow_run then.",
+        ]
+    return [f"Run {run_id} is {status}: ask follow_run for its end."]
+
+
+def _answer(view: Mapping[str, Any]) -> str:
+    final = view.get("final")
+    if isinstance(final, dict) and set(final) == {"message"} and isinstance(final["message"], str):
+        return final["message"]
+    return json.dumps(final, ensure_ascii=False)
+
+
+def _text(text: str) -> TextContent:
+    return TextContent(text=text)
