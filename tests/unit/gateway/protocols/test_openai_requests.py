@@ -15,6 +15,7 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.openai.caller_tools import MAX_CALLS, answer_schema, calls_in
 from towpath_gateway.app.protocols.openai.chat_requests import ChatRequest
 from towpath_gateway.app.protocols.openai.model_answers import chat_completion, response_object
+from towpath_gateway.app.protocols.openai.request_fields import TowpathOptions
 from towpath_gateway.app.protocols.openai.response_requests import ResponseRequest
 from towpath_gateway.core.openai_errors import is_openai, openai_error, retry_header
 
@@ -298,3 +299,23 @@ def test_a_message_has_to_be_of_a_known_kind() -> None:
     with pytest.raises(ValidationError):
         response([{"type": "item_reference", "id": "x"}])
     assert TypeAdapter(ChatRequest).validate_python({"model": "support", "messages": HELLO}).model == "support"
+
+
+def test_bounds_and_defaults_of_a_request() -> None:
+    tools = [{"type": "function", "function": {"name": f"f{n}", "description": "d" * 4_096}} for n in range(64)]
+    labels = {str(n): "x" for n in range(16)}
+    chat(tools=tools, metadata=labels, towpath={"model": "m" * 256})
+    response(tools=[{"type": "function", **tool["function"]} for tool in tools])  # type: ignore[dict-item]
+    long = {"type": "function", "function": {"name": "f", "description": "d" * 4_097}}
+    for more in (
+        {"tools": [*tools, {**long, "function": {"name": "g"}}]},
+        {"tools": [long]},
+        {"metadata": {**labels, "more": "x"}},
+        {"towpath": {"model": "m" * 257}},
+    ):
+        with pytest.raises(ValidationError):
+            chat(**more)
+    with pytest.raises(ValidationError):
+        response(tools=[{"type": "function", "name": f"f{n}"} for n in range(65)])
+    options = TowpathOptions()
+    assert (options.priority, options.debug, options.given()) == (5, False, {})
