@@ -1,0 +1,109 @@
+"""What else a harness promises: refusals as on a platform, budgets, waits that are told, and nothing left behind."""
+
+import asyncio
+import time
+
+import pytest
+
+from towpath import Agent, AgentRequest, Network, RefusedError, RunTimeoutError, ToolError, tool
+from towpath.agents.operations import AnyMove, execute_tool, respond
+from towpath.testing import harness, script
+
+ALLOWED = [{"name": "all", "tool": "*", "effect": "allow"}]
+
+
+@tool
+def price(item: str) -> int:
+    """Say what an item costs."""
+    if item == "gold":
+        raise ToolError("not_sold", "nobody sells gold here")
+    return len(item)
+
+
+LONE = Network("lone", [Agent("clerk", prompt="{tools}", tools=[price], can_respond=True, default=True)], max_steps=4)
+
+
+async def test_without_a_rule_nothing_is_allowed() -> None:
+    said = script([execute_tool("price", item="tea"), respond("done")])
+    async with harness(LONE, tools=[price], model=said) as h:
+        result = await (await h.run("What is tea?")).result()
+    assert result.tool_calls() == []
+    assert [call.tool for call in result.denied_calls()] == ["price"]
+
+
+async def test_arguments_are_checked_and_errors_of_tools_are_told() -> None:
+    said = script([execute_tool("price", weight=3), execute_tool("price", item="gold"), respond("done")])
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=said) as h:
+        result = await (await h.run("What is gold?")).result()
+    assert result.status == "completed"
+    assert [(call.status, call.error) for call in result.tool_calls()] == [("failed", "not_sold")]
+
+
+async def test_a_network_that_a_platform_would_refuse_is_refused() -> None:
+    async def opened(network: Network, policy: str) -> None:
+        async with harness(network, policy=policy, model=script([])):
+            raise AssertionError("it was opened")
+
+    with pytest.raises(RefusedError) as refused:
+        await opened(LONE, "kind: Policy\nrules: []\n")  # nobody offers its tool
+    assert refused.value.code == "network_invalid"
+    with pytest.raises(RefusedError) as refused:
+        await opened(LONE, "kind: Policy\nrules:\n  - {name: a, tool: b, effect: perhaps}\n")
+    assert refused.value.code == "policy_invalid"
+    assert refused.value.problem.errors
+
+
+async def test_a_budget_ends_a_run_as_on_a_platform() -> None:
+    def ask(_request: AgentRequest) -> AnyMove:
+        return execute_tool("price", item="tea")
+
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=ask) as h:
+        run = await h.run("What is tea?", budget={"tool_calls": 1})
+        result = await run.result()
+    assert len(result.tool_calls()) == 1
+    assert (result.status, result.reason) == ("failed", "budget_exceeded")
+
+
+async def test_whoever_waits_in_vain_is_told_for_what() -> None:
+    policy = [{"name": "ask-first", "tool": "price", "effect": "require_approval"}]
+    said = script([execute_tool("price", item="tea")])
+    async with harness(LONE, policy=policy, tools=[price], model=said) as h:
+        run = await h.run("What is tea?")
+        await h.next_gate()
+        with pytest.raises(RunTimeoutError, match="waiting and waits for"):
+            await run.result(timeout=0.05)
+        await run.cancel("enough")
+        assert (await run.result()).status == "cancelled"
+
+
+async def test_the_model_may_be_an_async_function_and_see_what_came_before() -> None:
+    async def decide(request: AgentRequest) -> AnyMove:
+        await asyncio.sleep(0)
+        if not request.outputs:
+            return execute_tool("price", item="salt")
+        return respond(f"it costs {request.results('price')[0]}")
+
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=decide) as h:
+        result = await (await h.run("What is salt?")).result()
+    assert result.text == "it costs 4"
+
+
+async def test_a_clock_jumps_forward_only_and_nothing_goes_on_after_the_end() -> None:
+    before = asyncio.all_tasks()
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=script([respond("done")])) as h:
+        began = h.clock.elapsed_s()
+        await h.clock.advance("2h")
+        assert h.clock.elapsed_s() - began >= 7200
+        with pytest.raises(ValueError, match="never goes back"):
+            await h.clock.advance(-1)
+    assert asyncio.all_tasks() == before
+
+
+async def test_many_runs_cost_little() -> None:
+    said = script([execute_tool("price", item="tea"), execute_tool("price", item="salt"), respond("done")])
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=said) as h:
+        await (await h.run("warm up")).result()
+        began = time.process_time()
+        for _ in range(20):
+            assert (await (await h.run("again")).result()).status == "completed"
+        assert time.process_time() - began < 3  # 0.4 on two cores that do nothing else
