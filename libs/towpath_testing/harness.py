@@ -27,7 +27,6 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import RunAccepted
 from towpath_fabric.clock import use_simulated_clock, wall_ns
@@ -165,8 +164,8 @@ class Harness:
             async with asyncio.timeout(seconds(timeout)):
                 while True:
                     changed = self._changed
-                    view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-                    if view.status in FINAL_STATUSES:
+                    if self._open.has_ended(run_id):
+                        view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
                         return RunResult(view, await self._entries(run_id))
                     await changed.wait()
         except TimeoutError:
@@ -185,6 +184,8 @@ class Harness:
             entries += page.entries
 
     async def _pending(self) -> tuple[GateView, ...]:
+        if not self._open.any_gate_waits():
+            return ()
         page = await self._ask(rpc.LIST_GATES, ListGates(project=PROJECT))
         return tuple(page.gates)
 

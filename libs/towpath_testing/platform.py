@@ -4,6 +4,7 @@ import asyncio
 import json
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
@@ -13,6 +14,7 @@ from towpath.toolbox import WorkerTools
 from towpath_contracts import rpc, subjects
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.streams import (
     INBOX_CONSUMER,
     TASKS_CONSUMER,
@@ -136,6 +138,14 @@ class MemoryPlatform:
         await self._worker.start()
         for loop in (*self._orchestrator.loops, *self._tas.loops, self._decide):
             self.bus.spawn(loop(), getattr(loop, "__qualname__", "loop"))
+
+    def has_ended(self, run_id: UUID) -> bool:
+        """Return whether a run has ended; asked after every step, so it is looked up and not requested."""
+        return self.runs.runs[run_id]["status"] in FINAL_STATUSES
+
+    def any_gate_waits(self) -> bool:
+        """Return whether any gate is open."""
+        return any(gate["status"] == "pending" for gate in self.runs.gates.values())
 
     async def look(self) -> None:
         """Look for what is overdue."""
