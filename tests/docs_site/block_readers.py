@@ -12,6 +12,7 @@ from tests.docs_site.code_blocks import CodeBlock
 from towpath.cli.definitions.plan_options import read_plan
 from towpath.cli.shared.input_files import read_script
 from towpath.networks.spec_files import load_network
+from towpath.project.mcp_servers import load_servers
 from towpath_contracts.networks.child_tools import DelegatedTask
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tasks import SubmitTask
@@ -25,7 +26,6 @@ from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.expectations import read_expectations
 from towpath_tas.core.policy.policy_file import read_policy
 from towpath_tas.core.policy.profile_expansion import expand_profile
-from towpath_worker.adapters.mcp.config import load_servers
 
 _MODEL = {"kind": "Network", "name": "page", "model": "scripted:page"}
 
