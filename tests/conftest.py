@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from hypothesis import settings as hypothesis_settings
 from tests.support import browser, javascript
 from tests.support.compiled_tests import compile_tests
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
@@ -35,6 +36,10 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Whoever runs the tests may have selected a context: no test is to ask that platform.
 os.environ["TOWPATH_CONTEXTS_FILE"] = str(Path(__file__).parent / "no-contexts.json")
+
+# An example's first run may build models, and the machine may be busy: slow is not wrong.
+hypothesis_settings.register_profile("towpath", deadline=None)
+hypothesis_settings.load_profile("towpath")
 
 MEMORY_FOLDER = Path("/dev/shm")
 ROOM_BYTES = 4 * 2**30

@@ -19,13 +19,19 @@ PAGES = sorted([
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "deploy/README.md")),
 ])  # fmt: skip
 RUN_BY = {
-    "docs/guides/approvals-in-chat.md": "tests/e2e/test_guides.py",
-    "docs/guides/django.md": "tests/e2e/test_guides.py",
-    "docs/guides/fastapi.md": "tests/e2e/test_guides.py",
+    "docs/guides/approvals-in-chat.md": "tests/e2e/sdk/test_guides.py",
+    "docs/guides/openai.md": "tests/e2e/protocols/test_openai_clients.py",
+    "docs/guides/django.md": "tests/e2e/sdk/test_guides.py",
+    "docs/guides/fastapi.md": "tests/e2e/sdk/test_guides.py",
+    "docs/mcp.md": "tests/e2e/protocols/test_mcp_server.py",
+    "docs/projects.md": "tests/e2e/sdk/test_projects.py",
     "docs/tutorial.md": "tests/e2e/test_readme.py",
     "docs/tools.md": "tests/unit/towpath/test_tools_page.py",
 }
 """The test that runs the named blocks of a page; it names each, or takes all files of the page."""
+
+RUN_WHOLE = {"docs/testing.md": "tests/unit/testing/test_guide.py"}
+"""The test that runs all Python of a page as one program."""
 
 DRAWINGS = {"", "text"}
 """Outputs, drawings and usage lines; nobody copies them to run them."""
@@ -38,7 +44,20 @@ NOT_TRIED = {
 """The blocks that nothing tries, and why: `PAGE LANGUAGE`, or the number of one of these blocks of the page."""
 
 PROGRAMS = {
-    *("bash", "cd", "curl", "deploy/make-secrets", "deploy/pin-images", "docker", "git", "pip", "python", "source"),
+    *(
+        "bash",
+        "cd",
+        "curl",
+        "export",
+        "npm",
+        "deploy/make-secrets",
+        "deploy/pin-images",
+        "docker",
+        "git",
+        "pip",
+        "python",
+        "source",
+    ),
     *("uv", "uvx", ".ci/run", "towpath_gateway", "towpath_gateway()", "{", "}"),
 }
 """What commands of the pages start beside `towpath`."""

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from towpath.cli import main
-from towpath.cli.definitions import mcp_commands
-from towpath.client import mcp_bridge
+from towpath.cli.definitions import mcp_bridge, mcp_commands
+from towpath.cli.definitions.mcp_bridge import McpBridge
 from towpath.client.client import Client
-from towpath.client.mcp_bridge import McpBridge
 
 MODERN = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 

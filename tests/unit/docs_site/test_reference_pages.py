@@ -6,7 +6,7 @@ from tests.docs_site.reference import GENERATED, WRITE, generated_text
 from tests.docs_site.reference.policy_page import ABOUT, NAMES
 
 import towpath
-from towpath_tas.core.policy import policy_file
+from towpath_contracts.files.policy_document import DocumentRule
 from towpath_tas.core.policy.condition_work import VARIABLES
 
 
@@ -17,7 +17,7 @@ def test_a_generated_page_is_what_the_code_says(name: str) -> None:
 
 
 def test_the_policy_page_explains_every_key_and_every_name_of_conditions() -> None:
-    assert tuple(ABOUT) == policy_file._KEYS
+    assert tuple(ABOUT) == tuple(DocumentRule.model_fields)
     assert set(NAMES) == VARIABLES
 
 

@@ -104,8 +104,8 @@ async def serve(*, folder: Path | None = None, common: ConnectionOptions = CONNE
     Args:
         folder: The folder in which `towpath up` runs; by default this one.
     """
+    from towpath.cli.definitions.mcp_bridge import McpBridge
     from towpath.client.client import Client
-    from towpath.client.mcp_bridge import McpBridge
 
     with contextlib.chdir(folder or Path()):
         bridge = McpBridge(lambda: Client(common.address(), api_key=common.api_key), _write_line)

@@ -60,7 +60,7 @@ def agent(name: str, /, *, network: str = "", printed: OutputOptions = OUTPUT_OP
     _show(add_agent(HERE, _project(), name, network), printed)
 
 
-@app.command(help_epilogue=examples("towpath new network research"))
+@app.command(help_epilogue=examples("towpath new network research", "towpath new network research -o json"))
 def network(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Write a network of one agent, with a script so that it runs without a key.
 
@@ -70,7 +70,7 @@ def network(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     _show(add_network(HERE, _project(), name), printed)
 
 
-@app.command(help_epilogue=examples("towpath new tool weather.lookup"))
+@app.command(help_epilogue=examples("towpath new tool weather.lookup", "towpath new tool orders.cancel -o json"))
 def tool(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Write a tool into a file of its own.
 
@@ -80,7 +80,11 @@ def tool(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     _show(add_tool(HERE, _project(), name), printed)
 
 
-@app.command(help_epilogue=examples("towpath new policy ask-weather --tool weather.lookup"))
+@app.command(
+    help_epilogue=examples(
+        "towpath new policy ask-weather --tool weather.lookup", "towpath new policy orders --tool 'orders.*'"
+    )
+)
 def policy(name: str, /, *, tool: str = "*", printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Add a rule to the policy, which is made where there is none.
 

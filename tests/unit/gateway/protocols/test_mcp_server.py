@@ -40,7 +40,7 @@ def api(answers: dict[str, Any], asked: list[tuple[str, Any]] | None = None) -> 
             return httpx2.Response(503 if found == "unavailable" else 403, json=refusal)
         return httpx2.Response(200, json=found)
 
-    return Api(httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://towpath"), {})
+    return Api(httpx2.MockTransport(answer), {})
 
 
 def gate(**more: Any) -> dict[str, Any]:
