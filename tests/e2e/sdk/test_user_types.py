@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.places import ROOT
 from tests.support.platform.unpacked_wheel import unpacked_wheel
 
-FILES = Path(__file__).parents[1] / "typing"
+FILES = ROOT / "tests" / "typing"
 SCRIPTS = Path(sys.executable).parent
 MARK = re.compile(r"# wrong( for any)?$")
 
