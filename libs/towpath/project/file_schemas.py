@@ -40,7 +40,7 @@ _KINDS: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "policy-test": ("Verdicts that a policy must give (towpath policy test).", TypeAdapter(PolicyTest)),
     "plan": ("A plan: agents in steps, one after the other or at the same time.", TypeAdapter(Plan)),
     "mcp-servers": ("MCP servers whose tools a worker offers (--mcp).", TypeAdapter(ServersFile)),
-    "model-prices": ("Prices of models by their names, globs among them (TOWPATH_PRICE_FILE).", price_file),
+    "model-prices": ("Prices of models by their names, globs among them (TOWPATH_MODEL_PRICES_FILE).", price_file),
     "project": ("towpath.yaml: where networks, policy and tools of a project are.", TypeAdapter(ProjectFile)),
 }
 

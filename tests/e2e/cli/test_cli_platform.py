@@ -312,7 +312,8 @@ def test_a_key_is_shown_once_and_can_be_revoked(ask: Ask) -> None:
     assert (code, made["key"].split(".")[0]) == (0, f"twp_{made['prefix'].removeprefix('twp_')}")
     _, found = ask("keys", "list")
     assert [key["key"] for key in found["keys"] if key["prefix"] == made["prefix"]] == [None]
-    code, _ = ask("keys", "revoke", made["prefix"])
+    assert ask("keys", "revoke", made["prefix"])[0] == 2, "nobody is there to be asked"
+    code, _ = ask("keys", "revoke", made["prefix"], "--yes")
     assert code == 0
 
 

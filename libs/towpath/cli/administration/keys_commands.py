@@ -9,7 +9,14 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions, examples
+from towpath.cli.shared.confirmation import Flag, require_yes
+from towpath.cli.shared.options import (
+    CONNECTION_OPTIONS,
+    OUTPUT_OPTIONS,
+    ConnectionOptions,
+    OutputOptions,
+    examples,
+)
 from towpath.cli.shared.output import Column
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -84,13 +91,15 @@ async def list_keys(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     common.out().rows("keys", keys, _COLUMNS, empty="There are no keys.")
 
 
-@app.command(help_epilogue=examples("towpath keys revoke twp_4f2a", "towpath keys revoke twp_4f2a -o json"))
-async def revoke(key: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+@app.command(help_epilogue=examples("towpath keys revoke twp_4f2a", "towpath keys revoke twp_4f2a --yes -o json"))
+async def revoke(key: str, /, *, yes: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """End a key at once; it stays in the list.
 
     Args:
         key: What `keys list` shows in its first column.
+        yes: Don't ask; a script has to say it.
     """
+    require_yes(f"Whoever uses {key} is refused from then on, for good. Revoke it?", yes=yes)
     async with common.connect() as client:
         await client.request("DELETE", f"/v1/keys/{key}")
     out = common.out()
