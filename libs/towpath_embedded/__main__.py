@@ -47,6 +47,7 @@ def up_command(
     sandbox: Literal["required", "preferred", "none"] = "none",
     single_person: Annotated[bool, Parameter(negative="")] = False,
     sample: Annotated[bool, Parameter(negative="")] = False,
+    strict: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -84,6 +85,8 @@ def up_command(
         Bring a help desk to try, with its tools, policy and network: one run that is finished, one that waits for you.
         Its policy is put in force for all that is in the data folder, and whoever submits a run may approve its calls,
         as with --single-person.
+    strict
+        Stop again, with exit code 1, where the policy or a network is refused at the start.
     """
     return up(
         UpOptions(
@@ -94,7 +97,7 @@ def up_command(
             as_json=json,
             logs=logs,
             workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
-            sandbox=sandbox, single_person=single_person or sample, sample=sample,
+            sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict,
         )
     )  # fmt: skip
 

@@ -49,6 +49,13 @@ class UpConsole:
         """Show one line with the time of day."""
         self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {line}"), soft_wrap=True)
 
+    def refused(self, file: str, faults: Sequence[str]) -> None:
+        """Show what is wrong with a file that was refused."""
+        what = f"{file} was refused, and what was in force before stays. Mend it and save it:"
+        self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {what}", style="bold red"), soft_wrap=True)
+        for fault in faults:
+            self._out.print(Text(f"            {fault}", style="red"), soft_wrap=True)
+
     def log(self, name: str, line: str) -> None:
         """Show one line of a child's log."""
         self._out.print(Text.assemble((f"  {name:<14}", "dim"), line), soft_wrap=True)

@@ -7,16 +7,21 @@ version that somebody published elsewhere, until the file changes or is saved on
 import asyncio
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import yaml
+from pydantic import ValidationError
 
+from towpath.errors import RefusedError
+from towpath.networks.spec_files import locate_refusal
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.registry import REGISTRY
+from towpath_contracts.problems.registry import Problem, problem
 from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_embedded.processes.supervisor import Notice
+from towpath_embedded.refused_files import ShowRefused
 
 POLL_S = 0.5
 HTTP_TIMEOUT_S = 15.0
@@ -34,13 +39,21 @@ class NetworkFolderPublisher:
     """
 
     def __init__(
-        self, place: Path, gateway_url: str, notice: Notice, *, model: str = "", memory: Path | None = None
+        self,
+        place: Path,
+        gateway_url: str,
+        notice: Notice,
+        *,
+        model: str = "",
+        memory: Path | None = None,
+        refused: ShowRefused | None = None,
     ) -> None:
         self._place = place
         self._model = model
         self._url = f"{gateway_url}/v1/networks"
         self._notice = notice
         self._seen: dict[Path, int] = {}
+        self._refused = refused or self._tell_refused
         self._memory = memory
         self._published = _remembered(memory)
 
@@ -53,8 +66,17 @@ class NetworkFolderPublisher:
             is_saved = path in self._seen
             self._seen[path] = changed_at
             spec = self._read(path)
-            if spec is not None:
+            if spec is None:
+                continue
+            try:
                 self._notice(f"{path.name}: {await self._publish(spec, is_saved=is_saved)}")
+                self._refused(str(path), ())
+            except RefusedError as error:
+                self._refused(str(path), _faults(path, error))
+
+    def _tell_refused(self, file: str, faults: Sequence[str]) -> None:
+        if faults:
+            self._notice(f"{Path(file).name}: not published. {'; '.join(faults)}")
 
     async def watch(self) -> None:
         """Publish changes until cancelled."""
@@ -72,7 +94,7 @@ class NetworkFolderPublisher:
         try:
             content: Any = yaml.safe_load(_text(path))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            self._notice(f"{path.name} can't be read: {' '.join(str(error).split())}")
+            self._refused(str(path), [f"{path.name} can't be read: {' '.join(str(error).split())}"])
             return None
         is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
         if not is_network:
@@ -97,7 +119,7 @@ class NetworkFolderPublisher:
             if "network_moved" in codes:
                 return f"not published again: {answer.get('detail')}. Save the file to publish it over that."
             if not codes & _SOON or loop.time() > end:
-                return _refusal(answer)
+                raise RefusedError(_problem(answer))
             await asyncio.sleep(RETRY_S)
 
     def _remember(self, name: str, written: str, version: Any) -> None:
@@ -135,8 +157,15 @@ def _text(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-def _refusal(answer: JsonObject) -> str:
-    code = str(answer.get("code", "internal"))
-    title = REGISTRY[code].title if code in REGISTRY else code
-    errors = "; ".join(str(entry.get("detail")) for entry in answer.get("errors", ()))
-    return f"not published. {title}: {errors or answer.get('detail', '')}"
+def _problem(answer: JsonObject) -> Problem:
+    try:
+        return Problem.model_validate(answer)
+    except ValidationError:
+        return problem("internal", f"the gateway gave no answer that can be read: {answer.get('detail', '')}")
+
+
+def _faults(path: Path, error: RefusedError) -> list[str]:
+    """Return what is wrong with the file at *path*, each with its line where that is known."""
+    found = locate_refusal(path, error).problem
+    told = [one.detail for one in found.errors] or [found.detail or found.title]
+    return [one if one.startswith(f"{path}:") else f"{path}: {one}" for one in told]

@@ -104,6 +104,7 @@ class Platform:
         self._nats: Nats | None = None
         self._recovery: BrokerRecovery | None = None
         self._postgres: Postgres | None = None
+        self._refused_files: Mapping[str, Sequence[str]] = {}
 
     @property
     def nats(self) -> Nats:
@@ -367,6 +368,11 @@ class Platform:
     def _write_state(self) -> None:
         write_state(self.data, self.describe())
 
+    def keep_refused(self, faults: Mapping[str, Sequence[str]]) -> None:
+        """Keep in `state.json` what is wrong with files that were refused."""
+        self._refused_files = faults
+        self._write_state()
+
     def describe(self) -> dict[str, Any]:
         """Return where everything is, as `state.json` and `up --json` show it, without any password."""
         return {
@@ -381,6 +387,7 @@ class Platform:
             "nats_url": self.nats_url,
             "nats_passwords": str(self.nats.folder / "passwords.json"),
             "database_url": self.dsn(),
+            "refused_files": {file: list(faults) for file, faults in self._refused_files.items()},
             "processes": {
                 name: {
                     "pid": state.pid,

@@ -7,20 +7,21 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from towpath.tools.sandbox import SandboxMode, refusal
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
 from towpath_embedded.log_follower import LogFollower, policy_in_force, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.child_process import PRIVATE_UMASK
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
+from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
@@ -63,6 +64,7 @@ class UpOptions:
     servers_only: bool = False
     single_person: bool = False
     sample: bool = False
+    strict: bool = False
     project: str = ""
 
 
@@ -102,7 +104,8 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     )
     os.umask(PRIVATE_UMASK)  # from here on; user code goes on with the one that the platform has found
     told_at_start: dict[str, Any] = {}
-    logs_of_the_start = LogFollower(platform.logs, partial(_read_at_start, screen, told_at_start))
+    refused = RefusedFiles(screen.refused, platform.keep_refused)
+    logs_of_the_start = LogFollower(platform.logs, partial(_read_at_start, screen, refused, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     if not await _finished_first(starting, stopping):
         await platform.stop()
@@ -110,7 +113,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     try:
         await starting  # its problem, if it has one
         logs_of_the_start.read_new_lines()
-        return await _serve(options, platform, screen, stopping, began, told_at_start)
+        return await _serve(options, platform, screen, refused, stopping, began, told_at_start)
     finally:
         await platform.stop()
 
@@ -170,11 +173,12 @@ async def _serve(
     options: UpOptions,
     platform: Platform,
     screen: UpConsole,
+    refused: RefusedFiles,
     stopping: asyncio.Event,
     began: float,
     told: dict[str, Any],
 ) -> int:
-    tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
+    tasks = [asyncio.create_task(_logs(options, platform, screen, refused).follow())]
     if options.networks is not None and not options.servers_only:
         from towpath_embedded.network_folder import (
             NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
@@ -187,6 +191,7 @@ async def _serve(
             screen.notice,
             model=model,
             memory=platform.data / "published-networks.json",
+            refused=refused.put,
         )
         await folder.publish_changed()
         if options.sample:
@@ -194,6 +199,8 @@ async def _serve(
 
             await first_look(platform.client_url, screen.notice)
         tasks.append(asyncio.create_task(folder.watch()))
+    if options.strict and refused.faults:
+        raise ProblemError(_refusal(refused.faults))
     state = {**platform.describe(), **told, "project": options.project}
     if not options.servers_only:
         named = options.workers or options.agents or options.networks or options.mcp
@@ -265,17 +272,25 @@ def _workers(options: UpOptions) -> list[UserCode]:
     return [*own, *mcp, *(AgentLaunch(target=target) for target in options.agents)]
 
 
-def _logs(options: UpOptions, platform: Platform, screen: UpConsole) -> LogFollower:
+def _refusal(faults: Mapping[str, Sequence[str]]) -> Problem:
+    every = [fault for found in faults.values() for fault in found]
+    errors = tuple(ProblemDetail(pointer="", code="refused", detail=fault) for fault in every)
+    return problem("project_invalid", f"{'; '.join(every)} (--strict)", errors=errors)
+
+
+def _logs(options: UpOptions, platform: Platform, screen: UpConsole, refused: RefusedFiles) -> LogFollower:
     def show(name: str, line: str) -> None:
+        is_told = refused.read_log_line(name, line)
         if options.logs:
             screen.log(name, line)
-        elif (notice := policy_notice(name, line)) is not None:
+        elif not is_told and (notice := policy_notice(name, line)) is not None:
             screen.notice(notice)
 
     return LogFollower(platform.logs, show)
 
 
-def _read_at_start(screen: UpConsole, told: dict[str, Any], name: str, line: str) -> None:
+def _read_at_start(screen: UpConsole, refused: RefusedFiles, told: dict[str, Any], name: str, line: str) -> None:
+    refused.read_log_line(name, line)
     if (policy := policy_in_force(name, line)) is not None:
         told["policy"] = policy
     if (notice := sandbox_notice(name, line)) is not None:

@@ -175,16 +175,42 @@ def test_the_help_of_up_names_the_profiles_and_no_empty_choice(command: InProces
     assert "[choices: ," not in shown
 
 
+BAD_NETWORK = "kind: Network\nname: desk\nagents:\n  - key: clerk\n    is_default: true\n    equipped_tool: [a]\n"
+
+
 def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
+    bad = folder / "bad.yaml"
+    bad.write_text(BAD_NETWORK)
+
     def look(told: Lines) -> None:
-        policy = json.loads(told.wait_for("{"))["policy"]
+        ready = json.loads(told.wait_for("{"))
+        policy = ready["policy"]
+        [fault] = ready["refused_files"].pop(str(bad))
+        assert fault.startswith(f"{bad}:6: ") and "did you mean 'equipped_tools'" in fault
+        doctor = [sys.executable, "-m", "towpath.cli", "doctor", "-o", "json"]
+        found = subprocess.run(doctor, capture_output=True, text=True, check=False, cwd=folder, timeout=TIMEOUT_S)
+        assert found.returncode == 1
+        assert f"refused: {fault}" in [one["detail"] for one in json.loads(found.stdout)["checks"]]
         assert (policy["source"], policy["version"], policy["rules"]) == ("profile balanced", 1, 6)
         ask = [sys.executable, "-m", "towpath.cli", "policy", "show", "--json"]
         shown = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=folder, timeout=TIMEOUT_S)
         assert "balanced/destinations" in [rule["name"] for rule in json.loads(shown.stdout)["rules"]]
 
     words = ("up", "--data", str(folder / ".towpath"), "--port", "auto", "--nats-port", "auto", "--json")
-    assert status_after(look, *words, "--profile", "balanced") == 0
+    assert status_after(look, *words, "--profile", "balanced", "--networks", str(bad)) == 0
+
+
+def test_a_strict_start_ends_with_all_that_is_wrong_with_its_files(folder: Path, command: InProcess) -> None:
+    network, policy = folder / "network.yaml", folder / "policy.yaml"
+    network.write_text(BAD_NETWORK)
+    policy.write_text("kind: Policy\nrules:\n  - {name: a, tool: x, efect: allow}\n")
+    words = ("up", "--ephemeral", "--port", "auto", "--nats-port", "auto", "--json", "--strict")
+    refused = command(*words, "--policy", str(policy), "--networks", str(network))
+    problem = json.loads(refused.stdout)
+    assert (refused.status, problem["code"]) == (1, "project_invalid")
+    assert [one["detail"].partition(": ")[0] for one in problem["errors"]] == [
+        *("policy.yaml:3", "policy.yaml:3", f"{network}:6"),
+    ]
 
 
 def test_what_is_ephemeral_is_gone_afterwards() -> None:

@@ -75,7 +75,9 @@ async def _processes() -> list[DoctorCheck]:
     state = running_state(STATE)
     if state is None:
         return [DoctorCheck("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]
-    found = []
+    remedy = "Mend it and save it: the platform reads it again by itself."
+    refused = state.get("refused_files", {}).items()
+    found = [DoctorCheck(file, False, f"refused: {'; '.join(faults)}", remedy) for file, faults in refused]
     for name, process in state.get("processes", {}).items():
         url = process.get("health_url")
         if url:

@@ -1,0 +1,65 @@
+"""Files that `towpath up` was given and the platform refused: told at once, and kept until they are mended."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_APPLIED, _REFUSED, _PROBLEM = "policy applied", "policy refused", "policy problem"
+_LINE = re.compile(r"line (\d+): ")
+
+ShowRefused = Callable[[str, Sequence[str]], None]
+"""Gets a file and what is wrong with it; nothing once it is mended."""
+
+
+class RefusedFiles:
+    """What is wrong with each file that was refused, by its name.
+
+    *show* gets a file with its faults; *changed* gets all of them after each change.
+    """
+
+    def __init__(self, show: ShowRefused, changed: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
+        self.faults: dict[str, tuple[str, ...]] = {}
+        self._show = show
+        self._changed = changed
+        self._policy_faults: list[str] = []
+        self._expected = 0
+
+    def put(self, file: str, faults: Sequence[str]) -> None:
+        """Keep and tell the *faults* of *file*; without any it is mended."""
+        before = self.faults.pop(file, ())
+        if faults:
+            self.faults[file] = tuple(faults)
+            self._show(file, faults)
+        if faults or before:
+            self._changed(self.faults)
+
+    def read_log_line(self, name: str, line: str) -> bool:
+        """Return whether *line* of the process *name* tells of a policy file that was refused; keep what it tells."""
+        record = _record(name, line)
+        event, file = record.get("event"), str(record.get("file", ""))
+        if event == _APPLIED:
+            self.put(file, ())
+            return False
+        if event == _REFUSED:
+            self._policy_faults, self._expected = [], int(record.get("problems", 0))
+            if "problem" in record:
+                self.put(file, [f"{file}: {record['problem']}"])
+            return True
+        if event == _PROBLEM:
+            place, count = _LINE.subn(rf"{file}:\1: ", str(record.get("problem", "")), count=1)
+            self._policy_faults.append(place if count else f"{file}: {place}")
+            if len(self._policy_faults) == self._expected:
+                self.put(file, self._policy_faults)
+            return True
+        return False
+
+
+def _record(name: str, line: str) -> dict[str, Any]:
+    if name.partition("-")[0] != "tas" or '"policy ' not in line:
+        return {}
+    try:
+        found: Any = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,62 @@
+"""Files that were refused: what is told of them, what is kept until they are mended."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from towpath_embedded.console import UpConsole
+from towpath_embedded.refused_files import RefusedFiles
+
+
+class Screen:
+    """What was shown, and what is kept."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, list[str]]] = []
+        self.kept: dict[str, list[str]] = {}
+
+    def show(self, file: str, faults: Sequence[str]) -> None:
+        self.shown.append((file, list(faults)))
+
+    def keep(self, faults: Mapping[str, Sequence[str]]) -> None:
+        self.kept = {file: list(found) for file, found in faults.items()}
+
+
+def logged(event: str, **more: object) -> str:
+    return json.dumps({"role": "tas", **more, "event": event})
+
+
+def test_a_refused_policy_is_told_once_with_the_line_of_every_problem() -> None:
+    screen = Screen()
+    files = RefusedFiles(screen.show, screen.keep)
+    assert files.read_log_line("tas", logged("policy refused", file="p.yaml", problems=2))
+    assert files.read_log_line("tas", logged("policy problem", file="p.yaml", problem="line 3: unknown key 'efect'"))
+    assert screen.shown == []
+    assert files.read_log_line("tas", logged("policy problem", file="p.yaml", problem="no rules"))
+    assert screen.shown == [("p.yaml", ["p.yaml:3: unknown key 'efect'", "p.yaml: no rules"])]
+    assert screen.kept == {"p.yaml": ["p.yaml:3: unknown key 'efect'", "p.yaml: no rules"]}
+    assert not files.read_log_line("tas", logged("policy applied", file="p.yaml", version=2))
+    assert screen.kept == {} and len(screen.shown) == 1
+
+
+def test_a_policy_that_is_no_text_is_told_at_once() -> None:
+    screen = Screen()
+    files = RefusedFiles(screen.show, screen.keep)
+    assert files.read_log_line("tas-2", logged("policy refused", file="p.yaml", problem="not YAML"))
+    assert screen.kept == {"p.yaml": ["p.yaml: not YAML"]}
+
+
+@pytest.mark.parametrize("line", ['{"event": "policy warning"}', 'no JSON of a "policy refused"', '["policy refused"]'])
+def test_other_lines_are_not_about_it(line: str) -> None:
+    screen = Screen()
+    assert not RefusedFiles(screen.show, screen.keep).read_log_line("tas", line)
+    assert not RefusedFiles(screen.show, screen.keep).read_log_line("worker", logged("policy refused", file="p"))
+    assert screen.kept == {}
+
+
+def test_what_was_refused_is_shown_with_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    UpConsole(as_json=False).refused("net.yaml", ["net.yaml:7: there is no such field"])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].endswith("net.yaml was refused, and what was in force before stays. Mend it and save it:")
+    assert shown[1].strip() == "net.yaml:7: there is no such field"
