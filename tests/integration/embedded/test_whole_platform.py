@@ -199,7 +199,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         network.write_text(network.read_text().replace("max_steps: 10", "max_steps: 12"))
         err.wait_for("network support version 2")
         network.write_text(network.read_text().replace("is_default: true", "is_default: false"))
-        err.wait_for("not published")
+        err.wait_for("was refused")
         os.kill(ready["processes"]["decider"]["pid"], signal.SIGKILL)
         err.wait_for("decider was ended by SIGKILL")
         err.wait_for("decider is back")
