@@ -42,3 +42,7 @@ docs folder="build/docs":
 # the pages as a site, into build/docs-site; `site reference` writes the generated pages anew
 site command="build":
     {{ run }} python -m tests.docs_site {{ command }}
+
+# builds and checks a release, for a person to commit, tag and upload; `--dry-run` behind the version changes nothing
+release version *arguments:
+    {{ run }} python -m tests.release prepare {{ version }} {{ arguments }}

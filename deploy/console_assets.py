@@ -1,5 +1,6 @@
 """Puts the scripts of the console, which other packages bring, beside its own files while the wheel is built.
 
+Each has the licence of its package beside it, which asks that whoever passes the script on passes it on too.
 They are no part of the repository. The build needs `django-htmx` for its files only: nothing of it is imported.
 """
 
@@ -24,5 +25,8 @@ class ConsoleAssets(BuildHookInterface[Any]):
         folder = Path(self.root) / VENDOR
         folder.mkdir(parents=True, exist_ok=True)
         for name, (package, path) in SCRIPTS.items():
-            shutil.copyfile(str(distribution(package).locate_file(path)), folder / name)
+            brought = distribution(package)
+            shutil.copyfile(str(brought.locate_file(path)), folder / name)
+            texts = [brought.read_text(f"licenses/{file}") for file in brought.metadata.get_all("License-File") or ()]
+            (folder / f"{name}.LICENSE.txt").write_text("\n".join(text for text in texts if text), "utf-8")
         build_data["artifacts"] = [*build_data.get("artifacts", ()), f"{VENDOR}/*"]

@@ -113,7 +113,7 @@ async def looked_at(address: str, way_in: str) -> tuple[str, list[str], set[str]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked."""
-    return unpacked_wheel(tmp_path_factory.mktemp("wheel"))
+    return unpacked_wheel(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

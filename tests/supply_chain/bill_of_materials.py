@@ -66,11 +66,17 @@ def licences(pin: Pin) -> list[License]:
     if found.version != pin.version:
         return []
     factory = LicenseFactory()
+    names = stated_licences(found)
+    if "License-Expression" in found.metadata or len(names) == 1:
+        return [factory.make_from_string(names[0])]
+    return [factory.make_with_name(name) for name in names]
+
+
+def stated_licences(found: metadata.Distribution) -> list[str]:
+    """Return what the metadata of a package says of its licence: an SPDX expression alone, else the names it uses."""
     if expression := found.metadata.get("License-Expression", ""):
-        return [factory.make_from_string(expression)]
+        return [expression]
     classifiers = [text for text in found.metadata.get_all("Classifier", []) if text.startswith("License ::")]
     names = [text.rpartition(" :: ")[2] for text in classifiers if text != "License :: OSI Approved"]
     stated = (found.metadata.get("License") or "").strip()
-    if stated not in NO_LICENCE and len(stated) <= TEXT_LENGTH and "\n" not in stated:
-        names = [stated]
-    return [factory.make_with_name(name) for name in names] if len(names) != 1 else [factory.make_from_string(names[0])]
+    return [stated] if stated not in NO_LICENCE and len(stated) <= TEXT_LENGTH and "\n" not in stated else names

@@ -195,7 +195,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         policy.write_text(policy.read_text().replace("<= 100", "<= 50").replace("> 100", "> 50"))
         err.wait_for("policy applied")
         policy.write_text("rules: [")
-        err.wait_for("policy refused")
+        err.wait_for("policy.yaml was refused")
         network.write_text(network.read_text().replace("max_steps: 10", "max_steps: 12"))
         err.wait_for("network support version 2")
         network.write_text(network.read_text().replace("is_default: true", "is_default: false"))

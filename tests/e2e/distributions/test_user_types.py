@@ -19,7 +19,7 @@ MARK = re.compile(r"# wrong( for any)?$")
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked."""
-    return unpacked_wheel(tmp_path_factory.mktemp("wheel"))
+    return unpacked_wheel(tmp_path_factory)
 
 
 def marked(*, for_any: bool) -> set[tuple[str, int]]:

@@ -1,0 +1,30 @@
+"""A release: the wheel of this checkout, and the whole command on a small project that has its form."""
+
+from pathlib import Path
+
+import pytest
+from tests.release.__main__ import main
+from tests.release.distributions import Distributions, wrong_page
+from tests.release.wheel_contents import wheel_faults
+from tests.support.platform.unpacked_wheel import unpacked_wheel
+from tests.support.release_project import git, release_project
+
+
+def test_the_wheel_of_this_checkout_can_be_released(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = unpacked_wheel(tmp_path_factory).parent
+    (wheel,) = (folder / "built").glob("*.whl")
+    assert wheel_faults(wheel, folder / "source") == []
+    assert [*wrong_page(Distributions(wheel, wheel))] == []
+
+
+def test_a_release_leaves_what_is_published_and_changes_the_number_and_the_changelog(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = release_project(tmp_path)
+    assert main(["prepare", "0.2.0", "--day", "2026-02-03"], project) == 0, capsys.readouterr().err
+    assert git(project, "status", "--porcelain").split() == ["M", "CHANGELOG.md", "M", "pyproject.toml"]
+    assert "## [0.2.0] - 2026-02-03" in (project / "CHANGELOG.md").read_text()
+    names = ["towpath-0.2.0-py3-none-any.whl", "towpath-0.2.0.cdx.json", "towpath-0.2.0.tar.gz"]
+    assert sorted(path.name for path in (project / "dist").iterdir()) == names
+    assert git(project, "tag") == "", "tags and uploads are a person's"
+    assert "git tag v0.2.0" in capsys.readouterr().out
