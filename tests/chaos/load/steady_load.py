@@ -18,7 +18,7 @@ import asyncpg
 import nats as nats_client
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from tests.chaos.load.tools import OUTSIDE_VARIABLE, TOOLS
+from tests.chaos.load.tools import OUTSIDE_VARIABLE, TOOL_NAMES
 from tests.support.places import IMPORTS_TESTS
 
 from towpath_contracts import rpc, subjects
@@ -48,7 +48,7 @@ _SPEC = {
             "key": "marker",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": list(TOOLS),
+            "equipped_tools": list(TOOL_NAMES),
             "prompt_template": "Mark.",
         }
     ],
@@ -58,7 +58,7 @@ _SPEC = {
 
 
 def scripted_decisions(
-    steps: int, seed: int, tools: tuple[str, ...] = TOOLS, delay_ms: int = 0
+    steps: int, seed: int, tools: tuple[str, ...] = TOOL_NAMES, delay_ms: int = 0
 ) -> list[dict[str, Any]]:
     """Return a script of *steps* calls of tools chosen by *seed*, then the answer."""
     chance = random.Random(seed)

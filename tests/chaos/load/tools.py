@@ -14,7 +14,7 @@ from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
 TOOLSET: Final = "marking"
-TOOLS: Final = ("marking.pure", "marking.idempotent", "marking.irreversible")
+TOOL_NAMES: Final = ("marking.pure", "marking.idempotent", "marking.irreversible")
 PAUSE_VARIABLE: Final = "TOWPATH_CHAOS_PAUSE_S"
 """How long a call lasts, in seconds, where that matters: a longer one is easier to catch in the middle."""
 

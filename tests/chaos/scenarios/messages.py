@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import NETWORK, SteadyLoad, scripted_decisions
-from tests.chaos.load.tools import TOOLS, TOOLSET
+from tests.chaos.load.tools import TOOL_NAMES, TOOLSET
 from tests.chaos.messages.hostile_messages import InjectedMessages, inject_hostile_messages
 from tests.chaos.messages.noise import STREAMS, noise
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
@@ -42,7 +42,7 @@ async def send_hostile_messages(
     before = {name: state.restarts for name, state in work.platform.processes.items()}
     victims = await work.submit(5, steps=20)
     work.run_ids.clear()
-    known = {"run_id": tuple(victims), "network": (NETWORK,), "tool": TOOLS, "toolset": (TOOLSET,)}
+    known = {"run_id": tuple(victims), "network": (NETWORK,), "tool": TOOL_NAMES, "toolset": (TOOLSET,)}
     known |= {"project": ("default",), "agent_key": ("marker",), "caller": (subjects.ANONYMOUS,)}
     injecting = asyncio.create_task(
         inject_hostile_messages(work.platform, seed=seed, rounds=rounds, known=known, toolset=TOOLSET)

@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from tests.chaos.launchers.next_version import FIELD, SUFFIX, VARIABLE
 from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import NETWORK, SteadyLoad, connect
-from tests.chaos.load.tools import TOOLS
+from tests.chaos.load.tools import TOOL_NAMES
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish
 from tests.support.places import IMPORTS_TESTS
@@ -158,7 +158,7 @@ async def _publish_second(work: SteadyLoad) -> None:
         "key": "marker",
         "is_default": True,
         "allow_respond": True,
-        "equipped_tools": list(TOOLS),
+        "equipped_tools": list(TOOL_NAMES),
         "prompt_template": "Mark again.",
     }
     spec = {"name": NETWORK, "agents": [agent], "max_steps": 50, "timeout_ms": 1_800_000}
