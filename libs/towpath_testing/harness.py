@@ -34,13 +34,14 @@ from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_testing.clock import HarnessClock
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
+from towpath_testing.provider_models import ProviderModels
 from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness
 
 AnyPolicy = str | Path | PolicyFile | JsonObject | Iterable[JsonObject] | None
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
 AnyTools = Iterable[AnyTool | ModuleType | str | Path]
-AnyModel = ModelScript | ModelFunction
+AnyModel = ModelScript | ModelFunction | ProviderModels | str
 
 
 class HarnessLog:
@@ -75,7 +76,9 @@ class Harness:
             details = tuple(self._policy.read.problems)
             raise RefusedError(problem("policy_invalid", f"{len(details)} problem(s)", errors=details))
         self._toolbox, self._hooks = _collected(tools)
-        self._model = model
+        self._model = ProviderModels(model) if isinstance(model, str) else model
+        # A network's scripts lie beside it, as in a project.
+        self._scripts = Path(network).parent if isinstance(network, str | Path) else None
         self._platform: MemoryPlatform | None = None
         self._stack = contextlib.ExitStack()
         self._changed = asyncio.Event()
@@ -87,7 +90,7 @@ class Harness:
         self._stack.enter_context(use_simulated_clock(self.clock.elapsed_s, wall_ns()))
         try:
             function = None if isinstance(self._model, ModelScript) else self._model
-            self._platform = MemoryPlatform(self._toolbox, self._hooks, function, HarnessLog())
+            self._platform = MemoryPlatform(self._toolbox, self._hooks, function, HarnessLog(), self._scripts)
             self._platform.apply(self._policy)
             self._platform.publish(self._spec)
             await self._platform.bus.subscribe(subjects.RUN_EVENT_ALL, self._on_events)
@@ -139,6 +142,8 @@ class Harness:
         wanted: dict[str, Any] = {**options}
         if isinstance(self._model, ModelScript):
             wanted.setdefault("script", self._model.entries)
+        if isinstance(self._model, ProviderModels) and self._model.model:
+            wanted.setdefault("model", self._model.model)
         task = task_of(self._spec.name, message, wanted)
         accepted = await self._ask_subject(subjects.task_submit(CALLER), task, RunAccepted)
         return HarnessRun(accepted.run_id, self.result_of, self._cancel)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +25,7 @@ from towpath_contracts.streams import (
     decide_consumer,
 )
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_decider.adapters.provider import Provider
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decision_service import DecisionMaker
@@ -43,6 +46,7 @@ from towpath_tas.settings import TasSettings
 from towpath_testing.memory.database import MemoryDatabase, MemoryPool
 from towpath_testing.memory.message_bus import MemoryBus, MessageFeed
 from towpath_testing.models import EveryProvider, FunctionProvider, ModelFunction
+from towpath_testing.provider_models import ProviderModels
 from towpath_testing.tables.budget_rows import BudgetRows
 from towpath_testing.tables.ledger_rows import LedgerRows
 from towpath_testing.tables.origin_rows import OriginRows
@@ -57,7 +61,15 @@ CALLER = "tester"
 class MemoryPlatform:
     """One replica of each service. `start` begins; nothing of it is left after `close`."""
 
-    def __init__(self, toolbox: WorkerTools, hooks: tuple[Hook, ...], model: ModelFunction | None, log: Any) -> None:
+    def __init__(
+        self,
+        toolbox: WorkerTools,
+        hooks: tuple[Hook, ...],
+        model: ModelFunction | ProviderModels | None,
+        log: Any,
+        scripts: Path | None = None,
+    ) -> None:
+        """*scripts* is the folder with the scripts of `scripted:` models."""
         self.log = log
         self.database = MemoryDatabase()
         self.runs = RunRows(self.database)
@@ -71,7 +83,8 @@ class MemoryPlatform:
         self._orchestrator = self._wire_orchestrator()
         self._tas = self._wire_tas(signer)
         self._deciding = MessageFeed(self.bus, decide_consumer(subjects.DEFAULT_POOL))
-        self._decider = DecisionMaker(self._providers(model))
+        prices = model.prices() if isinstance(model, ProviderModels) else None
+        self._decider = DecisionMaker(self._providers(model, scripts), prices=prices)
         self._worker = HarnessWorker(self.bus, toolbox, hooks, signer.public_keys(), PROJECT, log)
         self.tools: dict[str, ToolSpec] = {}
         for specs in toolbox.toolsets().values():
@@ -103,11 +116,16 @@ class MemoryPlatform:
         settings, metrics = _tas_settings(), _call_metrics()
         return tas.CallWiring(tas.TasConnections(**anything), signer, settings, metrics, self.log)
 
-    def _providers(self, model: ModelFunction | None) -> Any:
-        if model is not None:
-            return EveryProvider(FunctionProvider(model))
+    def _providers(self, model: ModelFunction | ProviderModels | None, scripts: Path | None) -> Mapping[str, Provider]:
         blobs = BlobScriptSource(self.bus)  # type: ignore[arg-type]
-        return EveryProvider(ScriptedProvider(blobs=blobs, files=FileScriptSource(None), allowed=True))
+        scripted = ScriptedProvider(blobs=blobs, files=FileScriptSource(scripts), allowed=True)
+        match model:
+            case None:
+                return EveryProvider(scripted)
+            case ProviderModels():
+                return model.open(scripted, self.log)
+            case _:
+                return EveryProvider(FunctionProvider(model))
 
     def register(self, spec: ToolSpec) -> None:
         """Accept a tool."""

@@ -20,14 +20,13 @@ from towpath_decider.settings import DeciderSettings
 from towpath_fabric.nats.kv_register import SharedRegisters
 from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.service import Service
+from towpath_fabric.telemetry.logs import Logger
 
 
-def build_service(settings: DeciderSettings) -> Service:
-    """Return a decider that serves once the service runs."""
-    service = Service(DECIDER, settings)
-    log, metrics = service.log, DeciderMetrics(service.registry)
-    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url, log=log)
+def keyed_providers(settings: DeciderSettings, log: Logger | None) -> dict[str, GeminiProvider | SdkProvider]:
+    """Return the providers that are asked over the network, by their names; nothing is opened before a question."""
     tools = settings.native_tools
+    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url, log=log)
     openai = OpenAiProvider(
         api_key=settings.openai_api_key, base_url=settings.openai_base_url, log=log, tool_switches=tools
     )
@@ -37,6 +36,13 @@ def build_service(settings: DeciderSettings) -> Service:
     local = OpenAiProvider(
         api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log, tool_switches=tools
     )
+    return {"gemini": gemini, "google": gemini, "openai": openai, "anthropic": claude, "local": local}
+
+
+def build_service(settings: DeciderSettings) -> Service:
+    """Return a decider that serves once the service runs."""
+    service = Service(DECIDER, settings)
+    log, metrics = service.log, DeciderMetrics(service.registry)
     scripted = ScriptedProvider(
         blobs=BlobScriptSource(service.bus),
         files=FileScriptSource(settings.script_dir),
@@ -55,8 +61,7 @@ def build_service(settings: DeciderSettings) -> Service:
         hold=hold_slots,
         places=settings.decider_concurrency,
     )
-    with_key: dict[str, GeminiProvider | SdkProvider] = {"gemini": gemini, "google": gemini, "openai": openai}
-    with_key |= {"anthropic": claude, "local": local}
+    with_key = keyed_providers(settings, log)
     providers: dict[str, Provider] = {**with_key, "scripted": scripted}
     readiness, prices = ModelReadiness(scripted, with_key), ModelPriceList(settings.model_prices_file)
     decider = Decider(
