@@ -13,6 +13,7 @@ from towpath.cli.definitions.plan_options import read_plan
 from towpath.cli.shared.input_files import read_script
 from towpath.networks.spec_files import load_network
 from towpath.project.mcp_servers import load_servers
+from towpath_contracts.files.evaluation_suite import EvaluationSuite
 from towpath_contracts.networks.child_tools import DelegatedTask
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tasks import SubmitTask
@@ -106,6 +107,7 @@ def _file(folder: Path, text: str) -> Path:
 
 _KINDS: dict[str, Callable[[str, Path], None]] = {
     "PolicyTest": _policy_test,
+    "Evaluation": _parsed(EvaluationSuite),
     "Policy": lambda text, _: _policy(text),
     "Network": _network,
     "servers": lambda text, folder: _nothing(load_servers(_file(folder, text))),

@@ -26,6 +26,8 @@ _COMMANDS = (
     ),
     ("init", "definitions.project_commands:init", "Write a project that runs at once."),
     ("new", "definitions.project_commands:app", "Add an agent, a network, a tool or a rule to a project."),
+    ("test", "evaluation.test_command:test", "Run the tests of a project, without a platform."),
+    ("eval", "evaluation.eval_command:eval_suites", "Run suites of cases with expected outcomes; compare models."),
     ("run", "runs.run_command:run", "Submit a task and follow it."),
     ("runs", "runs.runs_commands:app", "Look at runs, follow and cancel them; replay, export, fork."),
     ("plans", "definitions.plans_commands:app", "Check plans, and see how their steps stand."),
@@ -89,6 +91,9 @@ _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
     "init": "Examples:\n  towpath init shop\n  towpath init",
     "schema": "Examples:\n  towpath schema network\n  towpath schema --write",
+    "test": "Examples:\n  towpath test\n  towpath test tests/verdicts.yaml",
+    "eval": "Examples:\n  towpath eval tests/evaluation.yaml"
+    "\n  towpath eval --model openai:gpt-5-mini --model local:qwen3 --repeat 5",
     "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
     "costs": "Examples:\n  towpath costs --by model\n  towpath costs --by label --since 30d -o json",
     "api": "Examples:\n  towpath api GET /v1/runs -f status=waiting"

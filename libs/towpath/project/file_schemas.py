@@ -13,6 +13,7 @@ from towpath.project.field_texts import FIELD_TEXTS
 from towpath.project.mcp_servers import ServersFile
 from towpath.project.project_file import ProjectFile
 from towpath_contracts.base import JsonObject
+from towpath_contracts.files.evaluation_suite import EvaluationSuite
 from towpath_contracts.files.policy_document import PolicyDocument
 from towpath_contracts.files.policy_tests import PolicyTest
 from towpath_contracts.networks.plan import Plan
@@ -38,6 +39,7 @@ _KINDS: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "network": ("A network: agents, their tools and routes.", TypeAdapter(NetworkSpec)),
     "policy": ("A policy: which agent may use which tool.", TypeAdapter(PolicyDocument)),
     "policy-test": ("Verdicts that a policy must give (towpath policy test).", TypeAdapter(PolicyTest)),
+    "evaluation": ("Tasks, and what must come of each (towpath eval).", TypeAdapter(EvaluationSuite)),
     "plan": ("A plan: agents in steps, one after the other or at the same time.", TypeAdapter(Plan)),
     "mcp-servers": ("MCP servers whose tools a worker offers (--mcp).", TypeAdapter(ServersFile)),
     "model-prices": ("Prices of models by their names, globs among them (TOWPATH_MODEL_PRICES_FILE).", price_file),

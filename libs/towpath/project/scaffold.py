@@ -34,6 +34,7 @@ _PROJECT = {
     "policies.yaml": ("policies.yaml", "policy"),
     "tests/test_support.py": ("test_support.py", ""),
     "tests/verdicts.yaml": ("verdicts.yaml", "policy-test"),
+    "tests/evaluation.yaml": ("evaluation.yaml", "evaluation"),
     "conftest.py": ("conftest.py", ""),
     "AGENTS.md": ("AGENTS.md", ""),
     "skills/towpath/SKILL.md": ("SKILL.md", ""),

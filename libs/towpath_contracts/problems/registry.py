@@ -183,6 +183,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     *NETWORK_PROBLEMS,
     *POLICY_PROBLEMS,
     ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
+    ProblemKind("evaluation_invalid", 422, "The evaluation can't be run", "Correct every entry of errors."),
     ProblemKind("project_invalid", 422, "The project can't be started", "Correct every entry of errors."),
     ProblemKind(
         "files_exist",

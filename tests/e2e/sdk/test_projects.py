@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from tests.support.platform.up_in_process import Lines, status_after
 
 from towpath import Client, WaitingGate
 from towpath.cli import main
+from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
 PAGE = ROOT / "docs" / "projects.md"
 TIMEOUT_S = 60
@@ -42,16 +41,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_its_own_tests_pass_without_a_platform(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (python, *tests), (_, *verdicts) = commands("check")
-    assert python == "python"
-    ran = subprocess.run(
-        [sys.executable, *tests], cwd=project, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
-    assert ran.returncode == 0, ran.stdout
-    assert "3 passed" in ran.stdout
+    ((_, *words),) = commands("check")
     monkeypatch.chdir(project)
-    assert main(verdicts) == 0
-    assert "4" in capfd.readouterr().out
+    assert main([*words, "-o", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [(row["tests"], row["passed"], row["failed"]) for row in found["files"]] == [
+        ("pytest", 3, 0), ("tests/evaluation.yaml", 3, 0), ("tests/verdicts.yaml", 4, 0)
+    ]  # fmt: skip
 
 
 def test_schemas_are_listed_printed_and_written(
@@ -78,6 +74,12 @@ async def refund(address: str) -> tuple[Any, Any]:
         return (await client.result(accepted.run_id)).final, (await client.result(other.run_id)).final
 
 
+async def judged(suite: Path, address: str) -> list[dict[str, Any]]:
+    """Return the runs of a suite on the platform."""
+    asked = EvaluationRequest(suite=suite, server=address)
+    return [line["run"] async for line in evaluate(asked) if "run" in line]
+
+
 def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(told: Lines) -> None:
         ready = json.loads(told.wait_for("gateway_url"))
@@ -86,6 +88,15 @@ def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(project: Path, monk
         refunded, hello = asyncio.run(refund(ready["gateway_url"]))
         assert "Order 8812 is refunded" in refunded["message"]
         assert "research.json" in hello["message"]
+        suite = project / "tests" / "evaluation.yaml"
+        suite.write_text(
+            f"{suite.read_text()}  - {{name: other, input: Refund order 8812, gates: [{{rule: another}}]}}\n"
+        )
+        runs = asyncio.run(judged(suite, ready["gateway_url"]))
+        # The order is refunded already, and the tools of a platform remember.
+        assert [(run["passed"], len(run["gates"])) for run in runs] == [(False, 1), (True, 1), (True, 0), (False, 1)]
+        assert runs[0]["failures"][0].startswith("the answer does not contain '8812': 'Nothing was refunded")
+        assert runs[-1]["failures"][1] == "no gate opened for another"
 
     monkeypatch.chdir(project)
     assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--json") == 0

@@ -55,6 +55,21 @@ async def test(
     return _show_results(answer["cases"], results, "the matrix in force" if path is None else str(path), common.out())
 
 
+def judge_file(file: Path, out: OutputPrinter) -> tuple[int, int] | None:
+    """Return how many cases of *file* pass and fail with the policy that it names, and say why; None without one."""
+    text = _read(file)
+    path = _named_policy(text, file)
+    answer = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
+    if path is None:
+        return None
+    rows = _rows(answer["cases"], answer["results"])
+    for row in rows:
+        if not row["ok"]:
+            _explain(row, out)
+    failed = sum(not row["ok"] for row in rows)
+    return len(rows) - failed, failed
+
+
 async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
     results = []
     async with common.connect() as client:
@@ -81,9 +96,7 @@ async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[
 
 def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: OutputPrinter) -> int:
     failed = sum(not result["ok"] for result in results)
-    rows = [
-        {**_named(case), "expected": _expectation(case), **result} for case, result in zip(cases, results, strict=True)
-    ]
+    rows = _rows(cases, results)
     if not out.for_people:
         out.data({"matrix": matrix, "cases": len(cases), "failed": failed, "results": rows})
         return RUN_FAILED if failed else OK
@@ -93,6 +106,12 @@ def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out
     style = "bold red" if failed else "bold"
     out.write(f"{len(cases) - failed} of {len(cases)} verdicts are as expected of {matrix}", style)
     return RUN_FAILED if failed else OK
+
+
+def _rows(cases: Sequence[Row], results: Sequence[Row]) -> list[Row]:
+    return [
+        {**_named(case), "expected": _expectation(case), **result} for case, result in zip(cases, results, strict=True)
+    ]
 
 
 def _explain(row: Mapping[str, Any], out: OutputPrinter) -> None:

@@ -35,6 +35,7 @@ def init(folder: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> 
     written = [str(path) for path in create_project(folder)]
     following = [
         *([f"cd {shlex.quote(str(folder))}"] if folder.resolve() != HERE.resolve() else []),
+        "towpath test",
         "towpath up",
         'towpath run support "Refund order 8812" --watch   # in another terminal of this folder',
     ]
@@ -99,7 +100,7 @@ def schema(kind: str | None = None, /, *, write: bool = False, printed: OutputOp
     """Print the JSON Schema of a kind of file; without a kind, list them.
 
     Args:
-        kind: network, policy, policy-test, plan, mcp-servers, model-prices or project.
+        kind: network, policy, policy-test, evaluation, plan, mcp-servers, model-prices or project.
         write: Write those of all kinds into .towpath/schema, where the first line of generated files finds them.
     """
     from towpath.project.file_schemas import file_schema, schema_kinds

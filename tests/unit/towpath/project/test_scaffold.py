@@ -36,7 +36,7 @@ def test_every_yaml_file_names_a_schema_that_lies_there_and_that_it_fits(tmp_pat
     add_network(tmp_path, PROJECT, "research")
     written = sorted(tmp_path.rglob("*.yaml"))
     assert [path.name for path in written] == [
-        "research.yaml", "support.yaml", "policies.yaml", "verdicts.yaml", "towpath.yaml"
+        "research.yaml", "support.yaml", "policies.yaml", "evaluation.yaml", "verdicts.yaml", "towpath.yaml"
     ]  # fmt: skip
     for path in written:
         schema = schema_of(path)
@@ -189,7 +189,7 @@ def test_the_command_says_what_it_wrote_and_what_is_next(
     assert main(["init", "shop", "-o", "table"]) == 0
     said = capsys.readouterr().out
     assert "created towpath.yaml" in said
-    assert [line.strip() for line in said.splitlines()[-3:-1]] == ["cd shop", "towpath up"]
+    assert [line.strip() for line in said.splitlines()[-4:-1]] == ["cd shop", "towpath test", "towpath up"]
     assert main(["init", "shop"]) == 1
     assert "files_exist" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path / "shop")

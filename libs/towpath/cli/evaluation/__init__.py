@@ -1,0 +1,1 @@
+"""`towpath test` and `towpath eval`: what agents do, tried before people rely on it."""

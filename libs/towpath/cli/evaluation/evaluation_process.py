@@ -1,0 +1,50 @@
+"""Starts the process that evaluates a suite: it has the services of a platform, which are never imported here."""
+
+import asyncio
+import importlib.util
+import json
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from typing import Any
+
+from towpath.cli.shared.child_process import LINE_BYTES, stop_process
+from towpath.cli.shared.exit_codes import INTERRUPTED
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+
+MODULE = "towpath_testing.evaluation"
+REMEDY = "Install what tests need: pip install 'towpath[testing]'."
+_NEEDED = ("towpath_testing", "asyncpg", "cel", "jinja2")
+
+
+def require_testing(*more: str) -> None:
+    """Raise ProblemError `binary_missing` where the extra `testing` is not installed, or one of *more* packages."""
+    missing = [name for name in (*_NEEDED, *more) if importlib.util.find_spec(name) is None]
+    if missing:
+        detail = f"{', '.join(missing)}: not installed here, and tests need it"
+        raise ProblemError(problem("binary_missing", detail, remedy=REMEDY))
+
+
+async def evaluate(asked: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """Yield what the process says of a suite, line by line; raises ProblemError with a problem that it found."""
+    require_testing()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", MODULE, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES, start_new_session=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(asked).encode())  # not as an argument: it may hold a key
+        process.stdin.close()
+        async for line in process.stdout:
+            found = json.loads(line)
+            if "problem" in found:
+                raise ProblemError(Problem.model_validate(found["problem"]))
+            yield found
+        code = await process.wait()
+    finally:
+        await stop_process(process)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code != 0:
+        raise ProblemError(problem("service_failed", f"{MODULE} ended with status {code}"))

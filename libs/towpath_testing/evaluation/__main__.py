@@ -1,0 +1,44 @@
+"""`python -m towpath_testing.evaluation`: evaluates a suite; the command line starts it, since it may not import it.
+
+Reads an `EvaluationRequest` as JSON from stdin and writes JSON lines. They go where stdout was: what tools print in
+this process comes out at stderr, so that it is no part of the answer.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+from towpath.errors import problem_of
+from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
+
+
+def main() -> int:
+    """Evaluate what stdin asks for; returns the exit code."""
+    sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        asked = EvaluationRequest.model_validate_json(sys.stdin.read())
+        asyncio.run(_evaluate(asked, answers))
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the command line shows it
+        _write(answers, {"problem": problem_of(error).model_dump(mode="json")})
+        return 1
+    return 0
+
+
+async def _evaluate(asked: EvaluationRequest, answers: TextIO) -> None:
+    async for line in evaluate(asked):
+        _write(answers, line)
+
+
+def _write(answers: TextIO, line: Any) -> None:
+    answers.write(json.dumps(line, default=str) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""`towpath eval` and `towpath test` as a person meets them: tables, exit codes, JSON and JUnit."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from towpath.cli import main
+from towpath.cli.evaluation import evaluation_process
+from towpath.cli.evaluation.eval_command import money
+from towpath.cli.evaluation.evaluation_totals import by_case, by_model
+from towpath.cli.evaluation.junit_report import write_junit
+from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
+from towpath.project.scaffold import create_project
+
+SUITE = """
+kind: Evaluation
+network: ../networks/support.yaml
+policy: ../policies.yaml
+tools: [../tools]
+cases:
+  - {name: greets, input: Hello}
+  - {name: thanks, input: Hello, expect: {contains: [Thank you]}}
+"""
+
+
+def run_of(case: str, model: str, *, passed: bool, usd: float | None = 0.5, attempt: int = 1) -> dict[str, Any]:
+    about = {"suite": "a.yaml", "case": case, "model": model, "attempt": attempt, "line": 3}
+    failures = [] if passed else ["it cost \x1b[31m too much", "and more"]
+    return {**about, "passed": passed, "failures": failures, "usd": usd, "tokens": 10, "seconds": 0.25}
+
+
+RUNS = [
+    run_of("one", "m:a", passed=True),
+    run_of("one", "m:a", passed=False, attempt=2),
+    run_of("one", "m:b", passed=True, usd=None),
+]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    create_project(tmp_path)
+    (tmp_path / "tests" / "evaluation.yaml").write_text(SUITE)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+
+
+def test_the_models_of_an_evaluation_stand_beside_each_other() -> None:
+    assert [(row["model"], row["passed"], row["runs"], row["pass_rate"]) for row in by_model(RUNS)] == [
+        ("m:a", 1, 2, 0.5), ("m:b", 1, 1, 1.0)
+    ]  # fmt: skip
+    assert [(row["usd"], row["tokens"], row["seconds"]) for row in by_model(RUNS)] == [(1.0, 20, 0.5), (None, 10, 0.25)]
+    assert [(row["case"], row["model"], row["passed"]) for row in by_case(RUNS)] == [
+        ("one", "m:a", 1),
+        ("one", "m:b", 1),
+    ]
+    assert (money(None), money(0.00123)) == ("unknown", "$0.0012")
+
+
+def test_junit_has_a_suite_for_each_model_and_takes_no_control_characters(tmp_path: Path) -> None:
+    path = tmp_path / "build" / "junit.xml"
+    write_junit(path, RUNS)
+    root = ET.parse(path).getroot()
+    assert root.attrib == {"tests": "3", "failures": "1", "time": "0.750"}
+    assert [suite.attrib["name"] for suite in root] == ["a.yaml [m:a]", "a.yaml [m:b]"]
+    assert [case.attrib["name"] for case in root.iter("testcase")] == ["one #1", "one #2", "one"]
+    (failure,) = root.iter("failure")
+    assert failure.attrib["message"] == "it cost \N{REPLACEMENT CHARACTER}[31m too much"
+    assert (failure.text or "").splitlines()[1] == "and more"
+
+
+def test_an_evaluation_says_what_failed_where_and_counts(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "--repeat", "2", "--junit", "junit.xml", "-o", "table"]) == 1
+    said = capfd.readouterr().out
+    assert said.count("✓ greets  ") == 2
+    assert "✗ thanks  tests/evaluation.yaml:8" in said
+    assert "the answer does not contain 'Thank you'" in said
+    assert "2 of 4 runs passed" in said
+    assert len(list(ET.parse("junit.xml").getroot().iter("testcase"))) == 4
+
+
+def test_an_evaluation_for_programs_passes_where_enough_does(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (shop / "tools" / "loud.py").write_text("print('a tool that prints when it is loaded')\n")
+    assert main(["eval", "tests/evaluation.yaml", "--min-pass", "0.5", "-o", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["runs"], found["passed"], found["pass_rate"], found["ok"]) == (2, 1, 0.5, True)
+    assert [row["passed"] for row in found["cases"]] == [1, 0]
+    assert found["models"][0]["model"] == "the network's"
+    assert [run["status"] for run in found["results"]] == ["completed", "completed"]
+
+
+def test_yaml_tests_of_a_project_are_run_and_what_fails_is_explained(
+    shop: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (shop / "tests" / "live.yaml").write_text("kind: PolicyTest\ncases: [{tool: a, verdict: deny}]\n")
+    (shop / "tests" / "test_support.py").unlink()
+    file = shop / "tests" / "verdicts.yaml"
+    file.write_text(file.read_text().replace("verdict: allow", "verdict: deny", 1))
+    assert main(["test", "-o", "table"]) == 1
+    said = capfd.readouterr().out
+    assert "✗ thanks  tests/evaluation.yaml:8" in said
+    assert "orders are looked up: expected deny, got allow by look-up-orders" in said
+    told = [line.split(maxsplit=3) for line in said.splitlines() if line.startswith("tests/")]
+    assert [row[:3] for row in told] == [
+        ["tests/evaluation.yaml", "1", "1"], ["tests/live.yaml", "0", "0"], ["tests/verdicts.yaml", "3", "1"]
+    ]  # fmt: skip
+    assert told[1][3].startswith("it names no policy")
+    assert said.splitlines()[-1] == "some tests failed"
+
+
+def test_a_file_that_pytest_can_not_read_is_no_success(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = shop / "tests" / "test_broken.py"
+    file.write_text("import nothing_of_this_name\n")
+    assert main(["test", str(file), "-o", "json"]) == 1
+    assert json.loads(capfd.readouterr().out)["failed"] == 1
+
+
+def test_where_there_is_nothing_to_test_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["test"]) == 3
+    assert "there are no tests at ." in capsys.readouterr().err
+    assert main(["eval"]) == 3
+    assert "kind: Evaluation" in capsys.readouterr().err
+    assert main(["test", "nowhere"]) == 2
+    assert main(["eval", "a.yaml", "b.yaml", "--record", "c"]) == 2
+    assert "--record takes one suite" in capsys.readouterr().err
+    assert main(["eval", "a.yaml"]) == 2
+    assert "evaluation_invalid" in capsys.readouterr().err
+    for option, value in (("--repeat", "0"), ("--repeat", "1001"), ("--min-pass", "1.1"), ("--min-pass", "-1")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["eval", "a.yaml", option, value])
+
+
+def test_packages_that_are_missing_are_named_with_the_extra_that_has_them(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluation_process, "_NEEDED", ("towpath_testing", "no_such_package"))
+    assert main(["eval"]) == 2
+    said = capsys.readouterr().err
+    assert "no_such_package: not installed here" in said
+    assert "pip install 'towpath[testing]'" in said
+
+
+def test_tests_are_found_by_what_they_say_they_are(tmp_path: Path) -> None:
+    for name, text in {
+        "a/suite.yml": "# first\nkind: Evaluation\n",
+        "a/verdicts.yaml": "kind: 'PolicyTest'\n",
+        "a/policy.yaml": "kind: Policy\n",
+        "a/EvaluationKind.yaml": "kind: Evaluations\n",
+        ".hidden/suite.yaml": "kind: Evaluation\n",
+        "node_modules/suite.yaml": "kind: Evaluation\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "a" / "bytes.yaml").write_bytes(b"kind: Evaluation\xff")
+    found = {path.name: kind for path, kind in yaml_tests(tmp_path).items()}
+    assert found == {"suite.yml": "Evaluation", "verdicts.yaml": "PolicyTest"}
+    assert not has_python_tests(tmp_path)
+    (tmp_path / "a" / "orders_test.py").touch()
+    assert has_python_tests(tmp_path)
