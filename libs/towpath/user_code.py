@@ -32,7 +32,7 @@ def in_thread(name: str, function: Callable[..., Any], *arguments: Any) -> tuple
     return thread, found
 
 
-def capture_result(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> tuple[bool, Any]:
+def capture_result(function: Callable[..., Any], /, *arguments: Any, **named: object) -> tuple[bool, Any]:
     """Return whether *function* returned, and what it returned or raised.
 
     StopIteration and SystemExit must not travel through a future.

@@ -32,7 +32,7 @@ AnyMove = Move | UseTool | RouteToAgent | Respond
 """A decision in any of its typed forms."""
 
 
-def execute_tool(tool: str, /, *, reasoning: str = "", **params: Any) -> UseToolWithCertainty:
+def execute_tool(tool: str, /, *, reasoning: str = "", **params: object) -> UseToolWithCertainty:
     """Have the tool-access service run one tool: `execute_tool("crm.lookup", customer="ada")`."""
     details = UseToolDetails(tool_name=tool, tool_params=params)
     return UseToolWithCertainty(action_reasoning=reasoning, action_details=details)
@@ -64,7 +64,7 @@ def evaluate_confidence(move: Move, /, confidence: float | None = None) -> Move:
     return move.model_copy(update={"request_confidence": True, "confidence": confidence})
 
 
-def create_gate(reason: str, /, *, reasoning: str = "", **detail: Any) -> RequestGate:
+def create_gate(reason: str, /, *, reasoning: str = "", **detail: object) -> RequestGate:
     """Ask a person and wait: a gate of type `manual`; goal and background runs only."""
     return RequestGate(action_reasoning=reasoning, action_details=RequestGateDetails(reason=reason, detail=detail))
 

@@ -55,6 +55,7 @@ class Run:
         caller: str = "anonymous",
         timeout: str | float | None = None,
         output_type: type[Output],
+        plan: PlanDraft | JsonObject | str | None = None,
         **options: Unpack[TaskKeywords],
     ) -> TypedRun[Output]: ...
 
@@ -94,17 +95,22 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         timeout: str | float | None = None,
-        **options: Any,
+        output_type: type[Output] | None = None,
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskKeywords],
     ) -> RunView:
         """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
 
-        With the option `output_type`, a pydantic model, dataclass or TypedDict, the run's `output` is of it; with
-        `plan` it says what became of the plan's steps.
+        With *output_type*, a pydantic model, dataclass or TypedDict, the run's `output` is of it; with
+        *plan* it says what became of the plan's steps.
         """
         async with self._client(server, api_key, caller) as client:
             name = await _published(client, network, options)
-            view: RunView = await client.run(name, message, timeout=timeout, **options)
-            return view
+            if output_type is not None:
+                return await client.run(name, message, timeout=timeout, output_type=output_type, plan=plan, **options)
+            if plan is not None:
+                return await client.run(name, message, timeout=timeout, plan=plan, **options)
+            return await client.run(name, message, timeout=timeout, **options)
 
     @overload
     async def reply(
@@ -142,17 +148,25 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         timeout: str | float | None = None,
-        **options: Any,
+        output_type: type[Output] | None = None,
+        **options: Unpack[TaskKeywords],
     ) -> RunView:
         """Continue *run*, which has ended, and return the finished run that answers; the same as `Client.reply`."""
         async with self._client(server, api_key, caller) as client:
             run_id = run.run_id if isinstance(run, RunView) else run
-            view: RunView = await client.reply(run_id, message, timeout=timeout, **options)
-            return view
+            if output_type is None:
+                return await client.reply(run_id, message, timeout=timeout, **options)
+            return await client.reply(run_id, message, timeout=timeout, output_type=output_type, **options)
 
     @overload
     def sync(
-        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Unpack[RunKeywords]
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        output_type: type[Output],
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[RunKeywords],
     ) -> TypedRun[Output]: ...
 
     @overload
@@ -168,13 +182,24 @@ class Run:
     @overload
     def sync(self, network: AnyNetwork, message: str = "", **options: Unpack[RunKeywords]) -> RunView: ...
 
-    def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView:
+    def sync(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        output_type: type[Output] | None = None,
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[RunKeywords],
+    ) -> RunView:
         """Do the same without asyncio; raises RuntimeError inside a running event loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            view: RunView = asyncio.run(self(network, message, **options))
-            return view
+            if output_type is not None:
+                return asyncio.run(self(network, message, output_type=output_type, plan=plan, **options))
+            if plan is not None:
+                return asyncio.run(self(network, message, plan=plan, **options))
+            return asyncio.run(self(network, message, **options))
         msg = "run.sync can't be used inside an event loop; write: await run(…)"
         raise RuntimeError(msg)
 
@@ -237,7 +262,8 @@ class Run:
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
-        **options: Any,
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskKeywords],
     ) -> AsyncIterator[Any]:
         """Run *network* and yield its events as they happen; the last one is `run_finished`.
 
@@ -252,7 +278,7 @@ class Run:
             name = await _published(client, network, options)
             if detailed is not None:
                 known_types(event_types)  # a wrong word begins no run
-            accepted = await client.submit(name, message, **options)
+            accepted = await client.submit(name, message, plan=plan, **options)
             if detailed is None:
                 async for entry in client.events(accepted.run_id, children=children):
                     yield entry
@@ -263,7 +289,7 @@ class Run:
                 yield event
 
 
-async def _published(client: Client, network: AnyNetwork, options: dict[str, Any]) -> str:
+async def _published(client: Client, network: AnyNetwork, options: TaskKeywords) -> str:
     """Return the name to run; a network that was handed over is published, and exactly that version is run."""
     if isinstance(network, str):
         return network

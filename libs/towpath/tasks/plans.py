@@ -80,7 +80,7 @@ class PlanDraft:
             block["max_concurrency"] = max_concurrency
         return self._with({"type": "parallel", "parallel": block}, id, name, timeout)
 
-    def given(self, **bindings: Any) -> "PlanDraft":
+    def given(self, **bindings: object) -> "PlanDraft":
         """Return the plan with more values for `{{ bindings.NAME }}`; they go before those that it has."""
         return replace(self, bindings={**self.bindings, **bindings})
 
@@ -114,7 +114,7 @@ class PlanDraft:
         return found
 
 
-def plan(name: str = "", /, **bindings: Any) -> PlanDraft:
+def plan(name: str = "", /, **bindings: object) -> PlanDraft:
     """Begin a plan: `plan("digest").step("finder", "Find …", bind="facts").step("writer", with_={…})`.
 
     *bindings* are values for `{{ bindings.NAME }}`.

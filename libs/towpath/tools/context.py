@@ -6,10 +6,10 @@ A context only informs; everything in it was checked against the ticket before t
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 from uuid import UUID, uuid4
 
-from towpath.tools.process import ProcessResult, run_process
+from towpath.tools.process import ProcessKeywords, ProcessResult, run_process
 from towpath.tools.write_log import WriteLog
 from towpath_fabric.clock import monotonic
 
@@ -47,18 +47,18 @@ class ToolContext:
         """Seconds until the call is cut off; 0 when the time is over."""
         return max(0.0, self.deadline_s - monotonic())
 
-    async def run(self, *command: str | Path, **options: Any) -> ProcessResult:
+    async def run(self, *command: str | Path, **options: Unpack[ProcessKeywords]) -> ProcessResult:
         """Run another program: `run_process`, limited to the time that this call has left.
 
         Raises what `run_process` raises.
         """
-        limit_s = options.pop("timeout_s", None)
-        left_s = self.remaining_s
+        limit_s, left_s = options.get("timeout_s"), self.remaining_s
         timeout_s = left_s if limit_s is None else min(float(limit_s), left_s)
         options.setdefault("write_log", self.write_log)
-        return await run_process(*command, timeout_s=timeout_s if timeout_s != float("inf") else None, **options)
+        options["timeout_s"] = timeout_s if timeout_s != float("inf") else None
+        return await run_process(*command, **options)
 
-    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+    def log(self, message: str, *, level: str = "info", **fields: object) -> None:
         """Write a line to the run's tool log. It may be lost; never put a secret in it."""
         if self.write_log is not None:
             self.write_log(level, message, fields)

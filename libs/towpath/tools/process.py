@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from towpath.errors import ToolError
 from towpath.tools.egress_settings import HttpEgressSettings
@@ -56,6 +56,20 @@ class ProcessResult:
     def text(self) -> str:
         """The standard output as text; bytes that are no UTF-8 are replaced."""
         return self.stdout.decode("utf-8", "replace")
+
+
+class ProcessKeywords(TypedDict, total=False):
+    """The keywords of `run_process`, which says what each means."""
+
+    input: bytes
+    cwd: str | Path | None
+    env: Mapping[str, str] | None
+    timeout_s: float | None
+    grace_s: float
+    max_output_bytes: int
+    check: bool
+    sandbox: Sandbox | SandboxMode | None
+    write_log: WriteLog | None
 
 
 @dataclass(slots=True)
@@ -140,10 +154,9 @@ async def start_program(
     environment: Mapping[str, str],
     sandbox: Sandbox,
     write_log: WriteLog,
-    **options: Any,
 ) -> StartedProgram:
     """Start *command* with pipes and in a session of its own, in its sandbox if it is to have one; raises OSError."""
-    starting = asyncio.ensure_future(_started(command, cwd, environment, sandbox, write_log, **options))
+    starting = asyncio.ensure_future(_started(command, cwd, environment, sandbox, write_log))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -158,7 +171,6 @@ async def _started(
     environment: Mapping[str, str],
     sandbox: Sandbox,
     write_log: WriteLog,
-    **options: Any,
 ) -> StartedProgram:
     with contextlib.ExitStack() as stack:
         described = in_sandbox(command, cwd, environment, sandbox)
@@ -177,7 +189,6 @@ async def _started(
                 env=inside if started.descriptors else environment,
                 start_new_session=True,
                 pass_fds=started.descriptors,
-                **options,
             )
             program = StartedProgram(process)
             if joining is not None:

@@ -98,7 +98,7 @@ async def _start(program: ServerProgram, secrets: SecretResolver, log: Logger) -
         write = log.warning if level == "warning" else log.info
         write(message, **secrets.hide_in(fields))  # a host's name is the server's word, and could hold one
 
-    return await start_program(program.command, program.folder, environment, program.sandbox, write_log, limit=_PIECE)
+    return await start_program(program.command, program.folder, environment, program.sandbox, write_log)
 
 
 async def _exited(process: asyncio.subprocess.Process) -> None:
