@@ -1,6 +1,7 @@
 """Networks written in Python: the same NetworkSpec as in YAML, with short words.
 
-A builder only builds; whether a network makes sense is checked once, by the platform that publishes it.
+`to_spec` says what is wrong by the file and line that declare it, before anything is sent: with the checks of the
+platform, which adds what only it knows, such as the tools that are registered.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Unpack
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import DeclarationError, RefusedError
+from towpath.networks.declared_places import DeclaredPlace, declared_place, place_problems
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
@@ -43,12 +45,20 @@ class Agent(FlowMember):
     output: type[BaseModel] | JsonObject | None = field(default=None, kw_only=True)
     guidance: str = field(default="", kw_only=True)
     settings: ModelSettings | JsonObject | None = field(default=None, kw_only=True)
+    declared_at: DeclaredPlace | None = field(default=None, kw_only=True, repr=False, compare=False)
+    """The line that declares it, found by itself."""
 
     def __post_init__(self) -> None:
-        """Raise DeclarationError for a text where a list belongs: it would be read letter by letter."""
+        """Raise DeclarationError for a text where a list belongs, and for what is no tool or key in one."""
+        place = self.declared_at or declared_place()
+        object.__setattr__(self, "declared_at", place)
+        where = f"{place}: " if place is not None else ""
         for name, given in (("tools", self.tools), ("routes", self.routes)):
             if isinstance(given, str):
-                msg = f"agent {self.key!r}: {name} is a list: write {name}=[{given!r}]"
+                msg = f"{where}agent {self.key!r}: {name} is a list: write {name}=[{given!r}]"
+                raise DeclarationError(msg)
+            if wrong := next((text for one in given if (text := _no_member(name, one))), ""):
+                msg = f"{where}agent {self.key!r}: {wrong}"
                 raise DeclarationError(msg)
 
     @property
@@ -81,7 +91,9 @@ class Agent(FlowMember):
             return self.prompt
         text: object = self.prompt()
         if not isinstance(text, str):
-            msg = f"the prompt of agent {self.key!r} has to be a text; its function returned {type(text).__name__}"
+            where = f"{self.declared_at}: " if self.declared_at is not None else ""
+            found = type(text).__name__
+            msg = f"{where}the prompt of agent {self.key!r} has to be a text; its function returned {found}"
             raise DeclarationError(msg)
         return text
 
@@ -90,6 +102,20 @@ class Agent(FlowMember):
         if given is None:
             return {}
         return {"model_settings": given.model_dump(mode="json") if isinstance(given, ModelSettings) else given}
+
+
+def _no_member(name: str, given: object) -> str:
+    """Return why *given* can't stand in the `tools` or `routes` of an agent, with what can; empty where it can."""
+    if isinstance(given, str):
+        return ""
+    if name == "routes":
+        return (
+            f"routes are keys: write {given.key!r}" if isinstance(given, Agent) else f"{given!r} is no key of an agent"
+        )
+    if isinstance(given, Tool):
+        return ""
+    called = getattr(given, "__name__", None)
+    return f"{called} is no tool: write @tool above it" if called else f"{given!r} is no tool, nor the name of one"
 
 
 class Network:
@@ -106,15 +132,38 @@ class Network:
         model: str | Sequence[str] = "scripted:task",
         **limits: Unpack[NetworkKeywords],
     ) -> None:
+        self.declared_at = declared_place()
+        given: object = agents
+        if isinstance(given, str | Agent | AgentSpec):
+            shown = repr(given) if isinstance(given, str) else given.key
+            msg = f"{self.declared_at}: network {name!r}: agents is a list: write [{shown}]"
+            raise DeclarationError(msg)
         self.name = name
         self.agents = tuple(agents)
         self.model = model if isinstance(model, str) else list(model)
         self.limits = limits
 
     def to_spec(self) -> NetworkSpec:
-        """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem of form."""
+        """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem, by file and line.
+
+        What only a platform knows, such as which tools are registered, is checked when it is published.
+        """
         agents = [one.to_json() if isinstance(one, Agent) else one.model_dump(mode="json") for one in self.agents]
-        return spec_from({"name": self.name, "model": self.model, "agents": agents, **self.limits})
+        return self._checked({"agents": agents, **self.limits}, self.agents)
+
+    def _checked(self, written: JsonObject, agents: Iterable[object]) -> NetworkSpec:
+        """Return *written* as the NetworkSpec; *agents* declare its agents, in their order."""
+        from towpath_contracts.network_checks.agents import check_network  # noqa: PLC0415 - brings the schema checks
+
+        declared = {f"/agents/{place}": getattr(one, "declared_at", None) for place, one in enumerate(agents)}
+        places = {**declared, "": self.declared_at}
+        try:
+            spec = spec_from({"name": self.name, "model": self.model, **written})
+        except RefusedError as error:
+            raise RefusedError(place_problems(error.problem.errors, places)) from error
+        if found := check_network(spec):
+            raise RefusedError(place_problems(tuple(found), places))
+        return spec
 
 
 def network_of(agent: Agent) -> Network:

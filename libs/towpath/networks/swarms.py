@@ -1,6 +1,6 @@
 """Swarms in Python: agents that work together in a fixed manner, the same as a network with `swarm:` in YAML.
 
-A builder only builds; whether a swarm makes sense is checked once, by the platform that publishes it.
+What is wrong with it is told as of any network: by file and line, before anything is sent.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Unpack, cast
 
 from towpath.errors import DeclarationError
 from towpath.networks.flows import Flow, FlowMember, FlowStage, unique
-from towpath.networks.network import Agent, Network, spec_from
+from towpath.networks.network import Agent, Network
 from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
@@ -57,14 +57,14 @@ class Swarm(Network, FlowMember):
         return self.name
 
     def to_spec(self) -> NetworkSpec:
-        """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem of form."""
+        """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem, by file and line."""
         nested = self._nested()
         written = {**self._written(), "swarms": {one.name: one._written() for one in nested}} if nested else None
-        agents = [{**agent.to_json(), **_model_of(agent, owner)} for owner, agent in self._owned()]
-        head: JsonObject = {"name": self.name, "model": self.model, "swarm": written or self._written()}
+        agents = _once([({**agent.to_json(), **_model_of(agent, owner)}, agent) for owner, agent in self._owned()])
+        head: JsonObject = {"swarm": written or self._written(), "agents": [one for one, _agent in agents]}
         if "description" in self.settings:
             head["description"] = self.settings["description"]
-        return spec_from({**head, "agents": _once(agents), **self.limits})
+        return self._checked({**head, **self.limits}, [agent for _one, agent in agents])
 
     def _written(self) -> JsonObject:
         """Return the settings of this swarm alone, as SwarmSettings writes them."""
@@ -111,6 +111,7 @@ def _model_of(agent: Agent, owner: Swarm) -> JsonObject:
     return {"model": owner._model} if agent.model is None and owner._model is not None else {}
 
 
-def _once(agents: list[JsonObject]) -> list[JsonObject]:
-    """Return *agents* without exact repeats; the platform refuses two different agents with one key."""
-    return [agent for place, agent in enumerate(agents) if agent not in agents[:place]]
+def _once(agents: list[tuple[JsonObject, Agent]]) -> list[tuple[JsonObject, Agent]]:
+    """Return *agents* without exact repeats; two different agents with one key are refused."""
+    written = [one for one, _agent in agents]
+    return [agent for place, agent in enumerate(agents) if written[place] not in written[:place]]

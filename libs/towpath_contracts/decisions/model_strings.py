@@ -3,6 +3,7 @@
 One place says which there are, so that whoever refuses a string names the same providers and the same way out.
 """
 
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 
 PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
@@ -16,6 +17,9 @@ OTHER_SERVERS = (
     "TOWPATH_OPENAI_BASE_URL or TOWPATH_LOCAL_URL of the decider"
 )
 SHOWN_CHARS = 64
+
+_FAMILIES = {"gpt-": "openai", "o3": "openai", "o4": "openai", "claude-": "anthropic", "gemini-": "gemini"}
+"""How names of models begin that people know without their provider."""
 
 
 def model_is_known(model: str) -> bool:
@@ -36,4 +40,15 @@ def model_fault(model: str) -> str:
     if colon and provider in PROVIDERS | {AGENT}:
         return f"{shown} names no model that {provider} can have; write {provider}:NAME"
     what = f"no provider is called {provider[:SHOWN_CHARS]!r}" if colon and name else "that is not provider:model"
-    return f"{shown}: {what}; there are {served}; {OTHER_SERVERS}"
+    meant = _meant_model(model)
+    hint = f"; did you mean {meant!r}?" if meant and len(model) <= SHOWN_CHARS else ""
+    return f"{shown}: {what}{hint}; there are {served}; {OTHER_SERVERS}"
+
+
+def _meant_model(model: str) -> str:
+    """Return the model string that was probably meant; empty where none is near."""
+    provider, colon, name = model.partition(":")
+    if not colon:
+        return next((f"{maker}:{model}" for begin, maker in _FAMILIES.items() if model.startswith(begin)), "")
+    near = nearest_name(provider, sorted({AGENT, *PROVIDERS}))
+    return f"{near}:{name}" if near is not None and name else ""

@@ -1,6 +1,7 @@
 """Who is in a swarm and in which order, as far as its settings say.
 
-A roster is made of any settings, wrong ones too: what is wrong is reported where networks are published.
+A roster is made of any settings, wrong ones too: what is wrong is reported by `swarm_checks`. The leading agent and the
+agents that may respond follow from the swarm, so an author need not write them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -111,3 +112,35 @@ def delegates_of(rosters: NetworkSwarms) -> dict[str, tuple[ToolSpec, ...]]:
         asked = found.setdefault(team.lead, {})
         asked |= {name: delegate_spec(name, descriptions.get(name, "")) for name in team.members if name != team.lead}
     return {lead: tuple(asked.values()) for lead, asked in found.items()}
+
+
+def with_swarm_defaults(rosters: NetworkSwarms) -> NetworkSpec:
+    """Return the network with what follows from its swarm filled in: the default agent, and who may respond."""
+    spec = rosters.spec
+    if not rosters.all:
+        return spec
+    lead = _first_agent(rosters)
+    taking_part = {lead, *(member for roster in rosters.all for member in roster.members)}
+    begins = next((place for place, agent in enumerate(spec.agents) if agent.key == lead), None)
+    agents = tuple(
+        agent.model_copy(
+            update={
+                "is_default": agent.is_default or place == begins,
+                "allow_respond": agent.allow_respond or agent.key in taking_part,
+            }
+        )
+        for place, agent in enumerate(spec.agents)
+    )
+    return spec.model_copy(update={"agents": agents})
+
+
+def _first_agent(rosters: NetworkSwarms) -> str:
+    """Return the agent that acts first; where a mistake hides it, whoever is marked or stands first."""
+    lead, seen = rosters.all[0].lead, set[str]()
+    while lead in rosters.by_name and lead not in seen:
+        seen.add(lead)
+        lead = rosters.by_name[lead].lead
+    if lead in rosters.agents:
+        return lead
+    spec = rosters.spec
+    return next((agent.key for agent in spec.agents if agent.is_default), spec.agents[0].key if spec.agents else "")

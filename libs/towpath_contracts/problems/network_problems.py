@@ -25,6 +25,13 @@ NETWORK_PROBLEMS = (
         "prompt_invalid", 422, "A prompt template can't be compiled", "Correct the template at the place in detail."
     ),
     ProblemKind(
+        "placeholder_unknown",
+        422,
+        "A prompt has in braces what is no placeholder",
+        "Correct the word; to have it as text, put blanks inside the braces: { word }.",
+    ),
+    ProblemKind("prompt_empty", 422, "A prompt has only blanks", "Write one, or leave prompt_template out."),
+    ProblemKind(
         "network_too_large",
         422,
         "The prompts or answer schemas of a network take too long to be checked",

@@ -1,140 +1,41 @@
 """Publishes a network: checks its graph and compiles the snapshot.
 
-Every problem is reported at once, each with its code. A network with a problem is not compiled.
+What can be told without a platform is `towpath_contracts.network_checks.agents`; here is added what the registered
+tools decide. Every problem is reported at once, each with its code. A network with a problem is not compiled.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.model_strings import model_fault
-from towpath_contracts.json_schema import sub_schemas, unusable_schema
+from towpath_contracts.network_checks.agents import PLACEHOLDERS, graph_problems
+from towpath_contracts.network_checks.swarms import swarm_problems
 from towpath_contracts.networks.child_tools import BUILT_IN_TOOLS
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSnapshot, NetworkSpec
-from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm
+from towpath_contracts.networks.swarm_members import NetworkSwarms, delegates_of, members_by_swarm, with_swarm_defaults
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_engine.publish.swarms import compile_swarm, swarm_problems, with_swarm_defaults
+from towpath_engine.publish.swarms import compile_swarm, size_problems
 
-_PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
-
-MAX_NETWORK_SUB_SCHEMAS = 4_000
-"""Sub-schemas of the answers of all its agents together: half a second of checking whether they are schemas."""
-
-
-def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
-    return ProblemDetail(pointer=pointer, code=code, detail=detail)
+_PLACEHOLDER = re.compile(r"(?<!\{)\{(" + "|".join(PLACEHOLDERS) + r")\}(?!\})")
 
 
 def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* are the registered ones."""
     rosters = members_by_swarm(spec)
-    spec = with_swarm_defaults(rosters)
-    problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools, rosters) + _check_respond(spec)
-    return problems + _check_models(spec) + _check_answers(spec) + swarm_problems(rosters)
+    swarm = swarm_problems(rosters) or list(size_problems(rosters))
+    return graph_problems(rosters) + _check_tools(spec, tools) + swarm
 
 
-def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
-    """Answers are held against these schemas, so they must be some; none is looked at where they are too many."""
-    left = MAX_NETWORK_SUB_SCHEMAS
-    for agent in spec.agents:
-        left -= sub_schemas(agent.respond_schema or {}, left)
-        if left < 0:
-            detail = f"the answer schemas of its agents have more than {MAX_NETWORK_SUB_SCHEMAS} sub-schemas together"
-            return [_problem("/agents", "network_too_large", detail)]
-    return [
-        _problem(f"/agents/{index}/respond_schema", "response_schema_invalid", fault)
-        for index, agent in enumerate(spec.agents)
-        if agent.respond_schema is not None and (fault := unusable_schema(agent.respond_schema))
-    ]
-
-
-def _check_keys(spec: NetworkSpec) -> list[ProblemDetail]:
-    seen: set[str] = set()
+def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
     problems = []
     for index, agent in enumerate(spec.agents):
-        key = agent.key.lower()
-        if key in seen:
-            problems.append(_problem(f"/agents/{index}/key", "agent_duplicate", f"{agent.key} is declared twice"))
-        seen.add(key)
-    return problems
-
-
-def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
-    defaults = [agent.key for agent in spec.agents if agent.is_default]
-    if not defaults:
-        return [_problem("/agents", "default_agent_missing", "no agent has is_default")]
-    if len(defaults) > 1:
-        return [
-            _problem("/agents", "default_agent_ambiguous", f"{len(defaults)} default agents: {', '.join(defaults)}")
-        ]
-    return []
-
-
-def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: NetworkSwarms) -> list[ProblemDetail]:
-    problems = []
-    for index, agent in enumerate(spec.agents):
-        keys = rosters.agents | rosters.targets(agent.key)
-        for route in agent.allowed_routes:
-            pointer = f"/agents/{index}/allowed_routes"
-            if route == agent.key:
-                problems.append(_problem(pointer, "route_to_self", f"{agent.key} routes to itself"))
-            elif route not in keys:
-                problems.append(_problem(pointer, "route_unknown", f"{agent.key} routes to {route}, which is no agent"))
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
                 why = "is switched off on this platform" if name in BUILT_IN_TOOLS else "nobody registered"
-                problems.append(_problem(pointer, "tool_unknown", f"{agent.key} is equipped with {name}, which {why}"))
-    return problems
-
-
-def _check_respond(spec: NetworkSpec) -> list[ProblemDetail]:
-    responders = {agent.key for agent in spec.agents if agent.allow_respond}
-    problems = []
-    if not responders:
-        problems.append(_problem("/agents", "respond_agent_missing", "no agent has allow_respond"))
-    else:
-        problems += _check_reach(spec, responders)
-    forced = spec.force_respond_agent
-    if spec.force_respond and forced is not None and forced not in responders:
-        problems.append(
-            _problem("/force_respond_agent", "force_respond_invalid", f"{forced} is no agent that may respond")
-        )
-    return problems
-
-
-def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]:
-    routes = {agent.key: agent.allowed_routes for agent in spec.agents}
-    problems = []
-    for start in (agent.key for agent in spec.agents if agent.is_default):
-        reached, frontier = {start}, [start]
-        while frontier:
-            for target in routes.get(frontier.pop(), ()):
-                if target not in reached:
-                    reached.add(target)
-                    frontier.append(target)
-        if not reached & responders:
-            detail = f"from {start} no path reaches an agent that may respond ({', '.join(sorted(responders))})"
-            problems.append(_problem("/agents", "respond_unreachable", detail))
-    return problems
-
-
-def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
-    problems = []
-    models = [("/model", spec.model)]
-    models += [(f"/fallback_models/{i}", model) for i, model in enumerate(spec.fallback_models)]
-    models += [(f"/agents/{i}/model", a.model) for i, a in enumerate(spec.agents) if a.model is not None]
-    models += [
-        (f"/agents/{i}/fallback_models/{place}", model)
-        for i, agent in enumerate(spec.agents)
-        for place, model in enumerate(agent.fallback_models)
-    ]
-    if spec.goal is not None and spec.goal.judge_model is not None:
-        models.append(("/goal/judge_model", spec.goal.judge_model))
-    for pointer, model in models:
-        if fault := model_fault(model):
-            problems.append(_problem(pointer, "model_unknown", fault))
+                detail = f"{agent.key} is equipped with {name}, which {why}"
+                problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
     return problems
 
 

@@ -7,7 +7,17 @@ from tests.support.documented_limits import KIB, MIB, Promise, promise
 
 from towpath_contracts.decisions import attachments, earlier_turns
 from towpath_contracts.decisions import decision as decisions
-from towpath_contracts.networks import background, child_tools, goal, plan, plan_checks, spec, swarm
+from towpath_contracts.network_checks import agents as agent_checks
+from towpath_contracts.network_checks import swarms as swarm_checks
+from towpath_contracts.networks import (
+    background,
+    child_tools,
+    goal,
+    plan,
+    plan_checks,
+    spec,
+    swarm,
+)
 from towpath_contracts.networks import references as plan_references
 from towpath_contracts.run_limits import MAX_DEPTH, MAX_PARALLEL, MAX_TIMEOUT_MS, PLAN_STEPS, USUAL_TIMES_MS
 from towpath_contracts.runs import run_control
@@ -18,7 +28,6 @@ from towpath_engine.handlers import gates, reservations, run_gates
 from towpath_engine.handlers.calls import switches
 from towpath_engine.handlers.goal import progress, retry
 from towpath_engine.handlers.plan import start_step
-from towpath_engine.publish import networks, swarms
 from towpath_engine.reducers import children, epoch_turns, references
 from towpath_engine.reducers.loops import counters
 from towpath_engine.requests import background_context, effects
@@ -88,7 +97,7 @@ PLANS = [
     promise("swarms.md", "| `max_handoffs` | {} by default", swarm.MAX_HANDOFFS),
     promise("swarms.md", "that it is in control, {} by default", swarm.AGENT_STEPS),
     promise("swarms.md", "A workflow has at most {} stages", PLAN_STEPS),
-    promise("swarms.md", "more than {} agents would take part", swarms.MAX_SWARM_AGENTS),
+    promise("swarms.md", "more than {} agents would take part", swarm_checks.MAX_SWARM_AGENTS),
 ]
 BACKGROUND = [
     promise("runs.md", "| `max_steps` | {} | iterations; retries are iterations too", background.BACKGROUND_MAX_STEPS),
@@ -141,7 +150,7 @@ PROMPTS = [
     promise("budgets.md", "one call, and {} tokens of answer", effects.LEAN_OUTPUT_TOKENS),
     promise("models.md", "| `max_output_tokens` (else {})", effects.OUTPUT_TOKENS),
     promise("networks.md", "behind the first, written apart; at most {} |", spec.MAX_FALLBACKS),
-    promise("operations.md", "of all agents of a network | {} sub-schemas", networks.MAX_NETWORK_SUB_SCHEMAS),
+    promise("operations.md", "of all agents of a network | {} sub-schemas", agent_checks.MAX_NETWORK_SUB_SCHEMAS),
 ]
 
 

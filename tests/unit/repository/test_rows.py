@@ -16,7 +16,7 @@ def test_every_row_of_the_table_has_tests_and_a_mutation_of_code_that_is_there()
         (
             "A1",
             {"old": "no_such_code"},
-            "A1: towpath_engine:_check_defaults has 'no_such_code' nowhere, not once",
+            "A1: towpath_contracts:_check_defaults has 'no_such_code' nowhere, not once",
         ),
         ("A1", {"old": "defaults"}, "not once"),
         ("A1", {"new": "len(defaults) > 1"}, "changes nothing"),
@@ -27,7 +27,7 @@ def test_every_row_of_the_table_has_tests_and_a_mutation_of_code_that_is_there()
     ],
 )
 def test_what_is_wrong_with_a_row_is_reported(name: str, row: dict[str, object], fault: str) -> None:
-    good = {"symbol": "towpath_engine:_check_defaults", "old": "len(defaults) > 1", "new": "len(defaults) > 2"}
+    good = {"symbol": "towpath_contracts:_check_defaults", "old": "len(defaults) > 1", "new": "len(defaults) > 2"}
     made = Row(what="a row", pure=True, mutation=RowMutation.model_validate({**good, **row}))
     assert any(fault in found for found in faults({name: made}))
 

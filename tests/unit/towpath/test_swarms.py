@@ -88,11 +88,13 @@ def test_a_swarm_in_a_swarm_in_a_swarm_is_written_once() -> None:
     assert compiled is not None and compiled.swarms["middle"].swarms["inner"].members == ("a", "b")
 
 
-def test_the_platform_tells_what_is_wrong_with_a_flow() -> None:
-    found = check(Swarm("s", flow=A >> B >> A).to_spec(), {})
-    assert [(one.pointer, one.code) for one in found] == [("/swarm/flow", "flow_cycle")]
-    twice = Swarm("s", [Agent("a", prompt="one"), Agent("a", prompt="two")]).to_spec()
-    assert [one.code for one in check(twice, {})] == ["agent_duplicate", "swarm_member_duplicate"]
+def test_what_is_wrong_with_a_flow_is_told_before_it_is_sent() -> None:
+    with pytest.raises(RefusedError) as caught:
+        Swarm("s", flow=A >> B >> A).to_spec()
+    assert [(one.pointer, one.code) for one in caught.value.problem.errors] == [("/swarm/flow", "flow_cycle")]
+    with pytest.raises(RefusedError) as caught:
+        Swarm("s", [Agent("a", prompt="one"), Agent("a", prompt="two")]).to_spec()
+    assert [one.code for one in caught.value.problem.errors] == ["agent_duplicate", "swarm_member_duplicate"]
 
 
 def test_what_no_swarm_can_be_made_of_is_refused() -> None:

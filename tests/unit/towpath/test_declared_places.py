@@ -1,0 +1,98 @@
+"""Mistakes in a network that is written in Python are told by file and line, before anything is sent."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from towpath import Agent, DeclarationError, Network, RefusedError, Swarm, tool
+from towpath_contracts.network_checks.agents import check_network
+from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
+
+HERE = re.escape(__file__)
+
+
+def refused(network: Network) -> list[tuple[str, str]]:
+    """Return code and detail of every problem; the file is left out of places."""
+    with pytest.raises(RefusedError) as caught:
+        network.to_spec()
+    assert caught.value.code == "network_invalid"
+    return [(one.code, one.detail.replace(__file__, "here")) for one in caught.value.problem.errors]
+
+
+def line_of(agent: Agent | Network) -> int:
+    assert agent.declared_at is not None and agent.declared_at.file == __file__
+    return agent.declared_at.line
+
+
+def test_each_problem_is_told_at_the_agent_that_has_it_and_others_at_the_network() -> None:
+    triage = Agent("triage", prompt="Use {toolz}.", routes=["biling"], default=True)
+    billing = Agent("billing", model="gpt-5")
+    network = Network("desk", [triage, billing])
+    found = dict(refused(network))
+    assert found["placeholder_unknown"].startswith(f"here:{line_of(triage)}: triage: {{toolz}}")
+    assert found["route_unknown"].startswith(f"here:{line_of(triage)}: triage routes to biling")
+    assert found["model_unknown"].startswith(f"here:{line_of(billing)}: 'gpt-5': that is not provider:model")
+    assert "did you mean 'openai:gpt-5'?" in found["model_unknown"]
+    assert found["respond_agent_missing"] == f"here:{line_of(network)}: no agent has allow_respond"
+    assert line_of(billing) == line_of(triage) + 1 == line_of(network) - 1
+
+
+def test_the_words_are_those_of_the_platform() -> None:
+    network = Network("desk", [Agent("a", default=True), Agent("A", default=True, can_respond=True)])
+    spec = NetworkSpec.model_validate({"name": "desk", "agents": [one.to_json() for one in network.agents]})  # type: ignore[union-attr]
+    platform = [(one.code, one.detail) for one in check_network(spec)]
+    assert [(code, detail.partition(": ")[2]) for code, detail in refused(network)] == platform
+    assert {code for code, _ in platform} == {"agent_duplicate", "default_agent_ambiguous", "respond_unreachable"}
+
+
+def test_form_and_agents_without_a_line_are_told_at_the_network() -> None:
+    network = Network("desk", [AgentSpec(key="a", prompt_template=" ")], max_stepz=3)  # type: ignore[call-arg]
+    assert refused(network)[0][1] == (f"here:{line_of(network)}: there is no such field; did you mean 'max_steps'?")
+    network = Network("desk", [AgentSpec(key="a", prompt_template=" ", is_default=True, allow_respond=True)])
+    assert refused(network) == [("prompt_empty", f"here:{line_of(network)}: a has a prompt of blanks")]
+
+
+def test_a_swarm_tells_the_lines_of_its_members() -> None:
+    first, second = Agent("a"), Agent("b", prompt="{tool_histori}")
+    third = Agent("c", model="opnai:gpt-5")
+    found = dict(refused(Swarm("s", flow=first >> (second | third))))
+    assert found["placeholder_unknown"].startswith(f"here:{line_of(second)}: b: {{tool_histori}}")
+    assert found["model_unknown"].startswith(f"here:{line_of(third)}: ") and "did you mean 'openai:gpt-5'" in str(found)
+
+
+def test_a_copy_keeps_the_line_and_an_agent_is_equal_wherever_it_stands() -> None:
+    agent = Agent("a", prompt="Hello.")
+    assert line_of(replace(agent, default=True)) == line_of(agent)
+    assert agent == Agent("a", prompt="Hello.") and "declared_at" not in repr(agent)
+
+
+def undecorated() -> None:
+    """Is no tool."""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda: Agent("a", tools="count"), r"agent 'a': tools is a list: write tools=\['count'\]"),  # type: ignore[arg-type]
+        (lambda: Agent("a", tools=[undecorated]), "agent 'a': undecorated is no tool: write @tool above it"),  # type: ignore[list-item]
+        (lambda: Agent("a", tools=[3]), "agent 'a': 3 is no tool, nor the name of one"),  # type: ignore[list-item]
+        (lambda: Agent("a", routes=[Agent("b")]), "agent 'a': routes are keys: write 'b'"),  # type: ignore[list-item]
+        (lambda: Agent("a", routes=[3]), "agent 'a': 3 is no key of an agent"),  # type: ignore[list-item]
+        (lambda: Network("n", "clerk"), r"network 'n': agents is a list: write \['clerk'\]"),  # type: ignore[arg-type]
+        (lambda: Network("n", Agent("a")), r"network 'n': agents is a list: write \[a\]"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_can_be_seen_at_once_is_refused_at_its_line(mistake: Callable[[], Any], told: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"^{HERE}:\d+: {told}$"):
+        mistake()
+
+
+def test_tools_and_names_of_tools_are_taken() -> None:
+    @tool
+    def count() -> None:
+        """Count."""
+
+    assert Agent("a", tools=[count, "stock.find"]).to_json()["equipped_tools"] == ["count", "stock.find"]
