@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
-from towpath.tasks.outputs import Output, read_output
+from towpath.tasks.outputs import Output, answer_of
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
@@ -114,7 +114,7 @@ class RunResult:
     @property
     def text(self) -> str:
         """The answer's message; empty where there is none."""
-        return str((self.view.final or {}).get("message") or "")
+        return self.view.text
 
     @property
     def output(self) -> JsonObject:
@@ -122,12 +122,11 @@ class RunResult:
         return self.view.final or {}
 
     def as_(self, output_type: type[Output]) -> Output:
-        """Return the answer as an instance of a pydantic model; raises RefusedError `output_invalid`."""
-        found = read_output(self.view, output_type)
-        if found is None:
-            msg = f"the run has no answer: {self!r}"
-            raise ValueError(msg)
-        return found
+        """Return the answer as a pydantic model, dataclass or TypedDict; raises RefusedError `output_invalid`.
+
+        Raises RunFailedError where there is no answer.
+        """
+        return answer_of(self.view, output_type)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -197,9 +196,19 @@ class HarnessRun:
         self._result = result
         self._cancel = cancel
 
-    async def result(self, timeout: str | float = "10s") -> RunResult:
-        """Return what it came to, once it has ended; raises RunTimeoutError that says what it waits for."""
-        return await self._result(self.run_id, timeout)
+    @overload
+    async def result(self, timeout: str | float = "10s", *, as_: type[Output]) -> Output: ...
+
+    @overload
+    async def result(self, timeout: str | float = "10s") -> RunResult: ...
+
+    async def result(self, timeout: str | float = "10s", *, as_: type[Output] | None = None) -> RunResult | Output:
+        """Return what it came to, once it has ended; raises RunTimeoutError that says what it waits for.
+
+        With *as_* its answer alone is returned, as `RunResult.as_` does.
+        """
+        found = await self._result(self.run_id, timeout)
+        return found if as_ is None else found.as_(as_)
 
     async def cancel(self, reason: str = "") -> None:
         """Ask it to stop."""

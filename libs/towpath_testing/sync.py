@@ -5,8 +5,9 @@ The platform takes steps only while a word is being waited for, in the thread th
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, Unpack, overload
 
+from towpath.tasks.outputs import Output
 from towpath.tasks.task import TaskKeywords
 from towpath_contracts.base import JsonObject
 from towpath_testing.clock import HarnessClock
@@ -67,10 +68,19 @@ class SyncRun:
         self.run_id = run.run_id
         self._run, self._wait = run, wait
 
-    def result(self, timeout: str | float = "10s") -> RunResult:
-        """Return what it came to, once it has ended; raises RunTimeoutError that says what it waits for."""
+    @overload
+    def result(self, timeout: str | float = "10s", *, as_: type[Output]) -> Output: ...
+
+    @overload
+    def result(self, timeout: str | float = "10s") -> RunResult: ...
+
+    def result(self, timeout: str | float = "10s", *, as_: type[Output] | None = None) -> RunResult | Output:
+        """Return what it came to, once it has ended; raises RunTimeoutError that says what it waits for.
+
+        With *as_* its answer alone is returned, as `RunResult.as_` does.
+        """
         found: RunResult = self._wait(self._run.result(timeout))
-        return found
+        return found if as_ is None else found.as_(as_)
 
     def cancel(self, reason: str = "") -> None:
         """Ask it to stop."""

@@ -259,11 +259,30 @@ class Client(ClientResources, RunControls):
 
         return RunTreeNode.model_validate(await self._transport.request("GET", f"/v1/runs/{uuid_of(run_id)}/tree"))
 
-    async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView:
-        """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on."""
+    @overload
+    async def result(
+        self, run_id: UUID | str, timeout: str | float | None = None, *, as_: "type[Output]"
+    ) -> "Output": ...
+
+    @overload
+    async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView: ...
+
+    async def result(
+        self, run_id: UUID | str, timeout: str | float | None = None, *, as_: "type[Output] | None" = None
+    ) -> "RunView | Output":
+        """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on.
+
+        With *as_*, a pydantic model, dataclass or TypedDict, its answer is returned as that; then RunFailedError is
+        raised for a run without an answer, and RefusedError `output_invalid` for an answer that is none.
+        """
+        from towpath.tasks.outputs import answer_of
+
+        view = await self._ended(uuid_of(run_id), timeout)
+        return view if as_ is None else answer_of(view, as_)
+
+    async def _ended(self, run_id: UUID, timeout: str | float | None) -> RunView:
         from towpath.tools.declaration import seconds
 
-        run_id = uuid_of(run_id)
         scope = asyncio.timeout(None if timeout is None else seconds(timeout))
         try:
             async with scope:

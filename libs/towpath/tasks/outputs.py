@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from towpath.errors import DeclarationError, RefusedError
+from towpath.errors import DeclarationError, RefusedError, RunFailedError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.problems.registry import problem
@@ -56,6 +56,18 @@ def read_output(view: RunView, output_type: type[Output]) -> Output | None:
         place = ".".join(str(part) for part in first["loc"]) or "answer"
         message = f"the answer of run {view.run_id} is no {output_type.__name__}: {place}: {entry_message(first)}"
         raise RefusedError(problem("output_invalid", message, run_id=str(view.run_id))) from error
+
+
+def answer_of(view: RunView, output_type: type[Output]) -> Output:
+    """Return the answer of a run that has ended as an *output_type*.
+
+    Raises RunFailedError where it has none, and RefusedError as `read_output` does.
+    """
+    found = read_output(view, output_type)
+    if found is None:
+        said = view.message or view.reason or "no answer"
+        raise RunFailedError(problem("run_failed", f"{view.status}: {said}", run_id=str(view.run_id)))
+    return found
 
 
 def typed(view: RunView, output_type: type[Output]) -> TypedRun[Output]:

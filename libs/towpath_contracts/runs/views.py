@@ -136,6 +136,12 @@ class RunView(Message):
     calls: CallCounts = CallCounts()
     erased_at: datetime | None = None
 
+    @property
+    def text(self) -> str:
+        """The answer's message, which is all of an answer that is plain text; empty where there is none."""
+        said = (self.final or {}).get("message")
+        return said if self.status == "completed" and isinstance(said, str) else ""
+
 
 class RunPage(Message):
     """Runs, newest first; `next_before` continues.

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from pydantic import BaseModel
 
 from towpath import Agent, AgentRequest, Network, RefusedError, RunTimeoutError, ToolError, tool
 from towpath.agents.operations import AnyMove, execute_tool, respond
@@ -18,6 +19,13 @@ def price(item: str) -> int:
     if item == "gold":
         raise ToolError("not_sold", "nobody sells gold here")
     return len(item)
+
+
+class Costs(BaseModel):
+    """An answer."""
+
+    item: str
+    costs: int
 
 
 LONE = Network("lone", [Agent("clerk", prompt="{tools}", tools=[price], can_respond=True, default=True)], max_steps=4)
@@ -37,6 +45,26 @@ async def test_arguments_are_checked_and_errors_of_tools_are_told() -> None:
         result = await (await h.run("What is gold?")).result()
     assert result.status == "completed"
     assert [(call.status, call.error) for call in result.tool_calls()] == [("failed", "not_sold")]
+
+
+async def test_the_answer_of_a_run_is_had_in_its_type() -> None:
+    said = script([respond({"item": "tea", "costs": 4}), respond("it costs 4")])
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=said) as h:
+        costs = await (await h.run("What is tea?")).result(as_=Costs)
+        assert (costs.item, costs.costs) == ("tea", 4)
+
+
+def test_the_answer_of_a_run_is_had_in_its_type_without_asyncio() -> None:
+    with harness(LONE, policy=ALLOWED, tools=[price], model=script([respond("it costs 4")])) as h:
+        run = h.run("What is tea?")
+        assert run.result().text == "it costs 4"
+        with pytest.raises(RefusedError, match="output_invalid"):
+            run.result(as_=Costs)
+
+
+async def test_a_slip_in_a_network_is_told_at_its_line_before_it_is_opened() -> None:
+    with pytest.raises(RefusedError, match=r"test_harness\.py:\d+: .*did you mean \{tools\}\?"):
+        harness(Network("slip", [Agent("a", prompt="{toolz}", default=True, can_respond=True)]), model=script([]))
 
 
 async def test_a_network_that_a_platform_would_refuse_is_refused() -> None:

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from towpath import DeclarationError, RefusedError
-from towpath.tasks.outputs import output_schema, read_output, typed
+from towpath import DeclarationError, RefusedError, RunFailedError
+from towpath.tasks.outputs import answer_of, output_schema, read_output, typed
 from towpath_contracts.runs.views import RunView
 
 
@@ -72,3 +72,22 @@ def test_a_run_keeps_its_fields_beside_its_typed_answer() -> None:
     )  # fmt: skip
     run = typed(view, Data)
     assert (run.output, run.caller, run.final) == (Data(12, DUE), "ann", ANSWER)
+
+
+def test_an_answer_is_read_or_told_why_there_is_none() -> None:
+    assert answer_of(ended(ANSWER), Data) == Data(12, DUE)
+    failed = RunView.model_construct(run_id=UUID(int=1), kind="network", status="failed", reason="model_refused")
+    with pytest.raises(RunFailedError, match="run_failed: failed: model_refused"):
+        answer_of(failed, Data)
+    cancelled = failed.model_copy(update={"status": "cancelled", "message": "Ann cancelled it"})
+    with pytest.raises(RunFailedError, match="cancelled: Ann cancelled it"):
+        answer_of(cancelled, Data)
+    with pytest.raises(RefusedError, match="output_invalid"):
+        answer_of(ended({"lamps": "many"}), Data)
+
+
+def test_the_text_of_a_run_is_its_answer_in_words() -> None:
+    assert ended({"message": "12 lamps"}).text == "12 lamps"
+    assert ended(ANSWER).text == "" == ended({"message": 3}).text
+    assert RunView.model_construct(status="failed", final={"message": "it failed"}).text == ""
+    assert RunView.model_construct(status="completed").text == ""
