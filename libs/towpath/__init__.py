@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from towpath.agents.request import AgentRequest
     from towpath.client import Client
     from towpath.client.embedded import embedded
-    from towpath.client.run_handle import run
+    from towpath.client.run_handle import run, run_sync
     from towpath.client.streams import WaitingGate
     from towpath.errors import (
         AgentError,
@@ -82,6 +82,7 @@ _HOMES = {
     "load_policy": "towpath.networks.spec_files",
     "plan": "towpath.tasks.plans",
     "run": "towpath.client.run_handle",
+    "run_sync": "towpath.client.run_handle",
     "run_process": "towpath.tools.process",
     "Sandbox": "towpath.tools.sandbox",
     "tool": "towpath.tools.declaration",
@@ -129,6 +130,7 @@ __all__ = [
     "plan",
     "run",
     "run_process",
+    "run_sync",
     "tool",
 ]
 

@@ -7,7 +7,8 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from towpath import Agent, Client, Goal, Network, RefusedError, Swarm, Tool, ToolContext, run, tool
+from towpath import Agent, Client, Goal, Network, RefusedError, Swarm, Tool, ToolContext, run, run_sync, tool
+from towpath.tasks.outputs import TypedRun
 from towpath_contracts.runs.views import RunPage, RunView
 
 
@@ -25,6 +26,8 @@ class Stock:
 @tool(effect_class="irreversible", timeout="30s", summary="Refund {order_id}")
 async def refund(order_id: str, amount: Decimal, context: ToolContext) -> Refund:
     """Refund an order."""
+    context.log("refunded", order_id=order_id, amount=amount)
+    await context.run("true", timeout_s=3, check=True)
     return Refund(refund_id=f"{order_id}-{context.idempotency_key}")
 
 
@@ -71,12 +74,18 @@ async def main() -> None:
         assert_type(typed.output, Refund | None)
         plain = await client.run("shop", "hello", output_type=Stock)
         assert_type(plain.output, Stock | None)
+        assert_type(await client.result(view.run_id, timeout="5m", as_=Stock), Stock)
+        assert_type(await client.result(view.run_id), RunView)
+        assert_type(view.text, str)
         assert_type(await client.runs(status="failed", limit=10), RunPage)
         await client.audit.search(tool="stock.count", limit=5)
         await client.budgets.set("caller", "ann", tokens=1_000)
         async for entry in client.events(view.run_id):
             assert_type(entry.seq, int)
     assert_type(await run(shop, "hello", timeout="5m", model="scripted:task"), RunView)
+    assert_type(await run("shop", "hello", output_type=Stock), TypedRun[Stock])
+    assert_type(run_sync("shop", "hello", output_type=Refund).output, Refund | None)
+    assert_type(run_sync("shop", "hello", timeout=3), RunView)
     try:
         run.sync(pair, "hello", server="http://127.0.0.1:8787", priority=3)
     except RefusedError as error:

@@ -1,6 +1,15 @@
 """A user's program in which a type checker finds each marked line wrong, and no other; `ty` those marked `any`."""
 
-from towpath import Agent, Client, Network, Swarm, Tool, run, tool
+from dataclasses import dataclass
+
+from towpath import Agent, Client, Network, Swarm, Tool, ToolContext, run, run_sync, tool
+
+
+@dataclass
+class Shelf:
+    """What a run answers."""
+
+    lamps: int
 
 
 @tool(risk="write")  # wrong for any
@@ -37,6 +46,9 @@ async def main() -> None:
         await client.run("n", "hello", labels=["team"])  # wrong for any
         view = await client.run("n", "hello")
         assert view.statuss  # wrong for any
+        assert (await client.result(view.run_id, as_=Shelf)).lamp  # wrong for any
+        await client.result(view.run_id, as_type=Shelf)  # wrong for any
+        assert view.txt  # wrong for any
         await client.runs(state="failed")  # wrong
         await client.audit.search(tools="x")  # wrong
         await client.budgets.set("person", "ann", tokens=1)  # wrong for any
@@ -44,3 +56,10 @@ async def main() -> None:
             assert entry.sequence  # wrong for any
     await run("n", "hello", timout=3)  # wrong
     run.sync("n", "hello", max_step=3)  # wrong
+    run_sync("n", "hello", max_step=3)  # wrong
+    assert run_sync("n", "hello").statuss  # wrong for any
+
+
+async def start(context: ToolContext) -> None:
+    """Start a program, with a slip."""
+    await context.run("true", timeout=3)  # wrong

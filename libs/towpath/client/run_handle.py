@@ -5,8 +5,10 @@ starts one for the length of a block.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, Literal, Unpack, overload
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, Literal, TypeVar, Unpack, overload
 from uuid import UUID
 
 from towpath.client.client import Client
@@ -21,11 +23,47 @@ from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.runs.views import RunView
 from towpath_readings.stream.live import StreamEvent
 
+Result = TypeVar("Result")
+
 AnyNetwork = str | Agent | Network | NetworkSpec
 """The name of a published network, or one to publish first (the same one again makes no new version).
 
 An agent stands for the network of it alone, under its key.
 """
+
+
+class LoopThread:
+    """An event loop in a thread of its own, begun when first used, for callers without one or with one that is busy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+
+    def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return what *work* returns; Ctrl-C cancels it. Raises RuntimeError in the thread itself."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            msg = "this would wait for itself: it is called by what it waits for; write: await run(…)"
+            raise RuntimeError(msg)
+        waited = asyncio.run_coroutine_threadsafe(work, self._begun())
+        try:
+            return waited.result()
+        except BaseException:
+            waited.cancel()
+            raise
+
+    def _begun(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._process != os.getpid():  # a fork has no threads of its parent
+                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="towpath-sync", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+_LOOP = LoopThread()
 
 
 class Run:
@@ -191,17 +229,15 @@ class Run:
         plan: PlanDraft | JsonObject | str | None = None,
         **options: Unpack[RunKeywords],
     ) -> RunView:
-        """Do the same without asyncio; raises RuntimeError inside a running event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            if output_type is not None:
-                return asyncio.run(self(network, message, output_type=output_type, plan=plan, **options))
-            if plan is not None:
-                return asyncio.run(self(network, message, plan=plan, **options))
-            return asyncio.run(self(network, message, **options))
-        msg = "run.sync can't be used inside an event loop; write: await run(…)"
-        raise RuntimeError(msg)
+        """Do the same without asyncio, in a script or in a cell of a notebook, whose event loop waits meanwhile.
+
+        Raises RuntimeError where it would wait for itself. In a server's own coroutines write `await run(…)`.
+        """
+        if output_type is not None:
+            return _LOOP.wait(self(network, message, output_type=output_type, plan=plan, **options))
+        if plan is not None:
+            return _LOOP.wait(self(network, message, plan=plan, **options))
+        return _LOOP.wait(self(network, message, **options))
 
     @overload
     def stream(
@@ -299,3 +335,5 @@ async def _published(client: Client, network: AnyNetwork, options: TaskKeywords)
 
 
 run = Run()
+run_sync = run.sync
+"""`run` without asyncio, under a name of its own."""

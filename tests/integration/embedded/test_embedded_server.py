@@ -1,6 +1,7 @@
 """`towpath.embedded`: a script brings the whole platform along."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ COUNTS = {"action": "USE_TOOL", "action_details": {"tool_name": "desk.count", "t
 ANSWER = {"action": "RESPOND", "action_details": {"payload": "five"}}
 
 
+@dataclass
+class Said:
+    """An answer."""
+
+    message: str
+
+
 def test_b1_the_three_forms_of_run_work_where_no_server_is(tmp_path: Path) -> None:
     """Row B1: run, run.sync and run.stream, against an embedded platform that is gone when the block ends."""
     (tmp_path / "tools.py").write_text(TOOLS)
@@ -33,8 +41,10 @@ def test_b1_the_three_forms_of_run_work_where_no_server_is(tmp_path: Path) -> No
         async def both() -> tuple[str, list[str]]:
             view = await platform.run(clerk, "How many?", script=script, timeout=60)
             streamed = [one.type async for one in platform.run.stream(clerk, "How?", detailed=False, script=script)]
+            assert platform.run.sync(clerk, "How many?", script=script, timeout=60).text == "five"  # as in a notebook
             async with platform.client() as client:
-                assert len((await client.runs()).runs) == 3
+                assert len((await client.runs()).runs) == 4
+                assert await client.result(view.run_id, timeout=60, as_=Said) == Said("five")
             return view.status, streamed
 
         assert asyncio.run(both()) == ("completed", ["tool_call", "text"])
