@@ -4,14 +4,14 @@
 platform, which adds what only it knows, such as the tools that are registered.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import DeclarationError, RefusedError
-from towpath.networks.declared_places import DeclaredPlace, declared_place, place_problems
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
@@ -19,7 +19,44 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, summary_of
-from towpath_contracts.problems.registry import problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
+
+_PASSED = ("towpath", "dataclasses")
+"""Packages through which a declaration may pass before it reaches the user's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPlace:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def declared_place() -> DeclaredPlace | None:
+    """Return the line that called into the SDK; None where nothing but the SDK did."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return DeclaredPlace(frame.f_code.co_filename, frame.f_lineno)
+
+
+def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, DeclaredPlace | None]) -> Problem:
+    """Return `network_invalid` with `file:line` before every detail; *places* are by JSON pointer, "" the network's."""
+    placed = []
+    for one in found:
+        agent = "/".join(one.pointer.split("/")[:3])
+        place = places.get(agent) or places.get("")
+        detail = one.detail if place is None else f"{place}: {one.detail}"
+        placed.append(one.model_copy(update={"detail": detail}))
+    return problem(
+        "network_invalid", "; ".join(f"{one.detail} ({one.pointer})" for one in placed), errors=tuple(placed)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +190,7 @@ class Network:
 
     def _checked(self, written: JsonObject, agents: Iterable[object]) -> NetworkSpec:
         """Return *written* as the NetworkSpec; *agents* declare its agents, in their order."""
-        from towpath_contracts.network_checks.agents import check_network  # noqa: PLC0415 - brings the schema checks
+        from towpath_contracts.network_checks.network_agents import check_network  # noqa: PLC0415 - brings the schema checks
 
         declared = {f"/agents/{place}": getattr(one, "declared_at", None) for place, one in enumerate(agents)}
         places = {**declared, "": self.declared_at}

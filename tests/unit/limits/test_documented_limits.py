@@ -7,7 +7,7 @@ from tests.support.documented_limits import KIB, MIB, Promise, promise
 
 from towpath_contracts.decisions import attachments, earlier_turns
 from towpath_contracts.decisions import decision as decisions
-from towpath_contracts.network_checks import agents as agent_checks
+from towpath_contracts.network_checks import network_agents as agent_checks
 from towpath_contracts.network_checks import swarms as swarm_checks
 from towpath_contracts.networks import (
     background,

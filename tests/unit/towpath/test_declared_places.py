@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from towpath import Agent, DeclarationError, Network, RefusedError, Swarm, tool
-from towpath_contracts.network_checks.agents import check_network
+from towpath_contracts.network_checks.network_agents import check_network
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 
 HERE = re.escape(__file__)

@@ -93,7 +93,7 @@ async def test_a_wrong_word_is_refused_before_anything_is_connected() -> None:
 
 
 def test_a_wrong_word_in_a_network_is_told_with_the_one_that_is_near() -> None:
-    with pytest.raises(RefusedError, match="/max_stepz: there is no such field; did you mean 'max_steps'"):
+    with pytest.raises(RefusedError, match=r"there is no such field; did you mean 'max_steps'.*/max_stepz"):
         Network("n", [Agent("a")], max_stepz=3).to_spec()  # type: ignore[call-arg]
-    with pytest.raises(RefusedError, match="/max_stepz: there is no such field; did you mean 'max_steps'"):
+    with pytest.raises(RefusedError, match=r"there is no such field; did you mean 'max_steps'.*/max_stepz"):
         Swarm("s", [Agent("a")], max_stepz=3).to_spec()  # type: ignore[call-arg]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from towpath_contracts.network_checks.agents import MAX_PLACEHOLDERS_TOLD, SHOWN_CHARS, check_network
+from towpath_contracts.network_checks.network_agents import MAX_PLACEHOLDERS_TOLD, SHOWN_CHARS, check_network
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.problems.registry import REGISTRY, ProblemDetail
