@@ -115,6 +115,8 @@ def error_from(found: Problem) -> TowpathError:
     """Return *found* as the exception whose class names the reaction."""
     if found.code == "server_unreachable":
         return UnavailableError(found)
+    if found.code == "broker_denied":
+        return DeniedError(found)
     fallback = RefusedError if 400 <= found.status < 500 else TowpathError
     return _BY_STATUS.get(found.status, fallback)(found)
 

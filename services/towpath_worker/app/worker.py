@@ -21,6 +21,7 @@ from towpath.hooks import Hook, HookEvent, Hooks
 from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import AnyTool
 from towpath_contracts import subjects
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.strict_json import json_fault
 from towpath_contracts.tools.calls import CancelTool, ToolInvocation
@@ -80,7 +81,7 @@ class ToolDiscovery(Protocol):
         """Find tools for ever, and hand over all of them whenever they change."""
 
 
-class Worker:
+class ToolWorker:
     """Serves the tools of a toolbox. `run` until cancelled; `drain` before that for a clean end."""
 
     def __init__(
@@ -118,6 +119,8 @@ class Worker:
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
         self._runner = self._make_runner()
+        self.registered = asyncio.Event()
+        """Set once TAS has taken the tools."""
         self._drained = False
         self._heartbeats = Heartbeats(
             bus,
@@ -172,6 +175,7 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 await self._find_tools(group)
                 await self._registration.keep_trying()
+                self.registered.set()
                 await self._hooks.notify(HookEvent(name="start", worker=self._options.name))
                 for toolset in self._toolbox.toolsets():
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
@@ -205,7 +209,11 @@ class Worker:
         while True:
             await self._offered.wait()
             self._offered.clear()
-            await self._registration.keep_trying()
+            try:
+                await self._registration.keep_trying()
+            except ProblemError as error:  # the calls of those that are registered go on
+                found = error.problem
+                self._log.error("what was found is refused", code=found.code, detail=found.detail)
 
     async def ready(self) -> None:
         """Return when calls can be taken; raises RuntimeError with the reason when not."""

@@ -224,5 +224,10 @@ def test_files_that_hold_no_key_are_named_and_not_shown(place: Place, capsys: py
     assert "PRIVATE" not in str(caught.value)
     with pytest.raises(LoginFileError, match=r"can't be used"):
         Bus("tas", Settings(**place.login("tas", nats_tls_ca=place.folder / "tas.nkey")))
+    gone = Settings(**place.login("tas", nats_nkey_file=None, nats_creds_file=pem)).model_copy(
+        update={"nats_creds_file": place.folder / "gone"}
+    )
+    with pytest.raises(LoginFileError, match=r"gone can't be read: No such file"):
+        Bus("tas", gone)
     assert main(["keys", "nkey", str(pem)]) == 2
     assert "PRIVATE" not in capsys.readouterr().err

@@ -17,14 +17,14 @@ from towpath.tools.declaration import AnyTool
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_worker.adapters.mcp.server_list import make_servers
-from towpath_worker.app.worker import Worker, WorkerOptions
+from towpath_worker.app.worker import ToolWorker, WorkerOptions
 
 
 @dataclass
 class Serving:
     """A worker that runs."""
 
-    worker: Worker
+    worker: ToolWorker
     bus: Bus
     registry: CollectorRegistry
 
@@ -52,7 +52,7 @@ async def serving(
     found, _ = collect([worker_tools])
     registry = CollectorRegistry()
     log = structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger)
-    worker = Worker(
+    worker = ToolWorker(
         bus,
         WorkerTools(found if tools is None else tools),
         options=WorkerOptions(name=name, project=project, concurrency=concurrency),

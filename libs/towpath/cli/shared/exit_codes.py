@@ -22,6 +22,8 @@ _BY_CODE = {
     "file_missing": USAGE,
     "id_ambiguous": USAGE,
     "binary_missing": USAGE,
+    "broker_denied": DENIED,
+    "user_code_unreadable": USAGE,
 }
 
 
