@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from towpath.tools.process import ProcessResult, run_process
     from towpath.tools.sandbox import Sandbox
     from towpath.tools.secrets import Secret
+    from towpath.worker import Worker
 
 _HOMES = {
     "Agent": "towpath.networks.network",
@@ -75,6 +76,7 @@ _HOMES = {
     "UnavailableError": "towpath.errors",
     "Unclear": "towpath.tools.probes",
     "WaitingGate": "towpath.client.streams",
+    "Worker": "towpath.worker",
     "call": "towpath.tasks.plans",
     "embedded": "towpath.client.embedded",
     "hook": "towpath.hooks",
@@ -122,6 +124,7 @@ __all__ = [
     "UnavailableError",
     "Unclear",
     "WaitingGate",
+    "Worker",
     "call",
     "embedded",
     "hook",

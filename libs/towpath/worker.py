@@ -1,0 +1,149 @@
+"""A tool worker inside a program of one's own: the one of `towpath worker`, for tools that the program has made.
+
+The package of the worker is above the SDK and imported when a worker starts, so that importing this costs nothing.
+Nothing of the process is changed: logging, signals and environment stay the program's, unless it calls `run`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from towpath.errors import DeclarationError, TowpathError, error_from
+from towpath.hooks import Hook
+from towpath.toolbox import WorkerTools
+from towpath.tools.declaration import Tool, tool
+from towpath_contracts.problems.registry import ProblemError, problem
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
+    from towpath_fabric.telemetry.recorder import SpanRecorder
+    from towpath_worker.app.worker import ToolWorker
+    from towpath_worker.settings import WorkerSettings
+
+
+class Worker:
+    """Serves tools: `async with Worker([look]): …` while the block runs, `Worker([look]).run()` until a signal.
+
+    Plain functions become tools of *toolset*, and tools keep their own. What is not given is read from the environment,
+    as `towpath worker` does: `TOWPATH_NATS_URL`, `TOWPATH_NATS_USER`, `TOWPATH_PROJECT`, `TOWPATH_WORKER_CONCURRENCY`.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable["Tool[..., Any] | Callable[..., Any]"],
+        *,
+        url: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        project: str | None = None,
+        toolset: str = "default",
+        concurrency: int | None = None,
+        hooks: Iterable[Hook] = (),
+    ) -> None:
+        """Take what to serve and where; raises DeclarationError for tools that can't be offered."""
+        served = [one if isinstance(one, Tool) else tool(toolset=toolset)(one) for one in tools]
+        if not served:
+            msg = "a worker has at least one tool: Worker([my_function])"
+            raise DeclarationError(msg)
+        self._tools = WorkerTools(served)
+        self._hooks = tuple(hooks)
+        given = {
+            "nats_url": url,
+            "nats_user": user,
+            "nats_password": password,
+            "project": project,
+            "worker_concurrency": concurrency,
+        }
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self._serving: asyncio.Task[None] | None = None
+        self._worker: ToolWorker | None = None
+        self._bus: Bus | None = None
+        self._telemetry: SpanRecorder | None = None
+        self._grace_s = 0.0
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM, with health paths and a log, as the process `towpath worker` does.
+
+        Calls that run are given their time to end. Raises DeniedError where the broker refuses this login, and
+        TowpathError for tools that the platform refuses.
+        """
+        from towpath_fabric.service import Service  # noqa: PLC0415
+        from towpath_worker.wiring import make_worker  # noqa: PLC0415
+
+        settings = self._settings()
+        service = Service("worker", settings)
+        make_worker(service, settings, self._tools, self._hooks)
+        code = service.run()
+        if service.problem is not None:
+            raise error_from(service.problem)
+        if code:
+            raise TowpathError(problem("service_failed", "the worker ended by an error, which its log has"))
+
+    async def __aenter__(self) -> Self:
+        """Start, and return once the platform has taken the tools; raises what `run` raises."""
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415
+
+        from towpath_fabric.nats.bus import Bus  # noqa: PLC0415
+        from towpath_fabric.telemetry.logs import get_logger  # noqa: PLC0415
+        from towpath_fabric.telemetry.recorder import SpanRecorder  # noqa: PLC0415
+        from towpath_worker.wiring import CLOSE_S, new_worker  # noqa: PLC0415
+
+        settings, registry = self._settings(), CollectorRegistry()
+        self._telemetry = SpanRecorder("worker", settings, registry)
+        self._bus = Bus("worker", settings, self._telemetry.requests)
+        self._bus.waits_for_login = False
+        self._grace_s = max(0.5, settings.stop_grace_s - CLOSE_S)
+        try:
+            await self._bus.connect()
+            self._worker = new_worker(
+                self._bus, settings, self._tools, self._hooks, get_logger("worker"), registry, self._telemetry
+            )
+            self._serving = asyncio.create_task(self._worker.run(), name="worker")
+            registered = asyncio.create_task(self._worker.registered.wait())
+            await asyncio.wait({registered, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+            registered.cancel()
+            if self._serving.done():
+                await self._serving
+        except BaseException as error:
+            await self._close()
+            found = _only(error)
+            if isinstance(found, ProblemError):
+                raise error_from(found.problem) from error
+            raise
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Take nothing new, let running calls end within the grace period, and close; raises what ended the worker."""
+        assert self._worker is not None and self._serving is not None
+        ended = self._serving.done()
+        if not ended:
+            await self._worker.drain(self._grace_s)
+        await self._close()
+        if ended and not self._serving.cancelled() and (failed := self._serving.exception()) is not None:
+            raise _only(failed)
+
+    async def _close(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait({self._serving})
+        if self._bus is not None:
+            with contextlib.suppress(RuntimeError):  # it was never connected
+                await self._bus.close()
+        if self._telemetry is not None:
+            await self._telemetry.flush()
+
+    def _settings(self) -> "WorkerSettings":
+        from towpath_worker.settings import WorkerSettings  # noqa: PLC0415
+
+        return WorkerSettings.load(**self._given).model_copy(update={"database_url": None})
+
+
+def _only(error: BaseException) -> BaseException:
+    """Return the one error inside of a group, or *error* itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
