@@ -73,7 +73,9 @@ class PoisonedApi:
         asked = (request.url.path, request.scope["query_string"])
         found = self._known.get(asked) if request.method == "GET" else None
         if found is None:
-            target = httpx2.URL(path=asked[0], query=asked[1] or None)
+            # As it was asked for: a decoded path may hold what no address can.
+            query = asked[1] and b"?" + asked[1]
+            target = httpx2.URL(raw_path=request.scope["raw_path"] + query)
             headers = {"Content-Type": request.headers.get("content-type", "application/json")}
             found = await self._gateway.request(request.method, target, content=await request.body(), headers=headers)
             if request.method == "GET":

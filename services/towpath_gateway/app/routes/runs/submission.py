@@ -20,6 +20,7 @@ from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.tree import GetTree, RunTreeNode
 from towpath_contracts.runs.views import ActionDone, CancelRun, ExecutionHistory, GetHistory, ListRuns, RunPage, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_gateway.app.ag_ui_stream import AgUiStream, site_of
 from towpath_gateway.app.dependencies import (
     ClientSpan,
     Dependencies,
@@ -34,6 +35,7 @@ from towpath_gateway.app.event_stream import RunStream, RunTreeFraming, SingleRu
 from towpath_gateway.app.stream_pace import PageTurns
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.app.typed_frames import TypedRunFraming, TypedTreeFraming
+from towpath_gateway.core.ag_ui_events import AgUiEvents
 from towpath_gateway.core.api_keys import Principal
 from towpath_gateway.core.headers import (
     chosen_types,
@@ -73,6 +75,7 @@ RunKind = Literal["network", "swarm", "goal", "background", "plan"]
 
 
 _DETAILED = "Stream typed events (text, tool_call, tool_result, step, …); false: text and tool_call alone"
+_FORMAT = "`ag-ui`: a stream of AG-UI's events, from `after` to the end or to what a person has to decide"
 _EVENT_TYPES = "Which types of typed events, commas between; the error that ends a run is always sent"
 
 
@@ -211,6 +214,7 @@ async def get_events(
     deltas: Annotated[bool, Query(description="Stream what a model is writing too, before it counts")] = False,
     detailed: Annotated[bool | None, Query(description=_DETAILED)] = None,
     event_types: Annotated[str | None, Query(max_length=256, description=_EVENT_TYPES)] = None,
+    as_format: Annotated[Literal["ag-ui"] | None, Query(alias="format", description=_FORMAT)] = None,
     last_event: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID.
@@ -218,8 +222,16 @@ async def get_events(
     With `children`, which streams only, each event says whose it is (`run_id`, `path`). With `deltas` there are
     events `delta` and `superseded` between the others, without ids: they are sent once, and may be lost. With
     `detailed`, true or false, a stream has typed events in the place of the log's: those of the Python client's stream.
+    With `format=ag-ui` it is a stream of one AG-UI run.
     """
     typed = detailed is not None or event_types is not None
+    if as_format is not None:
+        if children or typed:
+            raise ProblemError(problem("request_invalid", "format has no children, detailed and event_types"))
+        view = await dependencies.platform.run(principal.project, run_id)
+        start = last_event_id(last_event, after)
+        events = AgUiEvents(run_id, view.network, after=start, site=site_of(dependencies, request))
+        return AgUiStream(dependencies, principal, run_id, events, deltas=deltas)
     if not wants_stream(request.headers.get("accept")):
         if children or deltas or typed:
             named = "children, deltas, detailed and event_types"

@@ -1,0 +1,96 @@
+"""The route that AG-UI clients run a network by; following a run is `GET /v1/runs/{run_id}/events?format=ag-ui`."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_gateway.app.ag_ui_stream import AgUiStream, site_of
+from towpath_gateway.app.dependencies import (
+    ClientSpan,
+    Dependencies,
+    GatewayDependencies,
+    RunsWriter,
+    documented,
+    require_scope,
+)
+from towpath_gateway.app.protocols.ag_ui.agent_input import GateAnswer, RunAgentInput, gate_answers
+from towpath_gateway.app.protocols.openai.caller_tools import calls_in
+from towpath_gateway.app.routes import gates
+from towpath_gateway.app.strict_requests import BoundedJsonRoute
+from towpath_gateway.core.ag_ui_events import AgUiEvents
+from towpath_gateway.core.api_keys import Principal
+
+router = APIRouter(prefix="/v1/networks", route_class=BoundedJsonRoute, tags=["ag-ui"])
+
+_REFUSALS = (
+    *("network_not_found", "idempotency_conflict", "overloaded", "request_too_large", "run_not_found", "run_erased"),
+    *("verdict_invalid", "role_missing", "requester_may_not_approve", "fence_raised", "reason_required"),
+    *("edit_refused", "revisions_used_up", "retry_refused"),
+)
+_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
+"""Refusals of a word that came too late: the stream says what is to be decided now."""
+
+
+@router.post(
+    "/{network:path}/ag-ui",
+    responses={
+        **documented(*_REFUSALS),
+        200: {"description": "The events of AG-UI", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+    },
+    summary="Run a network for an AG-UI client",
+)
+async def run_agent(
+    network: str,
+    asked: RunAgentInput,
+    request: Request,
+    dependencies: Dependencies,
+    principal: RunsWriter,
+    span: ClientSpan,
+) -> Response:
+    """Answer the last message with a run and stream it; with `resume` say words at gates, and stream what follows."""
+    require_scope(principal, "runs:read")
+    decided: frozenset[UUID] = frozenset()
+    after = 0
+    if asked.resume:
+        answers = gate_answers(asked.resume)
+        run_id, after = answers[0].run_id, min(one.seq for one in answers)
+        await dependencies.platform.run(principal.project, run_id)
+        decided = frozenset([one.gate_id for one in answers if await _decide(dependencies, principal, one)])
+    else:
+        task = asked.task(network)
+        with dependencies.stream_shares.held(principal):  # no run is made whose stream has no room
+            run_id = (await dependencies.platform.submit(principal.caller, task, span)).run_id
+    view = await dependencies.platform.run(principal.project, run_id)
+    events = AgUiEvents(
+        run_id,
+        view.network,
+        thread=asked.thread_id,
+        name=asked.run_id,
+        state=asked.state,
+        after=after,
+        site=site_of(dependencies, request),
+        calls_in=calls_in if asked.tools else lambda _final: [],
+    )
+    headers = {"Location": f"/v1/runs/{run_id}"}
+    return AgUiStream(dependencies, principal, run_id, events, decided=decided, headers=headers)
+
+
+async def _decide(dependencies: GatewayDependencies, principal: Principal, answer: GateAnswer) -> bool:
+    """Say a word, by the rules of all words; return whether it counts. One that comes too late doesn't."""
+    if not answer.verdict and answer.args is None:
+        return False
+    require_scope(principal, "gates:resolve")
+    said = {"reason": answer.reason, "digest": answer.digest}
+    try:
+        if answer.args is not None:
+            edit = gates.EditGateBody(args=answer.args, **said)
+            await gates.edit_gate(answer.gate_id, edit, dependencies, principal)
+        else:
+            vote = gates.ResolveGateBody.model_validate({"verdict": answer.verdict, **said})
+            await gates.resolve_gate(answer.gate_id, vote, dependencies, principal)
+    except ProblemError as error:
+        if error.problem.code not in _SETTLED:
+            raise ProblemError(error.problem.model_copy(update={"run_id": str(answer.run_id)})) from error
+        return False
+    return True
