@@ -369,3 +369,13 @@ async def test_their_client_for_javascript_gets_the_same(key: str, client: Async
     assert (found["refused"]["kind"], found["refused"]["code"]) == ("UnprocessableEntityError", "request_invalid")
     assert "n: a run has one answer" in found["refused"]["message"]
     assert (await program(client, key, *node, "--input-type=module", "--eval", block("chat.mjs"))).strip()
+
+
+async def test_the_typescript_client_javascript_passes_its_own_tests(
+    platform: Platform, key: str, http: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    """They stand here for the platform, which has keys and the sample."""
+    package = await javascript.build_client(tmp_path)
+    approver = await key_for(platform, "mia", *SCOPES, role="approver")
+    told = {"TOWPATH_SERVER": platform.gateway_url, "TOWPATH_API_KEY": key, "TOWPATH_APPROVER_KEY": approver}
+    await javascript.run_node(package, told, "--test", "tests/client.test.mjs")

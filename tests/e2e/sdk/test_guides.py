@@ -20,6 +20,7 @@ import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI, Request
 from tests.docs_site.code_blocks import blocks_of
+from tests.support import javascript
 from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 from tests.support.waiting import eventually
@@ -60,11 +61,17 @@ async def place() -> AsyncIterator[Place]:
             yield Place(platform.client_url, folder, port)
 
 
-def program(place: Place, page: str, name: str) -> ModuleType:
-    """Load the block *name* of a guide as the file that it is."""
+def written(folder: Path, page: str, name: str) -> Path:
+    """Write the block *name* of a guide as the file that it is."""
     (block,) = [one for one in blocks_of(ROOT / "docs" / "guides" / page) if one.name == name]
-    path = place.folder / name
+    path = folder / name
     path.write_text(block.text, "utf-8")
+    return path
+
+
+def program(place: Place, page: str, name: str) -> ModuleType:
+    """Load the block *name* of a guide as the module that it is."""
+    path = written(place.folder, page, name)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -170,3 +177,17 @@ async def press(
     signature = hmac.digest(secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hex()
     headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signature}"}
     return await client.post("/chat", content=body, headers=headers)
+
+
+async def test_a_program_in_typescript_has_a_refund_approved_javascript(place: Place, tmp_path: Path) -> None:
+    await javascript.build_client(tmp_path)
+    written(tmp_path, "javascript.md", "refund.ts")
+    (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
+    options = {"module": "NodeNext", "target": "ES2022", "lib": ["ES2022", "DOM"], "types": [], "strict": True}
+    (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "files": ["refund.ts"]}), "utf-8")
+    await javascript.compile_typescript(tmp_path)
+    lines = (await javascript.run_node(tmp_path, {"TOWPATH_SERVER": place.url}, "refund.js")).splitlines()
+    assert [int(line.split()[0]) for line in lines[:-1]] == list(range(1, len(lines)))
+    assert {"run_created", "gate_opened", "gate_closed", "run_finished"} <= {line.split()[-1] for line in lines[:-1]}
+    assert lines[-1].startswith("answer: ")
+    assert "refunded" in lines[-1]

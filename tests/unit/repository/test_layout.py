@@ -22,7 +22,7 @@ FIELD_TERMS = {
 """Nouns of the field that end like participles."""
 
 TOP_LEVEL = {
-    *("services", "libs", "deploy", "tests", "bench", "docs", "examples"),
+    *("services", "libs", "clients", "deploy", "tests", "bench", "docs", "examples"),
     *("pyproject.toml", "Tiltfile", "justfile", "LICENSE"),
     *("README.md", "AGENTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
 }
