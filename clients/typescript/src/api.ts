@@ -68,6 +68,14 @@ export interface ActiveSwitch {
   switch_id: string;
 }
 
+/** One message of the conversation; activities and reasoning are shown to people, and passed over here. */
+export interface AgUiMessage {
+  content?: string | InputPart[] | Record<string, unknown> | null;
+  role: "developer" | "system" | "assistant" | "user" | "tool" | "activity" | "reasoning";
+  toolCallId?: string;
+  toolCalls?: MessageToolCall[] | null;
+}
+
 /** Every registered tool that some rule speaks of. */
 export interface AgentPermissions {
   permissions: ToolPermission[];
@@ -101,6 +109,12 @@ export interface Amounts {
   tokens: number;
   tool_calls: number;
   usd_micros: number;
+}
+
+/** Something that the application tells of itself. */
+export interface AppContext {
+  description: string;
+  value: string;
 }
 
 /**
@@ -423,6 +437,12 @@ export interface CallToolsInstruction {
   kind: "call_tools";
 }
 
+/** A function that an earlier answer asked for; the arguments are JSON text. */
+export interface CalledFunction {
+  arguments?: string;
+  name: string;
+}
+
 /** A section that the caller adds to every prompt of the run. */
 export interface CallerContextSection {
   text: string;
@@ -680,6 +700,13 @@ export interface ChildTask {
 /** The function that is to be asked for. */
 export interface ChosenFunction {
   name: string;
+}
+
+/** A tool that the application carries out itself. */
+export interface ClientTool {
+  description?: string;
+  name: string;
+  parameters?: Record<string, unknown> | null;
 }
 
 /** An agent inside a snapshot; `prompt` is the compiled base prompt (a jinja template, all names known). */
@@ -1273,6 +1300,11 @@ export interface ForkedFrom {
   step: number;
 }
 
+/** Values that the application passes through; `towpath` are fields of a task, as POST /v1/runs takes them. */
+export interface ForwardedProps {
+  towpath?: TowpathOptions;
+}
+
 /** A function that the caller carries out where the answer asks for it. */
 export interface FunctionTool {
   description?: string | null;
@@ -1623,6 +1655,13 @@ export interface InputMessage {
   type?: "message";
 }
 
+/** A text or a file in a message. */
+export interface InputPart {
+  source?: PartSource | null;
+  text?: string;
+  type: "text" | "image" | "audio" | "video" | "document";
+}
+
 /** What such a call returned. */
 export interface InputResult {
   call_id: string;
@@ -1746,6 +1785,12 @@ export interface LoopDetected {
 
 /** Who speaks in a message of the transcript; `platform` is Towpath itself, with feedback and notes. */
 export type MessageRole = "system" | "user" | "assistant" | "tool" | "platform";
+
+/** A call in an earlier answer. */
+export interface MessageToolCall {
+  function: CalledFunction;
+  id: string;
+}
 
 /**
  * How a project stood at a moment.
@@ -1947,6 +1992,13 @@ export interface ParentRun {
   run_id: string;
   step: number;
   wants_criteria: boolean;
+}
+
+/** Where a file is: in the request itself. */
+export interface PartSource {
+  mimeType?: string;
+  type: string;
+  value: string;
 }
 
 /** What to pause; `stop_running` also asks the calls that run to stop, which may leave some of them in doubt. */
@@ -2577,6 +2629,21 @@ export interface ResponseToolChoice {
   type: "function";
 }
 
+/** The answer to one interrupt; `resolved` without a payload says no word, and waits for somebody else's. */
+export interface ResumeAnswer {
+  interruptId: string;
+  payload?: ResumePayload | boolean | null;
+  status: "resolved" | "cancelled";
+}
+
+/** An answer to a question: `verdict`, or `approved`; with `editedArgs` the call is approved with those. */
+export interface ResumePayload {
+  approved?: boolean | null;
+  editedArgs?: Record<string, unknown> | null;
+  reason?: string;
+  verdict?: "approved" | "denied" | "happened" | "did_not_happen" | "retry" | "stop" | null;
+}
+
 /**
  * Which stop switch to lift; of a project `name` may be left out.
  *
@@ -2663,6 +2730,18 @@ export interface RunAccepted {
   timeout_ms?: number | null;
   trace_id: string;
   version: number;
+}
+
+/** A request to run an agent, or to go on where one waits. */
+export interface RunAgentInput {
+  context?: AppContext[] | null;
+  forwardedProps?: ForwardedProps | null;
+  messages?: AgUiMessage[];
+  resume?: ResumeAnswer[] | null;
+  runId: string;
+  state?: unknown;
+  threadId: string;
+  tools?: ClientTool[] | null;
 }
 
 /** A finished run: its answer, its transcript, and references to the full tool payloads. */
@@ -4105,6 +4184,15 @@ export interface Operations {
     body: PreviewPromptBody;
     answer: PromptPreviewAnswer;
   };
+  /** Run a network for an AG-UI client */
+  "POST /v1/networks/{network}/ag-ui": {
+    path: {
+      network: string;
+    };
+    query: undefined;
+    body: RunAgentInput;
+    answer: unknown;
+  };
   /** List gate notices */
   "GET /v1/notices": {
     path: undefined;
@@ -4402,6 +4490,8 @@ export interface Operations {
       detailed?: boolean | null;
       /** Which types of typed events, commas between; the error that ends a run is always sent */
       event_types?: string | null;
+      /** `ag-ui`: a stream of AG-UI's events, from `after` to the end or to what a person has to decide */
+      format?: "ag-ui" | null;
     } | undefined;
     body: undefined;
     answer: EventPage;

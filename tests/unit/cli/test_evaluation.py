@@ -11,8 +11,7 @@ import pytest
 from towpath.cli import main
 from towpath.cli.evaluation import evaluation_process
 from towpath.cli.evaluation.eval_command import money
-from towpath.cli.evaluation.evaluation_totals import by_case, by_model
-from towpath.cli.evaluation.junit_report import write_junit
+from towpath.cli.evaluation.evaluation_report import by_case, by_model, write_junit
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
 from towpath.project.scaffold import create_project
 

@@ -19,7 +19,8 @@ NUMBERS = {place: told for place, _, told in (line.partition(" = ") for line in 
 
 def now(place: str) -> str:
     module, _, name = place.rpartition(".")
-    value = getattr(import_module(f"towpath_engine.{module}"), name)
+    path = module if module.startswith("towpath_contracts.") else f"towpath_engine.{module}"
+    value = getattr(import_module(path), name)
     return f"{value.total_seconds():.0f} s" if isinstance(value, timedelta) else str(value)
 
 

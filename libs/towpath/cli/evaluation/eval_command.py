@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 
 from towpath.cli.evaluation.evaluation_process import evaluate
-from towpath.cli.evaluation.evaluation_totals import by_case, by_model, pass_rate
-from towpath.cli.evaluation.junit_report import write_junit
+from towpath.cli.evaluation.evaluation_report import by_case, by_model, pass_rate, write_junit
 from towpath.cli.evaluation.test_files import yaml_tests
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_labels

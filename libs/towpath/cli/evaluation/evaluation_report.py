@@ -1,12 +1,53 @@
-"""Writes the runs of an evaluation as JUnit XML, which CI servers read: a suite for each model, a case for each run."""
+"""What the runs of an evaluation come to: totals by model, and JUnit XML, which CI servers read."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from towpath.cli.evaluation.evaluation_totals import OWN_MODELS
+Row = Mapping[str, Any]
+OWN_MODELS = "the network's"
+"""What stands for the models that a network names, where no other is asked for."""
+
+
+def by_model(runs: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a row for each model; its cost is None where the price of one of its runs is not known."""
+    return [{"model": model or OWN_MODELS, **_sums(found)} for model, found in _grouped(runs, lambda run: run["model"])]
+
+
+def by_case(runs: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a row for each case of each suite and model."""
+    groups = _grouped(runs, lambda run: (run["suite"], run["case"], run["model"]))
+    return [
+        {"suite": suite, "case": case, "model": model or OWN_MODELS, **_sums(found)}
+        for (suite, case, model), found in groups
+    ]
+
+
+def pass_rate(runs: Sequence[Row]) -> float:
+    """Return the part of *runs* that passed."""
+    return sum(run["passed"] for run in runs) / len(runs) if runs else 0.0
+
+
+def _grouped(runs: Sequence[Row], key: Callable[[Row], Any]) -> Iterable[tuple[Any, list[Row]]]:
+    groups: dict[Any, list[Row]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups.items()
+
+
+def _sums(runs: Sequence[Row]) -> dict[str, Any]:
+    costs = [run["usd"] for run in runs]
+    return {
+        "runs": len(runs),
+        "passed": sum(run["passed"] for run in runs),
+        "pass_rate": round(pass_rate(runs), 4),
+        "usd": None if None in costs else sum(costs),
+        "tokens": sum(run["tokens"] for run in runs),
+        "seconds": round(sum(run["seconds"] for run in runs), 3),
+    }
+
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
