@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 import pytest
 from hypothesis import settings as hypothesis_settings
-from tests.support import browser, forked_workers, javascript
+from tests.support import browser, javascript
 from tests.support.compiled_tests import compile_tests
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
@@ -87,7 +87,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the modules before the processes of tests start, where the whole suite is run by several."""
     if session.config.getoption("numprocesses", None) == PROCESSES and session.config.args == ["tests"]:
         compile_tests()
-    forked_workers.offer(session.config, str(Path(__file__).parents[1]))
 
 
 PROCESSES = 6
