@@ -61,7 +61,7 @@ def _load(name: str) -> ModuleType:
         return load_module(name)
     except DeclarationError:
         raise
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise RefusedError(problem("user_code_unreadable", f"{name}: {_cause(error)}")) from error
 
 

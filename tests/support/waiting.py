@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-async def eventually(true: Callable[[], bool], *, within_s: float = 60) -> None:
+async def eventually(true: Callable[[], bool], *, within_s: float = 120) -> None:
     """Return when *true* says so; fail after *within_s*."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:

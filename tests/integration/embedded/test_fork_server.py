@@ -212,7 +212,7 @@ async def test_signals_and_exit_statuses_are_those_of_a_child(tmp_path: Path) ->
         ("sys.exit(3)", 3, ""),
         ("sys.exit(-1)", 255, ""),
         ("sys.exit('no such place')", 1, "no such place"),
-        ("raise RuntimeError('broken')", 1, "RuntimeError: broken"),
+        ("raise RuntimeError('broken')", 2, "RuntimeError: broken"),
     ],
 )
 def test_threads_callbacks_and_output_of_an_ended_module_are_waited_for(

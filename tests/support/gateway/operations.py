@@ -3,6 +3,11 @@
 import uuid
 
 TASK = {"network": "support", "user_message": "hello"}
+AG_UI_INPUT = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": [{"id": "m", "role": "user", "content": "hello"}],
+}
 CHAT = {"model": "support", "messages": [{"role": "user", "content": "hello"}]}
 
 OPERATIONS = [
@@ -46,6 +51,7 @@ OPERATIONS = [
     ("runs:operate", "POST", "/v1/models/check", {"model": "gemini:x"}),
     ("runs:write", "POST", "/v1/chat/completions", CHAT),
     ("runs:write", "POST", "/v1/responses", {"model": "support", "input": "hello"}),
+    ("runs:write", "POST", "/v1/networks/support/ag-ui", AG_UI_INPUT),
     ("runs:read", "GET", f"/v1/responses/resp_{uuid.uuid4().hex}", None),
     ("runs:write", "POST", f"/v1/responses/resp_{uuid.uuid4().hex}/cancel", None),
     ("networks:read", "GET", "/v1/models", None),
