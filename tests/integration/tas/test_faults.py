@@ -200,7 +200,8 @@ async def put_when_possible(caller: TasCaller, request: ToolRequest) -> None:
     """Ask again until the stream is there to take it."""
     for _ in range(600):
         try:
-            await caller.again(request)
+            async with asyncio.timeout(5):  # nobody confirms what was sent to the broker that is gone
+                await caller.again(request)
         except (NatsError, TimeoutError):
             await asyncio.sleep(0.1)
         else:
