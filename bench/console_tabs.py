@@ -39,7 +39,7 @@ from w1 import HERE, Client, network, script
 
 LONG_RUNS, SHORT_RUNS, LONG_STEPS, WAITING_RUNS = LOOKED_AT["/runs/RUN"], 60, 990, 10
 PURE, PACED, ASKED = "echo_pure", "echo_paced", "echo_idempotent"
-SETTLE_S, TABS_SETTLE_S, WARM_UP_S = 3.0, 20.0, 100.0
+SETTLE_S, TABS_SETTLE_S, WARM_UP_S = 3.0, 20.0, 200.0
 POLICY = """kind: Policy
 rules:
   - {name: asked, tool: echo_idempotent, effect: require_approval}
