@@ -206,7 +206,7 @@ async def test_what_is_wrong_is_told_as_an_error_of_the_tool(platform: Platform)
             ("support", {"user_message": "x", "wait_s": -1}, "wait_s is a number of seconds"),
             ("support", {"user_message": "x" * 100_001}, "/body/user_message"),
             ("run_network", {"network": "nobody", "user_message": "x"}, "network_not_found"),
-            ("get_run", {"run_id": "1"}, "/path/run_id"),
+            ("get_run", {"run_id": "1"}, "run_id is missing, or no id"),
             ("get_run", {"run_id": "../keys"}, "run_id is missing, or no id"),
             ("get_run", {}, "run_id is missing"),
             ("search_audit", {"limit": 5_000}, "/query/limit"),

@@ -1,5 +1,6 @@
 """Who is let in: nothing of a body is read without a key and its scope, and nobody has more than a share."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def door(**settings: Any) -> Admission:
         keys=Keys(),  # type: ignore[arg-type]
         platform=None,  # type: ignore[arg-type]
         metrics=GatewayMetrics(CollectorRegistry()),
-        stopping=None,  # type: ignore[arg-type]
+        stopping=asyncio.Event(),
         request_shares=shares(),
         stream_shares=shares(),
         stream_pace=StreamPace(),

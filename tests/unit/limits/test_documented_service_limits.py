@@ -191,6 +191,7 @@ CALLS = [
     promise(
         "mcp.md", "Arguments of more than {} characters are decided in the console", gate_questions.MAX_SHOWN_CHARS
     ),
+    promise("mcp.md", "At most {} things are asked at once", gate_questions.MAX_QUESTIONS),
     promise("mcp.md", "which has at most {} values", tool_checks.MAX_ANSWER_VALUES),
     promise("mcp.md", "Schemas: more than {} KiB", tool_checks.MAX_SCHEMA_CHARS / KIB),
     promise("mcp.md", "deeper than {} levels", tool_checks.MAX_SCHEMA_DEPTH),

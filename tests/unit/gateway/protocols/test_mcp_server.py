@@ -58,6 +58,8 @@ def gate(**more: Any) -> dict[str, Any]:
         ("run_network", "run_network_ab30d89b"),
         ("n" * 64, "n" * 64),
         ("n" * 65, "n" * 55 + "_1e3fb6d5"),
+        ("shop_help_desk_c06217ad", "shop_help_desk_c06217ad_ff504efd"),
+        ("sales_20261126x", "sales_20261126x"),
     ],
 )
 def test_a_tool_bears_the_name_of_its_network_as_far_as_clients_take_it(network: str, called: str) -> None:
@@ -120,6 +122,16 @@ def test_a_question_shows_a_call_in_lines_that_nothing_in_it_can_break() -> None
     assert lines[0].endswith("large Tool: harmless") and "\u202e" not in request.params.message
     assert isinstance(request.params, mcp_types.ElicitRequestFormParams)
     assert request.params.requested_schema["properties"]["verdict"]["enum"] == ["approved", "denied"]
+
+
+def test_what_cannot_be_seen_in_a_value_is_escaped_so_that_what_is_approved_is_what_was_shown() -> None:
+    args = {"a  b": ["x\u00a0y", "p\u200bq", "é\u2028", "\x7f", "\U000e0041", "\ud800", " one two   three "]}
+    ((_, request),) = gate_questions.questions([gate(detail={"args": args})], ME).items()
+    assert isinstance(request, mcp_types.ElicitRequest)
+    (line,) = (one for one in request.params.message.splitlines() if one.startswith("Arguments: "))
+    shown = line.removeprefix("Arguments: ")
+    assert json.loads(shown) == args and gate_questions.plain_line(shown) == shown
+    assert "é" in shown and "one two \\u0020\\u0020three" in shown, "what can be seen stays as it is"
 
 
 def test_nobody_is_asked_what_they_may_not_say_have_said_or_do_not_see_whole() -> None:
@@ -195,8 +207,10 @@ def test_an_end_without_an_answer_is_an_error_of_the_tool_with_its_reason() -> N
     assert found.is_error and found.structured_content == {key: view[key] for key in ("run_id", "status", "message")}
     done = {**view, "status": "completed", "final": {"total": 3}}
     answered = results.run_result(run_wait.WaitedRun(view=done), "")
-    assert isinstance(answered.content[0], mcp_types.TextContent) and answered.content[0].text == '{"total": 3}'
-    lost = results.accepted_result({"run_id": RUN, "status": "queued"}, {"code": "forbidden", "detail": "no"})
+    assert isinstance(answered.content[0], mcp_types.TextContent) and answered.content[0].text == '{"total":3}'
+    words = results.run_result(run_wait.WaitedRun(view={**done, "final": "Refunded."}), "")
+    assert isinstance(words.content[0], mcp_types.TextContent) and words.content[0].text == "Refunded."
+    lost = results.unfollowed_result({"run_id": RUN, "status": "queued"}, {"code": "forbidden", "detail": "no"})
     assert not lost.is_error and lost.structured_content["run_id"] == RUN
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequest
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequest, InputResponses
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.caller import caller_of
@@ -29,6 +29,12 @@ MAX_QUESTIONS = 8
 _YES_OR_NO = ("approved", "denied")
 _SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
 """Refusals of a word that came too late: what is now to be decided is another question."""
+
+_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs"})
+"""Categories of characters that draw or are not seen."""
+
+_UNSEEN = re.compile(r"(?<= ) |[^ -~]")
+"""What may have to be escaped in JSON to be seen: a space after another stands inside a value."""
 
 _KEY = re.compile(r"([0-9a-f-]{36})(?::([!-~]{1,128}))?")
 
@@ -58,6 +64,14 @@ def questions(gates: Sequence[Gate], me: Mapping[str, Any]) -> dict[str, InputRe
         and len(_arguments(gate)) <= MAX_SHOWN_CHARS
     ]
     return {_key(gate): _question(gate) for gate in asked[:MAX_QUESTIONS]}
+
+
+def checked_answers(answers: InputResponses) -> InputResponses:
+    """Return *answers*; raises ApiRefusalError where there are more than anybody was asked for."""
+    if len(answers) > MAX_QUESTIONS:
+        detail = f"there are {len(answers)} inputResponses, and at most {MAX_QUESTIONS} things are asked at once"
+        raise ApiRefusalError.of("request_invalid", detail)
+    return answers
 
 
 async def decide(api: Api, key: str, answer: object) -> None:
@@ -100,7 +114,7 @@ def gate_summary(gate: Gate, site: str) -> dict[str, Any]:
 def plain_line(text: object) -> str:
     """Write a text in one line, without characters that draw or are not seen."""
     words = " ".join(str(text).split())
-    return "".join(" " if unicodedata.category(one) in {"Cc", "Cf", "Co", "Cs"} else one for one in words)
+    return "".join(" " if unicodedata.category(one) in _HIDDEN else one for one in words)
 
 
 def _key(gate: Gate) -> str:
@@ -115,7 +129,16 @@ def _verdicts(gate: Gate) -> Sequence[str]:
 
 def _arguments(gate: Gate) -> str:
     args = (gate.get("detail") or {}).get("args")
-    return "" if args is None else plain_line(json.dumps(args, ensure_ascii=False))
+    return "" if args is None else _UNSEEN.sub(_escaped, json.dumps(args, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return a sign as JSON escapes it, where it can't be seen or told from others: what is approved is this value."""
+    sign = found[0]
+    if sign == " ":
+        return "\\u0020"
+    hidden = sign.isspace() or unicodedata.category(sign) in _HIDDEN
+    return json.dumps(sign)[1:-1] if hidden else sign
 
 
 def _question(gate: Gate) -> ElicitRequest:

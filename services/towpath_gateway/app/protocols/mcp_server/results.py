@@ -8,6 +8,7 @@ from mcp_types import CallToolResult, TextContent
 
 from towpath_gateway.app.protocols.mcp_server.gate_questions import gate_summary
 from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun
+from towpath_readings.stream.live import answer_text
 
 _TOLD = ("run_id", "status", "network", "version", "reason", "message", "final", "usage", "cost", "waits")
 """Of a run that a tool has run; get_run gives all."""
@@ -41,10 +42,13 @@ def run_result(waited: WaitedRun, site: str, *, refused: Mapping[str, Any] | Non
     return CallToolResult(content=[_text(line) for line in lines], structured_content=told, is_error=failed)
 
 
-def accepted_result(accepted: Mapping[str, Any], why: Mapping[str, Any]) -> CallToolResult:
-    """Return where a run is that nothing more can be said of: *why* is what refused to."""
-    text = f"Run {accepted['run_id']} was accepted, and can't be followed: {why.get('code')}: {why.get('detail')}"
-    told = {"run_id": accepted["run_id"], "status": accepted["status"], "refused": dict(why)}
+def unfollowed_result(known: Mapping[str, Any], why: Mapping[str, Any]) -> CallToolResult:
+    """Return which run it is that nothing more can be said of: *why* is what refused to."""
+    text = (
+        f"Run {known['run_id']} can't be followed now: {why.get('code')}: {why.get('detail')}. "
+        "Ask follow_run: another call is another run."
+    )
+    told = {**{name: known[name] for name in ("run_id", "status") if name in known}, "refused": dict(why)}
     return CallToolResult(content=[_text(text)], structured_content=told)
 
 
@@ -52,7 +56,7 @@ def _lines(waited: WaitedRun, site: str) -> list[str]:
     view = waited.view
     run_id, status = view["run_id"], view["status"]
     if status == "completed":
-        return [_answer(view), f"Run {run_id} completed."]
+        return [answer_text(view.get("final")), f"Run {run_id} completed."]
     if waited.has_ended:
         return [f"Run {run_id} {status}: {view.get('message') or view.get('reason') or 'no reason is known'}"]
     if waited.gates or (waited.hides_gates and view.get("waits")):
@@ -63,13 +67,6 @@ def _lines(waited: WaitedRun, site: str) -> list[str]:
             f"To be decided at {' '.join(places)}, by `towpath gates`, or with decide_approval; ask follow_run then.",
         ]
     return [f"Run {run_id} is {status}: ask follow_run for its end."]
-
-
-def _answer(view: Mapping[str, Any]) -> str:
-    final = view.get("final")
-    if isinstance(final, dict) and set(final) == {"message"} and isinstance(final["message"], str):
-        return final["message"]
-    return json.dumps(final, ensure_ascii=False)
 
 
 def _text(text: str) -> TextContent:

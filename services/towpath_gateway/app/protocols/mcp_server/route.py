@@ -6,6 +6,7 @@ DELETE are refused, as the protocol allows), so that replicas need to know nothi
 
 import asyncio
 import importlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -40,6 +41,9 @@ class McpRoute(BaseRoute):
         self._loading = asyncio.Lock()
         self._sessions: StreamableHTTPSessionManager | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._under_way = 0
+        self._none_under_way = asyncio.Event()
+        self._none_under_way.set()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return whether this is sent here."""
@@ -59,8 +63,18 @@ class McpRoute(BaseRoute):
         request = BoundedJsonRequest(scope, receive, None, principal.project)
         await request.json()
         large_body.set(None)  # what a tool asks of the API is another request, with a body of its own
-        sessions = self._sessions or await self._load()
-        await sessions.handle_request(scope, _again(await request.body(), receive), send)
+        body = await request.body()
+        if self._dependencies.stopping.is_set():
+            raise ProblemError(problem("unavailable", "this gateway ends", retry_after_s=2))
+        self._under_way += 1
+        self._none_under_way.clear()
+        try:
+            sessions = self._sessions or await self._load()
+            await sessions.handle_request(scope, _again(body, receive), send)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._none_under_way.set()
 
     async def _load(self) -> "StreamableHTTPSessionManager":
         async with self._loading:
@@ -85,15 +99,27 @@ class McpRoute(BaseRoute):
 
         sessions = StreamableHTTPSessionManager(server, stateless=True, max_request_body_size=MAX_BODY_BYTES)
         ready = asyncio.Event()
-        self._serving = asyncio.create_task(self._serve(sessions, ready))
-        await ready.wait()
+        serving = asyncio.create_task(self._serve(sessions, ready))
+        waiting = asyncio.create_task(ready.wait())
+        self._serving = serving  # or nothing would hold it
+        try:
+            await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if not ready.is_set():
+            await serving  # tells why it could not begin; the next request tries again
         return sessions
 
     async def _serve(self, sessions: "StreamableHTTPSessionManager", ready: asyncio.Event) -> None:
-        """Hold what serves requests of the older protocol, in one task from its beginning to its end."""
+        """Hold what serves requests of the older protocol, in one task from its beginning to its end.
+
+        Its end cancels them, and a call that has submitted a run is still to say which: it waits for those under way.
+        """
         async with sessions.run():
             ready.set()
             await self._dependencies.stopping.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._none_under_way.wait(), self._dependencies.settings.stop_grace_s)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

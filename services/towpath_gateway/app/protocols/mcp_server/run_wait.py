@@ -46,17 +46,19 @@ class WaitedRun:
 
 
 async def wait_for_run(
-    api: Api, run_id: str, seconds: float, stopping: asyncio.Event, report: ReportProgress, *, after: int = 0
+    api: Api, run_id: str, seconds: float, stopping: asyncio.Event, report: ReportProgress, *, after: int | None = 0
 ) -> WaitedRun:
     """Return the run once it has ended, waits for a person, or *seconds* are over; raises ApiRefusalError.
 
-    Events after the seq *after* are reported. A part of the platform that is away only costs time; *stopping* ends the
-    wait at once.
+    Events after the seq *after* are reported; where that is None, those from now on. A part of the platform that is
+    away only costs time; *stopping* ends the wait at once.
     """
     until, cursor = monotonic() + seconds, after
     while not stopping.is_set():
         left = until - monotonic()
         try:
+            if cursor is None:
+                cursor = int((await api.get(f"/v1/runs/{run_id}"))["seq"])
             asked = api.get(f"/v1/runs/{run_id}/events", after=cursor, wait=_whole(left), limit=PAGE)
             page = await _unless_stopping(asked, stopping)
         except ApiRefusalError as error:
@@ -72,7 +74,7 @@ async def wait_for_run(
         is_read = cursor >= page["seq"]
         if is_read and (page["status"] in FINAL_STATUSES or await _stands(api, run_id, page["status"])):
             break
-        if is_read and left <= 0:
+        if left <= 0:
             break
     return await look_at(api, run_id)
 

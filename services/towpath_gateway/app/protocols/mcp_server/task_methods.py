@@ -69,8 +69,9 @@ class TaskMethods:
         """Carry out answers; those to what is no longer asked are passed over."""
         api = self._api(context)
         try:
+            answers = gate_questions.checked_answers(params.input_responses)
             await api.get(f"/v1/runs/{params.task_id}")
-            for key, answer in params.input_responses.items():
+            for key, answer in answers.items():
                 await gate_questions.decide(api, key, answer)
         except ApiRefusalError as error:
             raise refusal(error) from error

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, InputResponses
 
 from towpath_console.api import Api, ApiCaller, ApiRefusalError
 from towpath_contracts.problems.near_names import nearest_name
@@ -19,7 +19,7 @@ from towpath_gateway.app.protocols.mcp_server.client_features import (
     site_of,
     takes_tasks,
 )
-from towpath_gateway.app.protocols.mcp_server.results import accepted_result, data_result, refused_result, run_result
+from towpath_gateway.app.protocols.mcp_server.results import data_result, refused_result, run_result, unfollowed_result
 from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun, look_at, wait_for_run
 from towpath_gateway.app.protocols.mcp_server.task_methods import created_task
 from towpath_gateway.app.protocols.mcp_server.tool_list import ToolDirectory, platform_arguments
@@ -91,7 +91,7 @@ class ToolCalls:
     async def _follow(self, api: Api, context: Context, arguments: dict[str, Any]) -> CallToolResult:
         seconds = self._seconds(arguments)
         run_id = _needed(arguments, "run_id")
-        waited = await wait_for_run(api, run_id, seconds, self._stopping, _reporter(context))
+        waited = await wait_for_run(api, run_id, seconds, self._stopping, _reporter(context), after=None)
         return run_result(waited, site_of(context, self._own_url))
 
     async def _run(
@@ -99,22 +99,26 @@ class ToolCalls:
     ) -> Answer:
         seconds = self._seconds(arguments)
         if params.request_state is not None or params.input_responses:
-            return await self._go_on(api, context, params, seconds)
+            run_id, after = _run_of(params.request_state)
+            answers = gate_questions.checked_answers(params.input_responses or {})
+            try:
+                return await self._go_on(api, context, run_id, answers, seconds, after)
+            except ApiRefusalError as error:
+                return unfollowed_result({"run_id": run_id}, error.problem)
         accepted = await api.post("/v1/runs", arguments)
         if takes_tasks(context):
             return created_task(accepted)
         try:
             waited = await wait_for_run(api, accepted["run_id"], seconds, self._stopping, _reporter(context))
+            return await self._answer(api, context, waited)
         except ApiRefusalError as error:  # the run is there all the same: who calls again would have a second one
-            return accepted_result(accepted, error.problem)
-        return await self._answer(api, context, waited)
+            return unfollowed_result(accepted, error.problem)
 
     async def _go_on(
-        self, api: Api, context: Context, params: CallToolRequestParams, seconds: float
+        self, api: Api, context: Context, run_id: str, answers: InputResponses, seconds: float, after: int
     ) -> CallToolResult | InputRequiredResult:
         """Take a person's answers and wait for the run on; no second one is submitted."""
-        run_id, after = _run_of(params.request_state)
-        for key, answer in (params.input_responses or {}).items():
+        for key, answer in answers.items():
             try:
                 await gate_questions.decide(api, key, answer)
             except ApiRefusalError as error:
@@ -137,7 +141,7 @@ class ToolCalls:
         wanted = arguments.pop("wait_s", WAIT_S)
         if isinstance(wanted, bool) or not isinstance(wanted, int | float) or not wanted >= 0:
             raise ApiRefusalError.of("request_invalid", "wait_s is a number of seconds, 0 or more")
-        return min(float(wanted), self._most_s)
+        return float(min(wanted, self._most_s))  # a whole number may be larger than any float
 
 
 def _reporter(context: Context) -> Any:
@@ -156,10 +160,11 @@ def _refuse_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> None
 
 
 def _needed(arguments: Mapping[str, Any], name: str) -> str:
-    value = arguments.get(name)
-    if not isinstance(value, str) or not value or "/" in value:
-        raise ApiRefusalError.of("request_invalid", f"{name} is missing, or no id")
-    return value
+    value: Any = arguments.get(name)
+    try:
+        return str(UUID(value))  # nothing else may stand in a path: %2F in it would be another path
+    except (ValueError, TypeError, AttributeError):
+        raise ApiRefusalError.of("request_invalid", f"{name} is missing, or no id") from None
 
 
 def _query(arguments: Mapping[str, Any]) -> dict[str, str | int | None]:
@@ -191,5 +196,5 @@ def _run_of(state: str | None) -> tuple[str, int]:
     try:
         given = json.loads(state or "")
         return str(UUID(given["run_id"])), int(given["seq"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ApiRefusalError.of("request_invalid", "requestState is not what this tool gave") from None

@@ -23,6 +23,8 @@ MAX_NAME_CHARS = 64
 
 _DIGEST_CHARS = 8
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
+_SHORTENED = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARS}}}\Z")
+"""How a name ends that was made of another: a network that is called so could stand in for that one."""
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _UUID: dict[str, Any] = {"type": "string", "format": "uuid"}
@@ -269,7 +271,7 @@ def tool_name(network: str) -> str:
     Else its characters that clients take, and a part of a digest of its name: publishing another network renames none.
     """
     plain = _OTHER.sub("_", network)
-    if plain == network and len(plain) <= MAX_NAME_CHARS and plain not in _BY_NAME:
+    if plain == network and len(plain) <= MAX_NAME_CHARS and plain not in _BY_NAME and not _SHORTENED.search(plain):
         return plain
     end = hashlib.sha256(network.encode()).hexdigest()[:_DIGEST_CHARS]
     return f"{plain[: MAX_NAME_CHARS - len(end) - 1]}_{end}"
