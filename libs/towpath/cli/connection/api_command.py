@@ -5,6 +5,7 @@ What is typed is a path of the platform that is asked and never an address: the 
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,13 +50,19 @@ async def api(
         body_file: A JSON file with the body, to which the fields are added; - is standard input.
     """
     verb, place, query = _operation(method, path)
-    body: dict[str, Any] = {} if body_file is None else _object(read_json(body_file), str(body_file))
-    fields = _pairs(field, "-f") | {name: parse_json(text, f"-F {name}") for name, text in _pairs(typed, "-F").items()}
     sends_body = verb in {"POST", "PUT"}
-    (body if sends_body else query).update(fields)
+    if body_file is not None and not sends_body:
+        detail = f"{verb} has no body, so --input says nothing"
+        raise ProblemError(problem("request_invalid", detail, remedy="Give fields of the query: -f name=TEXT."))
+    body: dict[str, Any] = {} if body_file is None else _object(read_json(body_file), str(body_file))
+    typed_fields = ((name, parse_json(text, f"-F {name}")) for name, text in _pairs(typed, "-F"))
+    fields = [*_pairs(field, "-f"), *typed_fields]
+    if sends_body:
+        body |= _once(fields)
+    parameters = _together(query if sends_body else [*query, *fields])
     async with common.connect() as client:
         try:
-            answer = await client.request(verb, place, body=body if sends_body else None, query=query)
+            answer = await client.request(verb, place, body=body if sends_body else None, query=parameters)
         except TowpathError as error:
             if error.problem.code not in {"not_found", "method_not_allowed"}:
                 raise
@@ -68,7 +75,7 @@ async def api(
     common.out().data(answer)
 
 
-def _operation(method: str, path: str) -> tuple[str, str, dict[str, Any]]:
+def _operation(method: str, path: str) -> tuple[str, str, list[tuple[str, Any]]]:
     """Return the method, the path and its query as they are sent; raises ProblemError for what can't be."""
     verb = method.upper()
     if verb not in METHODS:
@@ -78,15 +85,33 @@ def _operation(method: str, path: str) -> tuple[str, str, dict[str, Any]]:
         detail = f"{path!r} is no path: it begins with one slash, as /v1/runs does; the platform is named by --server"
         raise ProblemError(problem("request_invalid", detail))
     parts = urlsplit(path)
-    return verb, parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))
+    return verb, parts.path, parse_qsl(parts.query, keep_blank_values=True)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+def _pairs(given: tuple[str, ...], option: str) -> list[tuple[str, str]]:
     pairs = [text.partition("=") for text in given]
     wrong = [name for name, sign, _ in pairs if not sign or not name]
     if wrong:
         raise ProblemError(problem("request_invalid", f"{option} takes name=value, not {wrong[0]!r}"))
-    return {name: value for name, _, value in pairs}
+    return [(name, value) for name, _, value in pairs]
+
+
+def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a body, which has each of them once."""
+    found = dict(fields)
+    if len(found) < len(fields):
+        twice = next(name for name, count in Counter(name for name, _ in fields).items() if count > 1)
+        remedy = f"Give it once, a list as -F '{twice}=[…]'."
+        raise ProblemError(problem("request_invalid", f"the field {twice} is given more than once", remedy=remedy))
+    return found
+
+
+def _together(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a query, with a list of its values where one is given more than once."""
+    found: dict[str, list[Any]] = {}
+    for name, value in fields:
+        found.setdefault(name, []).extend(value if isinstance(value, list) else [value])
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def _object(value: Any, source: str) -> dict[str, Any]:
