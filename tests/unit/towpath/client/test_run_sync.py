@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 
 import pytest
@@ -47,33 +48,38 @@ def test_what_it_waits_for_can_not_wait_for_it() -> None:
         loop.wait(nested())
 
 
-def test_an_interrupt_cancels_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, cancelled = LoopThread(), threading.Event()
+def test_an_interrupt_cancels_what_is_waited_for_and_lets_it_close_first() -> None:
+    loop, begun, closed = LoopThread(), threading.Event(), threading.Event()
 
     async def long() -> None:
+        begun.set()
         try:
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
+        finally:
+            await asyncio.sleep(0.2)
+            closed.set()
 
-    def interrupted(*_given: object) -> None:
-        loop.wait(asyncio.sleep(0.05))  # it has begun by then
-        raise KeyboardInterrupt
+    def interrupt() -> None:
+        assert begun.wait(10)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    class Waited:
-        """A future whose wait is interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupting = threading.Thread(target=interrupt)
+    try:
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            loop.wait(long())
+        assert closed.is_set()
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGINT, before)
 
-        def __init__(self, future: object) -> None:
-            self.future = future
-            self.cancel = future.cancel  # type: ignore[attr-defined]
 
-        def result(self) -> None:
-            monkeypatch.undo()
-            interrupted()
-
-    submit = asyncio.run_coroutine_threadsafe
-    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", lambda work, to: Waited(submit(work, to)))
-    with pytest.raises(KeyboardInterrupt):
-        loop.wait(long())
-    assert cancelled.wait(10)
+def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    loop = LoopThread()
+    with loop._lock:  # as another thread of the parent holds it
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            os._exit(7 if loop.wait(thread_name()) == "towpath-sync" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
