@@ -8,7 +8,7 @@ import secrets
 import ssl
 from pathlib import Path
 
-from towpath_embedded.servers.nats import write_private
+from towpath_fabric.file_owners import write_private
 
 TOKEN_FILE = "authorization"  # noqa: S105 - a name
 SIGN_IN_FILE = "sign-in"

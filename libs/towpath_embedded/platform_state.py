@@ -17,9 +17,8 @@ from typing import Any, TextIO
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import SESSION_FILE, SIGN_IN_FILE, TOKEN_FILE
-from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
-from towpath_fabric.file_owners import fault_above, fault_of_status
+from towpath_fabric.file_owners import fault_above, fault_of_status, write_private
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"

@@ -1,4 +1,4 @@
-"""Whether other OS users than those one trusts may change a file or a folder, by its owner and its mode.
+"""Whether other OS users than those one trusts may change a file or a folder, by its owner and its mode; private files.
 
 Who may write a folder decides what is found in it, whoever owns the files there. A group counts as others, but for the
 private group that many systems give each user: there folders are writable by the group as they are made (umask 002).
@@ -107,3 +107,16 @@ def read_trusted(path: Path, trusted: Collection[int]) -> str:
         if fault is not None:
             raise PermissionError(f"{path} {fault}")
         return file.read()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write *text* to *path*, whole or not at all, readable by its owner only from the first byte on."""
+    making = path.with_name(f"{path.name}.{os.getpid()}.new")
+    making.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        making.replace(path)
+    except BaseException:
+        making.unlink(missing_ok=True)  # it may hold secrets, and nobody looks for it
+        raise

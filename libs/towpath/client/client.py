@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from towpath.client.client_resources import ClientResources
+from towpath.client.contexts import is_address, shown_address
 from towpath.client.run_controls import RunControls, uuid_of
-from towpath.client.settings import DATA_FOLDER, ClientSettings, local_token
+from towpath.client.settings import DATA_FOLDER, ClientSettings, ClientTarget, local_token
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -56,20 +57,23 @@ class Client(ClientResources, RunControls):
 
     *server* is `http://…` (default: TOWPATH_SERVER, else the selected context, else a local `towpath up`) or
     `nats://user:password@host:port`; *api_key* (default: TOWPATH_API_KEY, else that of the context, else the token of
-    the `towpath up` on ./.towpath) is for HTTP, *caller* for NATS. Nothing is connected before the first call.
+    the `towpath up` on ./.towpath) is for HTTP, *caller* for NATS. A ClientTarget in the place of *server* has its key,
+    or none: nothing is looked up. Nothing is connected before the first call.
     """
 
-    def __init__(self, server: str | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS) -> None:
-        target = ClientSettings().target(server, api_key)
+    def __init__(
+        self, server: str | ClientTarget | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS
+    ) -> None:
+        target = server if isinstance(server, ClientTarget) else ClientSettings().target(server, api_key)
         self.server, api_key = target.server, target.api_key
         options: dict[str, Any] = {}
         if api_key is None and (api_key := local_token(self.server)) is not None:
             from towpath.client.server_owner import ServerOwnerCheck
 
             options["check"] = ServerOwnerCheck(self.server, DATA_FOLDER.absolute())
-        home = _TRANSPORTS.get(urlsplit(self.server).scheme)
+        home = _TRANSPORTS.get(urlsplit(self.server).scheme) if is_address(self.server) else None
         if home is None:
-            detail = f"{self.server!r} is no address of a platform; write http://… or nats://…"
+            detail = f"{shown_address(self.server)!r} is no address of a platform; write http://… or nats://…"
             raise RefusedError(problem("server_unreachable", detail))
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)

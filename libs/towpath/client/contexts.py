@@ -4,17 +4,19 @@ The file holds keys. It is written for its owner alone, whole or not at all, and
 or change it: who can put an address there is sent the key.
 """
 
+import contextlib
 import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_fabric.file_owners import fault_above, fault_of_status
+from towpath_fabric.file_owners import fault_above, fault_of_status, write_private
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 SCHEMES = ("http", "https", "nats", "tls")
@@ -33,9 +35,7 @@ class PlatformContext:
     @property
     def shown_server(self) -> str:
         """The address without a password that stands in it."""
-        parts = urlsplit(self.server)
-        _, at, place = parts.netloc.rpartition("@")
-        return parts._replace(netloc=f"***@{place}").geturl() if at else self.server
+        return shown_address(self.server)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,32 +80,38 @@ class ContextFile:
     def add(self, context: PlatformContext) -> ContextList:
         """Keep *context*, in the place of one of that name; the first one is selected."""
         checked(context)
-        held = self.read()
-        selected = held.selected or context.name
-        return self._write(replace(held, selected=selected, contexts={**held.contexts, context.name: context}))
+        with self._changing() as held:
+            selected = held.selected or context.name
+            return self._write(replace(held, selected=selected, contexts={**held.contexts, context.name: context}))
 
     def select(self, name: str) -> ContextList:
         """Make *name* the context that is used where nothing else is said; none with an empty name."""
-        held = self.read()
-        if name:
-            held.named(name)
-        return self._write(replace(held, selected=name))
+        with self._changing() as held:
+            if name:
+                held.named(name)
+            return self._write(replace(held, selected=name))
 
     def remove(self, name: str) -> ContextList:
         """Forget *name* and its key; none is selected then, if it was."""
-        held = self.read()
-        held.named(name)
-        left = {key: one for key, one in held.contexts.items() if key != name}
-        return self._write(ContextList(selected="" if held.selected == name else held.selected, contexts=left))
+        with self._changing() as held:
+            held.named(name)
+            left = {key: one for key, one in held.contexts.items() if key != name}
+            return self._write(ContextList(selected="" if held.selected == name else held.selected, contexts=left))
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[ContextList]:
+        """Lend what the file holds; whoever else changes it waits meanwhile, so that no change is lost."""
+        import fcntl
+
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = self.path.with_name(f"{self.path.name}.lock")  # the file itself is replaced
+        with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)) as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield self.read()
 
     def _write(self, held: ContextList) -> ContextList:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        making = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        making.unlink(missing_ok=True)
         contexts = [asdict(one) for one in held.contexts.values()]
-        with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
-            json.dump({"selected": held.selected, "contexts": contexts}, opened, indent=2)
-        making.replace(self.path)
+        write_private(self.path, json.dumps({"selected": held.selected, "contexts": contexts}, indent=2))
         return held
 
     def _check(self, status: os.stat_result) -> None:
@@ -126,15 +132,29 @@ def checked(context: PlatformContext) -> PlatformContext:
     if NAME.fullmatch(context.name) is None:
         detail = f"{context.name!r} is no name of a context: small letters, digits, and . _ - between them"
         raise ProblemError(problem("request_invalid", detail))
-    try:
-        parts = urlsplit(context.server)
-        is_address = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address:
+    if not is_address(context.server):
         detail = f"{context.shown_server!r} is no address of a platform; write https://… or nats://…"
         raise ProblemError(problem("request_invalid", detail))
     return context
+
+
+def is_address(address: str) -> bool:
+    """Return whether a platform can be at *address*."""
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def shown_address(address: str) -> str:
+    """Return *address* without a password that stands in it, or that is meant to where it is no address."""
+    if not is_address(address):
+        _, at, place = address.rpartition("@")
+        return f"***@{place}" if at else address
+    parts = urlsplit(address)
+    _, at, place = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"***@{place}").geturl() if at else address
 
 
 def _list_of(found: dict[str, Any]) -> ContextList:

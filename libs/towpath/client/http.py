@@ -14,6 +14,7 @@ from uuid import UUID
 import httpx2
 from pydantic import ValidationError
 
+from towpath.client.contexts import shown_address
 from towpath.client.retry_policy import RetryBackoff
 from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts.problems.registry import Problem, problem
@@ -192,7 +193,9 @@ class HttpTransport:
 
     async def _wait_after(self, retry: RetryBackoff, error: httpx2.TransportError) -> None:
         """Wait before the next try; an address where nobody has ever answered is not tried again."""
-        unreachable_error = unreachable(self.address, f"{type(error).__name__}: {error}".removesuffix(": "))
+        unreachable_error = unreachable(
+            shown_address(self.address), f"{type(error).__name__}: {error}".removesuffix(": ")
+        )
         if not self._answered_once:
             raise unreachable_error from error
         await retry.wait(unreachable_error)
@@ -200,7 +203,7 @@ class HttpTransport:
     async def _wait_before_next(self, cursor: "RunStreamCursor", retry: RetryBackoff) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
         if not cursor.ended:
-            await retry.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
+            await retry.wait(unreachable(shown_address(self.address), "the stream keeps being closed"), PAGE_PAUSE_S)
 
     async def _stream(self, cursor: "RunStreamCursor") -> "AsyncIterator[LogEntry | DeltaEvent]":
         """Read one SSE connection until it ends, for whatever reason."""

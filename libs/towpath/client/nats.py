@@ -13,6 +13,7 @@ from nats import errors as nats_errors
 from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
+from towpath.client.contexts import shown_address
 from towpath.client.retry_policy import RetryBackoff
 from towpath.client.settings import is_same_place, local_broker_owner
 from towpath.client.trees import merged
@@ -167,7 +168,7 @@ class NatsTransport:
                     **self._login(),
                 )
         except (OSError, TimeoutError, nats_errors.Error) as error:
-            raise unreachable(_without_password(self.address), self._fault or str(error) or "no answer") from error
+            raise unreachable(shown_address(self.address), self._fault or str(error) or "no answer") from error
         connection.options["max_reconnect_attempts"] = -1  # give up soon where nobody ever was, later never
         return connection
 
@@ -244,8 +245,3 @@ def _steering(run_id: UUID, act: SteeringAct, text: str) -> BaseModel:
     except ValidationError as error:
         wrong = details_of(error)
         raise RefusedError(problem("request_invalid", summary_of(wrong), errors=wrong)) from error
-
-
-def _without_password(address: str) -> str:
-    scheme, _, rest = address.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

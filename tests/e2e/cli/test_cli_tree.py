@@ -28,7 +28,7 @@ def test_a_tool_of_several_agents_needs_to_be_told_whose(ask: Ask) -> None:
     assert (code, refused["code"]) == (2, "request_invalid")
     assert "billing of support, tech of support" in refused["detail"]
     assert ask(*FIND, "--as", "triage")[1]["code"] == "not_found"
-    assert "near it: orders.find" in ask("tools", "call", "orders.fnd")[1]["detail"]
+    assert "did you mean 'orders.find'?" in ask("tools", "call", "orders.fnd")[1]["detail"]
 
 
 def test_a_call_that_changes_something_is_confirmed_and_waits_for_whoever_decides(ask: Ask) -> None:

@@ -1,20 +1,26 @@
 """`towpath context`: which platform is asked, whose key it is sent, and who may read the file."""
 
+import asyncio
+import errno
 import io
 import json
 import os
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.gateway.web import Web, response, web
 
 from towpath.cli import main
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
 from towpath.client.contexts import ContextFile, PlatformContext
 from towpath.client.settings import ClientSettings
+from towpath.errors import TowpathError
 from towpath_contracts.problems.registry import ProblemError
+from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
 KEY = "twp_secret_key"
 PROD = PlatformContext(name="prod", server="https://prod.example", api_key=KEY)
@@ -75,6 +81,66 @@ def test_the_key_of_a_context_is_sent_to_its_own_platform_only(
     assert file.read().contexts["prod"].api_key is None
 
 
+def server_at(site: Web) -> str:
+    return site.url(host="127.0.0.1").rstrip("/")
+
+
+async def test_a_context_without_a_key_is_sent_none(
+    file: ContextFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TOWPATH_API_KEY", "of-the-environment")
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("kind: Evaluation\nnetwork: shop\ncases: [{name: greets, input: Hello}]\n")
+    async with web(lambda _: response(404, b"{}")) as site:
+        file.add(PlatformContext(name="staging", server=server_at(site)))
+        file.add(PlatformContext(name="keyed", server=server_at(site), api_key=KEY))
+        for context in ("staging", "keyed"):
+            options = ConnectionOptions(context=context)
+            async with options.connect() as client:
+                with pytest.raises(TowpathError):
+                    await client.tools.list()
+            target = options.target()
+            asked = EvaluationRequest(suite=suite, server=target.server, api_key=target.api_key)
+            assert [found async for found in evaluate(asked)]
+    sent = [(asked.path.split("?")[0], asked.headers.get("authorization")) for asked in site.asked]
+    assert sent == [(path, key) for key in (None, f"Bearer {KEY}") for path in ("/v1/tools", "/v1/runs")]
+
+
+def test_two_commands_that_change_the_file_lose_nothing(file: ContextFile) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        added = [PlatformContext(name=f"c{number}", server="https://x.example") for number in range(40)]
+        list(threads.map(ContextFile(file.path).add, added))
+    assert {one.name for one in added} < file.read().contexts.keys()
+
+
+def test_a_file_that_can_not_be_written_leaves_no_keys_behind(
+    file: ContextFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="full"):
+        file.add(TEST)
+    assert [path.name for path in file.path.parent.glob("contexts.json*.new")] == []
+
+
+async def test_an_address_that_nobody_answers_at_is_named_without_its_password(
+    file: ContextFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["runs", "list"], ["doctor"]):
+        assert await asyncio.to_thread(main, [*words, "--server", "http://ann:pass-word@127.0.0.1:1"]) != 0
+    async with web(lambda _: response(200)) as site:
+        there = server_at(site).replace("//", "//ann:pass-word@")
+        await asyncio.to_thread(main, ["doctor", "--server", there])
+    async with Client("http://ann:pass-word@127.0.0.1:1") as client:
+        with pytest.raises(TowpathError) as error:
+            await client.tools.list()
+    said = capsys.readouterr()
+    assert "***@127.0.0.1" in said.err and "***@127.0.0.1" in said.out and "***@127.0.0.1" in str(error.value)
+    assert "pass-word" not in f"{said}{error.value}"
+
+
 def test_a_key_stays_while_the_address_does_and_goes_with_it(file: ContextFile) -> None:
     assert main(["context", "add", "prod", "--server", PROD.server, "--description", "the shop"]) in (0, None)
     assert file.read().contexts["prod"].api_key == KEY
@@ -133,11 +199,27 @@ def test_a_key_comes_from_a_file_or_standard_input(
 
 @pytest.mark.parametrize(
     ("name", "server"),
-    [("Prod", "https://x"), ("../x", "https://x"), ("x", "ftp://x"), ("x", "https://"), ("x", "http://h:99999999")],
+    [
+        *[
+            ("Prod", "https://x"),
+            ("../x", "https://x"),
+            ("x", "ftp://x"),
+            ("x", "https://"),
+            ("x", "http://h:99999999"),
+        ],
+        *[("x", "http://u:pass-word@[x"), ("x", "http://u:pass-word@\N{CARE OF}x"), ("x", "u:pass-word@host")],
+        ("x", "http://u:pass-word/@host"),
+    ],
 )
-def test_what_can_be_no_context_is_refused(file: ContextFile, name: str, server: str) -> None:
+def test_what_can_be_no_context_is_refused(
+    file: ContextFile, name: str, server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["context", "add", name, "--server", server]) == 2
     assert len(file.read().contexts) == 2
+    assert main(["runs", "list", "--server", server]) != 0
+    with pytest.raises(ProblemError) as refused:
+        Client(server if "pass-word" in server else "u:pass-word@host")
+    assert "pass-word" not in f"{capsys.readouterr()}{refused.value}"
 
 
 def test_a_context_is_removed_once_it_is_confirmed(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,11 +102,14 @@ async def _check_readiness(url: str) -> str:
 
 
 async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[DoctorCheck]:
+    from towpath.client.contexts import shown_address
+
     address = common.address()
+    shown = shown_address(address)
     try:
         async with common.connect() as client:
             found = [
-                DoctorCheck("gateway", (detail := await _check_readiness(address)) == "ready", f"{address} {detail}")
+                DoctorCheck("gateway", (detail := await _check_readiness(address)) == "ready", f"{shown} {detail}")
             ]
             for name, ask in (
                 ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),

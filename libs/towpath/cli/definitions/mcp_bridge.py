@@ -7,6 +7,8 @@ started first works once the platform does.
 
 import asyncio
 import base64
+import collections
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -15,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from towpath.client.contexts import shown_address
 from towpath.client.http import HttpTransport, error_of_response
-from towpath.errors import RefusedError, TowpathError, unreachable
+from towpath.errors import RefusedError, problem_of, unreachable
 from towpath_contracts.problems.registry import Problem, problem
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 MCP_PATH = "/mcp"
 DRAIN_S = 2.0
 """How long answers that are under way may take once the client says no more; runs go on without them."""
+
+MAX_LINE_BYTES = 2 * 1024 * 1024
+"""Of one message: the gateway takes half of it."""
 
 INVALID, UNREADABLE, INTERNAL = -32600, -32700, -32603
 
@@ -51,6 +57,7 @@ class McpBridge:
         self._connect = connect
         self._write = write
         self._client: Client | None = None
+        self._uses: collections.Counter[Client] = collections.Counter()
         self._version = ""
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
@@ -67,9 +74,13 @@ class McpBridge:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._forget()
+            if self._client is not None:
+                await self._client.close()
 
     async def _take(self, line: bytes) -> None:
+        if len(line) > MAX_LINE_BYTES:
+            self._fail(None, INVALID, f"a message has at most {MAX_LINE_BYTES} bytes")
+            return
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -80,7 +91,7 @@ class McpBridge:
             return
         method, named = message.get("method"), json.dumps(message.get("id"))
         if method == "notifications/cancelled":
-            given_up = self._under_way.get(json.dumps((message.get("params") or {}).get("requestId")))
+            given_up = self._under_way.get(json.dumps(_parameters(message).get("requestId")))
             if given_up is not None:  # the gateway hears of it by the end of the connection
                 given_up.cancel()
         elif isinstance(method, str):
@@ -98,25 +109,26 @@ class McpBridge:
     async def _hand_on(self, message: Json, line: bytes) -> None:
         try:
             await self._exchange(message, line)
-        except TowpathError as error:
+        except Exception as error:  # noqa: BLE001 - a request without an answer holds its client up for good
             if "id" in message:
-                self._refuse(message["id"], error.problem)
+                self._refuse(message["id"], problem_of(error))
 
     async def _exchange(self, message: Json, line: bytes) -> None:
-        client = self._connected()
-        try:
-            async with _transport(client).exchange(MCP_PATH, line.strip(), self._headers(message)) as source:
-                await self._pass_on(message, source)
-        except httpx2.TransportError as error:
-            await self._forget(client)
-            raise unreachable(client.server, f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+        async with self._borrowed() as client:
+            try:
+                async with _transport(client).exchange(MCP_PATH, line.strip(), self._headers(message)) as source:
+                    await self._pass_on(message, source, client)
+            except httpx2.TransportError as error:
+                self._forget(client)
+                detail = f"{type(error).__name__}: {error}".removesuffix(": ")
+                raise unreachable(shown_address(client.server), detail) from error
 
-    async def _pass_on(self, message: Json, source: httpx2.EventSource) -> None:
+    async def _pass_on(self, message: Json, source: httpx2.EventSource, client: "Client") -> None:
         response = source.response
         if "text/event-stream" not in response.headers.get("content-type", ""):
             content = await response.aread()
             if response.status_code == HTTPStatus.UNAUTHORIZED:
-                await self._forget()  # the platform may have been started anew, with another token
+                self._forget(client)  # the platform may have been started anew, with another token
             if "id" in message:
                 self._answer(message, response.status_code, content)
             return
@@ -142,8 +154,7 @@ class McpBridge:
 
     def _headers(self, message: Json) -> dict[str, str]:
         """Return what a request says of itself beside its body."""
-        params = message.get("params")
-        known = params if isinstance(params, dict) else {}
+        known = _parameters(message)
         meta = known.get("_meta")
         modern = meta.get(_VERSION) if isinstance(meta, dict) else None
         headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -156,16 +167,26 @@ class McpBridge:
             headers["MCP-Protocol-Version"] = self._version
         return headers
 
-    def _connected(self) -> "Client":
+    @contextlib.asynccontextmanager
+    async def _borrowed(self) -> "AsyncIterator[Client]":
+        """Lend the client; one that is forgotten is closed by the last request that goes over it."""
         if self._client is None:
             self._client = self._connect()
-        return self._client
+        client = self._client
+        self._uses[client] += 1
+        try:
+            yield client
+        finally:
+            self._uses[client] -= 1
+            if not self._uses[client]:
+                del self._uses[client]
+                if client is not self._client:
+                    await client.close()
 
-    async def _forget(self, client: "Client | None" = None) -> None:
-        """Close the connection, to make another one with the next message."""
-        if self._client is not None and client in (None, self._client):
-            closing, self._client = self._client, None
-            await closing.close()
+    def _forget(self, client: "Client") -> None:
+        """Have the next message make another connection."""
+        if client is self._client:
+            self._client = None
 
     def _refuse(self, named: Any, why: Problem) -> None:
         data = why.model_dump(mode="json", exclude_defaults=True)
@@ -176,10 +197,29 @@ class McpBridge:
         self._write(json.dumps({"jsonrpc": "2.0", "id": named, "error": error}, ensure_ascii=False))
 
 
+async def read_lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield each line without its end; of one of more than MAX_LINE_BYTES the beginning, one byte longer than that."""
+    held = bytearray()
+    while piece := await reader.read(MAX_LINE_BYTES):
+        *ended, rest = piece.split(b"\n")
+        for part in ended:
+            yield bytes(held + part)[: MAX_LINE_BYTES + 1]
+            held.clear()
+        held += rest
+        del held[MAX_LINE_BYTES + 1 :]
+    if held:
+        yield bytes(held)
+
+
+def _parameters(message: Json) -> Json:
+    found = message.get("params")
+    return found if isinstance(found, dict) else {}
+
+
 def _transport(client: "Client") -> HttpTransport:
     transport = client._transport  # the same connections and checks as the client's own requests
     if not isinstance(transport, HttpTransport):
-        detail = f"{client.server} is no address of a gateway"
+        detail = f"{shown_address(client.server)} is no address of a gateway"
         raise RefusedError(
             problem("server_unreachable", detail, remedy="Name one that begins with http: --server URL.")
         )

@@ -17,9 +17,11 @@ from cyclopts import App
 from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
-from towpath_contracts.problems.registry import ProblemError
+from towpath.errors import unreachable
+from towpath_contracts.problems.registry import ProblemError, problem
 
 if TYPE_CHECKING:
+    from towpath.client.settings import ClientTarget
     from towpath_contracts.tools.access import ToolsDescribed
 
 app = App(
@@ -102,15 +104,30 @@ async def serve(*, folder: Path | None = None, common: ConnectionOptions = CONNE
     to the gateway's /mcp, which needs a client that speaks HTTP no such command.
 
     Args:
-        folder: The folder in which `towpath up` runs; by default this one.
+        folder: Serve the `towpath up` that runs in this folder, whatever the environment says.
     """
     from towpath.cli.definitions.mcp_bridge import McpBridge
     from towpath.client.client import Client
 
     with contextlib.chdir(folder or Path()):
-        bridge = McpBridge(lambda: Client(common.address(), api_key=common.api_key), _write_line)
+        bridge = McpBridge(lambda: Client(served_target(common, folder)), _write_line)
         await bridge.serve(_lines())
     return 0
+
+
+def served_target(common: ConnectionOptions, folder: Path | None) -> "ClientTarget":
+    """Return the platform to serve: a folder that is given means its own platform, with the token that lies there.
+
+    Neither the environment nor a context comes into it: their key is meant for another platform.
+    """
+    from towpath.client.settings import FOLDER_ORIGIN, ClientTarget, running_server_url
+
+    if folder is None or common.server is not None or common.context is not None:
+        return common.target()
+    running = running_server_url()
+    if running is None:
+        raise unreachable(str(Path.cwd()), "no platform of yours runs on this folder")
+    return ClientTarget(server=running, server_origin=FOLDER_ORIGIN, api_key=common.api_key)
 
 
 Editor = Literal["claude", "cursor", "vscode"]
@@ -122,7 +139,8 @@ async def config(
 ) -> int:
     """Print what to write into the settings of an editor, so that it uses this platform as an MCP server.
 
-    It holds no secret: the command reads the token of the platform in this folder, or TOWPATH_API_KEY.
+    It holds no secret: the command reads the token of the platform in this folder, the key of the context, or
+    TOWPATH_API_KEY.
 
     Args:
         editor: Whose form it has.
@@ -138,19 +156,40 @@ async def config(
 
 
 def _by_http(common: ConnectionOptions) -> dict[str, Any]:
-    return {"url": f"{common.address().rstrip('/')}/mcp", "headers": {"Authorization": "Bearer ${TOWPATH_API_KEY}"}}
+    address = _without_secret(common.address())
+    return {"url": f"{address.rstrip('/')}/mcp", "headers": {"Authorization": "Bearer ${TOWPATH_API_KEY}"}}
 
 
 def _by_command(common: ConnectionOptions) -> dict[str, Any]:
     """Return the command: by its whole path, and with the platform's folder, since editors have places of their own."""
-    from towpath.client.settings import running_server_url
+    from towpath.client.settings import ClientSettings
 
+    target = common.target()
     beside = Path(sys.executable).with_name("towpath")
     command = [str(beside)] if beside.exists() else [sys.executable, "-m", "towpath.cli"]
     arguments = [*command[1:], "mcp", "serve"]
-    if common.server is None and running_server_url() is not None:
+    if target.is_of_folder:
         return {"command": command[0], "args": [*arguments, "--folder", str(Path.cwd())]}
-    return {"command": command[0], "args": arguments, "env": {"TOWPATH_SERVER": common.address()}}
+    if not target.context:
+        server = _without_secret(target.server)
+        return {"command": command[0], "args": arguments, "env": {"TOWPATH_SERVER": server}}
+    settings = ClientSettings()
+    named = "contexts_file" in settings.model_fields_set
+    environment = {"TOWPATH_CONTEXTS_FILE": str(settings.contexts_file.absolute())} if named else {}
+    if target.context_origin == "given":  # as here: its key alone, whatever stands in the editor's environment
+        arguments += ["--context", target.context]
+    else:
+        environment["TOWPATH_CONTEXT"] = target.context
+    return {"command": command[0], "args": arguments, **({"env": environment} if environment else {})}
+
+
+def _without_secret(address: str) -> str:
+    from towpath.client.contexts import shown_address
+
+    if (shown := shown_address(address)) == address:
+        return address
+    remedy = "Keep it in a context: towpath context add NAME --server URL; then name that: --context NAME."
+    raise ProblemError(problem("request_invalid", f"{shown} holds a password, which is not printed", remedy=remedy))
 
 
 def _write_line(text: str) -> None:
@@ -158,20 +197,17 @@ def _write_line(text: str) -> None:
     sys.stdout.flush()
 
 
-MAX_LINE_BYTES = 2 * 1024 * 1024
-"""Of one message: the gateway takes half of it."""
-
-
 async def _lines() -> AsyncIterator[bytes]:
     """Yield the lines of standard input."""
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    from towpath.cli.definitions.mcp_bridge import read_lines
+
+    reader, pipe = asyncio.StreamReader(), os.fdopen(os.dup(sys.stdin.fileno()), "rb", 0)
     try:
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(sys.stdin.fileno()), "rb", 0)
-        )
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     except ValueError:  # a file is no pipe, and is there at once
+        pipe.close()
         for line in sys.stdin.buffer:
             yield line
         return
-    while line := await reader.readline():
+    async for line in read_lines(reader):
         yield line

@@ -5,7 +5,6 @@ there is no second way to a tool.
 """
 
 import contextlib
-import difflib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +19,7 @@ from towpath.cli.shared.input_files import parse_json, read_text
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ async def call(
     async with common.connect() as client:
         effects = {spec.name: spec.effect_class for spec in (await client.tools.list()).tools}
         if name not in effects:
-            detail = f"no tool is called {name}{_near(name, list(effects))}"
+            near = nearest_name(name, effects)
+            detail = f"no tool is called {name}{'' if near is None else f'; did you mean {near!r}?'}"
             raise ProblemError(problem("not_found", detail, remedy="List them: towpath tools list."))
         of_network, of_agent = await _caller(client, name, network, agent)
         if dry_run:
@@ -138,8 +139,3 @@ def _exit_code(run: "RunView", code: int) -> int:
     results = run.final.get("results") if isinstance(run.final, dict) else None
     status = results[0].get("status") if results else None
     return {"succeeded": OK, "denied": DENIED}.get(str(status), RUN_FAILED)
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3)
-    return f"; near it: {', '.join(near)}" if near else ""

@@ -79,23 +79,27 @@ class ConnectionOptions(OutputOptions):
 
         target = self.target()
         await _reach(target.server)
-        async with Client(target.server, api_key=target.api_key) as client:
+        async with Client(target) as client:
             yield client
 
 
 async def _reach(address: str) -> None:
     import asyncio
 
+    from towpath.client.contexts import is_address, shown_address
     from towpath_contracts.problems.registry import ProblemError, problem
 
+    shown = shown_address(address)
+    if not is_address(address):
+        raise ProblemError(problem("server_unreachable", f"{shown!r} is no address of a platform"))
     parts = urlsplit(address)
     try:
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 4222)
         async with asyncio.timeout(REACH_TIMEOUT_S):
             _, writer = await asyncio.open_connection(parts.hostname or "", port)
         writer.close()
-    except (OSError, TimeoutError, ValueError) as error:
-        detail = f"{address}: {str(error) or 'no answer'}"
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: no name of a host
+        detail = f"{shown}: {str(error) or 'no answer'}"
         raise ProblemError(problem("server_unreachable", detail)) from error
 
 
