@@ -6,12 +6,14 @@ may change, or that lies in a package that they may change, is refused.
 """
 
 import sys
+import traceback
 from collections.abc import Set as AbstractSet
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
 from towpath.errors import DeclarationError
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_fabric.file_owners import fault_of
 
 _folders: dict[str, AbstractSet[int]] = {}
@@ -72,3 +74,27 @@ def _refuse_shared(path: Path) -> None:
         fault = fault_of(place, _folders[folder])
         if fault is not None:
             raise DeclarationError(f"{place} {fault}, so {path.name} is not imported. Close it to others: chmod go-w")
+
+
+def describe_import_fault(name: str, error: Exception) -> str:
+    """Say where user code failed when the module or file *name* was imported, why, and what to do about it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_short(error.filename)}:{error.lineno}: not Python: {error.msg}"
+    own = [one for one in traceback.extract_tb(error.__traceback__) if _is_of_user(one.filename)]
+    where = f"{_short(own[-1].filename)}:{own[-1].lineno}" if own else name
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        near = nearest_name(error.name, sorted(sys.stdlib_module_names))
+        hint = f"did you mean {near}?" if near is not None else f"install it here, e.g. pip install {error.name}"
+        return f"{where}: there is no module {error.name}; {hint}"
+    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"{where}: {said}; this was raised while {name} was imported"
+
+
+def _is_of_user(file: str) -> bool:
+    return any(Path(file).is_relative_to(folder) for folder in _folders) and "site-packages" not in file
+
+
+def _short(file: str) -> str:
+    """Return the path as a person in the working folder would name it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

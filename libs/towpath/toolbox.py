@@ -20,8 +20,10 @@ from types import ModuleType
 
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
-from towpath.module_sources import SourceLoader, load_from_source
+from towpath.missing_files import missing_file
+from towpath.module_sources import SourceLoader, describe_import_fault, load_from_source
 from towpath.tools.declaration import AnyTool, Tool, tool
+from towpath.tools.functions import place_of
 from towpath_fabric.file_owners import ROOT, fault_above, fault_of, program_owner
 
 
@@ -35,7 +37,8 @@ class WorkerTools:
         for one in tools:
             other = self._by_name.setdefault(one.name, one)
             if other is not one:
-                msg = f"two tools are named {one.name}: {other!r} and {one!r}; rename one of them"
+                places = f"{place_of(other.function)} and {place_of(one.function)}"
+                msg = f"two tools are named {one.name}: {places}; rename one of them"
                 raise DeclarationError(msg)
 
     def offer(self, toolset: str, tools: Iterable[AnyTool]) -> tuple[str, ...]:
@@ -67,14 +70,20 @@ def leave_out_working_folder() -> None:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a dotted module name, or a file given by its path; raises DeclarationError where there is none."""
+    """Import a dotted module name, or a file given by its path.
+
+    Raises DeclarationError where there is none, or where it can't be imported.
+    """
     path = Path(name)
-    if path.suffix != ".py" and "/" not in name:
-        return _import_named(name)
-    if not path.is_file():
-        msg = f"there is no file {name}"
-        raise DeclarationError(msg)
-    return _load_file(path.resolve())
+    is_module = path.suffix != ".py" and "/" not in name
+    if not is_module and not path.is_file():
+        raise DeclarationError(missing_file(path))
+    try:
+        return _import_named(name) if is_module else _load_file(path.resolve())
+    except DeclarationError:
+        raise
+    except Exception as error:  # whatever user code raises
+        raise DeclarationError(describe_import_fault(name, error)) from error
 
 
 def _import_named(name: str) -> ModuleType:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from towpath_embedded.processes import fork_client
 from towpath_embedded.start_hints import GATEWAY_PORT, NATS_PORT, starts_probably
@@ -18,7 +18,7 @@ if __name__ == "__main__" and starts_probably(sys.argv[1:]):
     fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
 
 with paused():
-    from cyclopts import App, Parameter
+    from cyclopts import App, CycloptsError, Parameter
 
     from towpath_embedded.up import UpOptions, up
 
@@ -26,7 +26,14 @@ DEFAULT_DATA = Path(".towpath")
 
 Port = int | Literal["auto"]
 
-app = App(name="towpath", help="The whole platform on one machine.")
+
+def _usage_panel(error: CycloptsError) -> Any:
+    from towpath.cli.shared.usage_errors import usage_panel
+
+    return usage_panel(error)
+
+
+app = App(name="towpath", help="The whole platform on one machine.", error_formatter=_usage_panel)
 
 
 @app.command(name="up")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from towpath.missing_files import missing_file
 from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_embedded.console import UpConsole
@@ -318,7 +319,7 @@ def _data_folder(options: UpOptions) -> Iterator[Path]:
 def _check_files(options: UpOptions) -> None:
     for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
         if path is not None and not path.exists():
-            raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))
+            raise ProblemError(problem("file_missing", f"{option}: {missing_file(path)}"))
     if options.sample and (options.policy is not None or options.profile or options.networks is not None):
         detail = (
             "--sample brings a policy and a network of its own: --policy, --profile or --networks are given as well"

@@ -9,8 +9,10 @@ import socket
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, FilePath, SecretStr, model_validator
+from pydantic import Field, FilePath, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from towpath_contracts.problems.input_faults import details_of, in_plain_words
 
 TRACES_PATH = "/v1/traces"
 
@@ -165,3 +167,13 @@ class Settings(BrokerSettings):
             msg = "TOWPATH_DATABASE_URL is not set, and this service needs Postgres"
             raise ValueError(msg)
         return self.database_url.get_secret_value()
+
+
+def describe_wrong_settings(error: ValidationError) -> str:
+    """Name every variable that is wrong, and what is wrong with it; never its value."""
+    prefix = BrokerSettings.model_config["env_prefix"]
+    found = []
+    for one in in_plain_words(details_of(error)):
+        name = one.pointer.strip("/").replace("/", ".")
+        found.append(f"{prefix}{name.upper()}: {one.detail}" if name else one.detail)
+    return "; ".join(found) + ". Correct it in the environment, and start again"

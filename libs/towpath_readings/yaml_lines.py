@@ -4,6 +4,30 @@ from collections.abc import Iterator
 
 import yaml
 
+_HINTS = (
+    ("found character '\\t'", "a tab begins this line; indent with spaces"),
+    ("mapping values are not allowed", "a colon where none may stand; quote the text, or look at the indentation"),
+    ("expected <block end>", "this line is indented otherwise than those it belongs to"),
+    ("expected ',' or ']'", "a list begins here with [ and is not closed with ]"),
+    ("expected ',' or '}'", "a mapping begins here with { and is not closed with }; quote a text that begins with {"),
+    ("found unexpected end of stream", "a quote is opened and not closed"),
+    ("found duplicate anchor", "an anchor is named twice"),
+)
+"""What the parser says, and what to do about it."""
+
+
+def describe_yaml_fault(error: yaml.YAMLError) -> tuple[int, str]:
+    """Return the line of what is wrong in a text that is no YAML, and what to do about it."""
+    said = str(getattr(error, "problem", None) or " ".join(str(error).split()))
+    mark = getattr(error, "problem_mark", None)
+    begun = getattr(error, "context_mark", None)
+    if begun is not None and str(getattr(error, "context", "")).startswith(
+        ("while parsing a flow", "while scanning a")
+    ):
+        mark = begun  # what is not closed is noticed lines later
+    hint = next((hint for words, hint in _HINTS if words in said), said)
+    return (mark.line + 1 if mark is not None else 1), hint
+
 
 class LineNumbers:
     """Knows the line of every JSON pointer of one YAML document."""

@@ -26,6 +26,7 @@ with paused():
     from towpath_agent.settings import AgentSettings
     from towpath_agent.wiring import find_agent, make_agent_server
     from towpath_fabric.service import Service
+    from towpath_fabric.settings import describe_wrong_settings
 
 
 USAGE_ERROR = 2
@@ -57,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
         credentials = forget_credentials()
         agent, hooks = find_agent(options.target)
-    except (DeclarationError, ValidationError) as error:
+    except ValidationError as error:
+        sys.stderr.write(f"towpath agents: {describe_wrong_settings(error)}\n")
+        return USAGE_ERROR
+    except DeclarationError as error:
         sys.stderr.write(f"towpath agents: {error}\n")
         return USAGE_ERROR
     if options.name_only:

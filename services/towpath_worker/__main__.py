@@ -27,8 +27,10 @@ with paused():
     from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_defaults
     from towpath_contracts.base import JsonObject
+    from towpath_contracts.problems.near_names import nearest_name
     from towpath_fabric.nats.login import LoginFileError
     from towpath_fabric.service import Service
+    from towpath_fabric.settings import describe_wrong_settings
     from towpath_worker.settings import WorkerSettings
     from towpath_worker.wiring import load_tools, make_worker, note_sandboxes, require_sandboxes
 
@@ -58,7 +60,11 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker until it is asked to stop; returns the exit code."""
     parser = make_parser()
-    options = parser.parse_args(argv)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        known = [text for action in parser._actions for text in action.option_strings]  # argparse has no other list
+        near = nearest_name(unknown[0], known)
+        parser.error(f"there is no option {unknown[0]}" + (f"; did you mean {near}?" if near is not None else ""))
     if options.inspect:
         if not options.mcp:
             parser.error("--inspect needs --mcp FILE")
@@ -100,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _say(error: Exception) -> int:
     """Print why there is no worker to stderr; returns the exit code for what whoever started it has to correct."""
-    sys.stderr.write(f"towpath worker: {error}\n")
+    said = describe_wrong_settings(error) if isinstance(error, ValidationError) else error
+    sys.stderr.write(f"towpath worker: {said}\n")
     return USAGE_ERROR
 
 

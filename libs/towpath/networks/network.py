@@ -18,7 +18,7 @@ from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
-from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 
 _PASSED = ("towpath", "dataclasses")
@@ -214,5 +214,5 @@ def spec_from(written: JsonObject) -> NetworkSpec:
     try:
         return NetworkSpec.model_validate(written)
     except ValidationError as error:
-        details = details_of(error, NetworkSpec)
+        details = in_plain_words(details_of(error, NetworkSpec))
         raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from error

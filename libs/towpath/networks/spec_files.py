@@ -11,14 +11,23 @@ from typing import Any
 import yaml
 
 from towpath.errors import RefusedError
+from towpath.missing_files import missing_file
 from towpath.networks.network import spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
-from towpath_readings.yaml_lines import LineNumbers
+from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
+
+_REMEDY = "Correct the file at the line that is named, and try again; nothing was changed."
+_TAKEN_BY = {
+    "Network": "towpath networks publish",
+    "Policy": "towpath policy apply",
+    "McpServers": "towpath worker --mcp",
+}
+"""Which command takes a file of which kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +41,7 @@ class PolicyFile:
 def load_network(path: str | Path) -> NetworkSpec:
     """Read a network; raises RefusedError `network_invalid` with every problem and its `file:line`."""
     written, lines, _ = read_yaml(Path(path), "network_invalid")
+    refuse_other_kind("network_invalid", Path(path), written, lines, "Network")
     try:
         return spec_from(written)
     except RefusedError as error:
@@ -53,41 +63,67 @@ def load_policy(path: str | Path) -> PolicyFile:
     Its rules are checked by the tool-access service, which knows them: `client.policy.check`.
     """
     written, lines, text = read_yaml(Path(path), "policy_invalid")
-    faults = []
-    if written.get("kind", "Policy") != "Policy":
-        faults.append(ProblemDetail(pointer="/kind", code="kind", detail="a policy has kind: Policy"))
+    refuse_other_kind("policy_invalid", Path(path), written, lines, "Policy")
     if not isinstance(written.get("rules", []), list):
-        faults.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
-    if faults:
-        raise RefusedError(locate_problems("policy_invalid", Path(path), lines, faults))
+        fault = ProblemDetail(pointer="/rules", code="rules", detail="rules is a list: begin each rule with a dash")
+        raise RefusedError(locate_problems("policy_invalid", Path(path), lines, [fault]))
     return PolicyFile(text=text, source=str(path))
 
 
+def refuse_other_kind(code: str, path: Path, written: JsonObject, lines: LineNumbers, kind: str) -> None:
+    """Raise RefusedError with *code* where the file says that it is something else than a *kind*."""
+    found = str(written.get("kind", kind))
+    if found == kind:
+        return
+    if found in _TAKEN_BY:
+        detail = f"this is a {found}, not a {kind}; it is taken by: {_TAKEN_BY[found]} {path}"
+    else:
+        detail = f"the kind {found!r} is not known; did you mean {kind!r}?"
+    fault = ProblemDetail(pointer="/kind", code="kind", detail=detail)
+    raise RefusedError(locate_problems(code, path, lines, [fault]))
+
+
 def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
-    """Parse *path*; every way in which it can't be read is a RefusedError with *code*."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise _refused(code, path, 1, f"the file is larger than {MAX_FILE_BYTES} bytes")
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _refused(code, path, 1, f"can't be read: {error}") from error
+    """Parse *path*; raises RefusedError: `file_missing` where nothing is there, else *code*."""
+    text = _read_text(path, code)
     try:
         lines = LineNumbers(yaml.compose(text, Loader=yaml.SafeLoader))
         written: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        message = getattr(error, "problem", None) or str(error)
-        raise _refused(code, path, mark.line + 1 if mark else 1, f"not YAML: {message}") from error
+        line, message = describe_yaml_fault(error)
+        raise _refused(code, path, line, f"not YAML: {message}") from error
     if lines.duplicates:
-        twice = [ProblemDetail(pointer=at, code="key_twice", detail="given twice") for at in lines.duplicates]
+        twice = [
+            ProblemDetail(pointer=at, code="key_twice", detail="given twice; keep one of them")
+            for at in lines.duplicates
+        ]
         raise RefusedError(locate_problems(code, path, lines, twice))
+    if written is None:
+        raise _refused(code, path, 1, "the file is empty")
     if not isinstance(written, dict):
-        raise _refused(code, path, 1, "the document is not a mapping")
+        raise _refused(code, path, 1, "the file has to begin with a key, such as `kind: Network`")
     return written, lines, text
 
 
+def _read_text(path: Path, code: str) -> str:
+    try:
+        if path.is_dir():
+            raise RefusedError(problem("file_missing", f"{path} is a folder: name a file in it"))
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise _refused(code, path, 1, f"the file is larger than {MAX_FILE_BYTES} bytes")
+        content = path.read_bytes()
+        return content.decode("utf-8")
+    except FileNotFoundError as error:
+        raise RefusedError(problem("file_missing", missing_file(path))) from error
+    except OSError as error:
+        raise RefusedError(problem("file_missing", f"{path} can't be read: {error.strerror}")) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise _refused(code, path, line, "this is not UTF-8; save the file as UTF-8") from error
+
+
 def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
-    return RefusedError(problem(code, f"{path}:{line}: {detail}"))
+    return RefusedError(problem(code, f"{path}:{line}: {detail}", remedy=_REMEDY))
 
 
 def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable[ProblemDetail]) -> Problem:
@@ -95,4 +131,4 @@ def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable
     placed = tuple(
         one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {one.detail}"}) for one in details
     )
-    return problem(code, "; ".join(f"{one.detail} ({one.pointer})" for one in placed), errors=placed)
+    return problem(code, "; ".join(f"{one.detail} ({one.pointer})" for one in placed), errors=placed, remedy=_REMEDY)

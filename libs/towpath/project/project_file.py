@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath_contracts.base import ClientMessagePart
-from towpath_contracts.problems.input_faults import details_of
+from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 
 PROJECT_FILE = Path("towpath.yaml")
@@ -47,7 +47,8 @@ def read_project(path: Path = PROJECT_FILE) -> ProjectFile:
     try:
         found = ProjectFile.model_validate(written)
     except ValidationError as error:
-        raise RefusedError(locate_problems(CODE, path, lines, details_of(error, ProjectFile))) from error
+        details = in_plain_words(details_of(error, ProjectFile))
+        raise RefusedError(locate_problems(CODE, path, lines, details)) from error
     named = [("networks", found.networks), ("policy", found.policy), ("mcp", found.mcp)]
     named += [(f"tools/{place}", tools) for place, tools in enumerate(found.tools)]
     missing = [

@@ -17,7 +17,7 @@ from towpath.tasks.mounts import HostMount
 from towpath.tasks.objectives import objective_json
 from towpath.tasks.plans import plan_json
 from towpath.tools.declaration import seconds
-from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.tasks import SubmitTask
@@ -102,7 +102,7 @@ def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
     try:
         return SubmitTask.model_validate(written)
     except ValidationError as error:
-        details = details_of(error, SubmitTask)
+        details = in_plain_words(details_of(error, SubmitTask))
         raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
 
 

@@ -5,6 +5,7 @@ hundred are listed, and the rest are counted. pydantic gives all of them or none
 thousands of places a short sample is validated once more, and its faults stand for the others.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NamedTuple, get_args
@@ -126,6 +127,9 @@ def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[Probl
 def _unknown_field(entry: Any, kind: type[BaseModel]) -> str:
     *place, name = entry["loc"]
     known = _fields_at(kind, place)
+    inner = _field_that_has(str(name), kind) if not place else None
+    if inner is not None:
+        return f"there is no such field here; it belongs inside {inner!r}"
     near = nearest_name(str(name), known)
     return "there is no such field; " + (f"did you mean {near!r}?" if near else f"there are {', '.join(known)}")
 
@@ -137,6 +141,14 @@ def _fields_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[str]:
         fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
         models = [found for annotation in fields for found in _models_in(annotation)] if fields else models
     return sorted({field for one in models for field in one.model_fields})
+
+
+def _field_that_has(name: str, kind: type[BaseModel]) -> str | None:
+    """Return which field of *kind* holds something that has a field *name*; None where none does."""
+    fields = kind.model_fields.items()
+    return next(
+        (one for one, field in fields if any(name in m.model_fields for m in _models_in(field.annotation))), None
+    )
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -155,6 +167,37 @@ def summary_of(details: Iterable[ProblemDetail]) -> str:
     """Return all problems in one line for people, each once."""
     lines = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
     return "; ".join(dict.fromkeys(lines))
+
+
+_WORDS = {
+    **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), "a list belongs here"),
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping of keys and values belongs here"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number belongs here"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number belongs here"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false belongs here"),
+    "string_type": "a text belongs here; quote it",
+    "missing": "this is missing",
+}
+"""What is said of a file that a person wrote, by the kind of the fault."""
+
+_LETTERS = re.compile(r"^String should match pattern '\^\[a-zA-Z0-9\]\[a-zA-Z0-9(\S*)\]\{0,(\d+)\}\$'$")
+
+
+def in_plain_words(details: Iterable[ProblemDetail]) -> tuple[ProblemDetail, ...]:
+    """Return *details* in the words of who writes files, where pydantic has those of who writes programs."""
+    return tuple(one.model_copy(update={"detail": _plain(one)}) for one in details)
+
+
+def _plain(one: ProblemDetail) -> str:
+    name = _LETTERS.match(one.detail)
+    if name is not None:
+        longest = int(name[2]) + 1
+        return (
+            f"a name belongs here: letters, digits and {' '.join(name[1])}, beginning with a letter or digit, "
+            f"at most {longest} characters"
+        )
+    said = _WORDS.get(one.code, one.detail)
+    return re.sub(r"^Input should be ", "it has to be ", said)
 
 
 MAX_NAMED = 3

@@ -15,7 +15,7 @@ from towpath.errors import RefusedError
 from towpath.networks.spec_files import load_network, locate_problems, read_yaml
 from towpath.tasks.task import task_of
 from towpath_contracts.files.evaluation_suite import EvaluationCase, EvaluationSuite
-from towpath_contracts.problems.input_faults import details_of
+from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 
 CODE = "evaluation_invalid"
@@ -56,7 +56,8 @@ def read_suite(path: Path) -> ReadSuite:
     try:
         suite = EvaluationSuite.model_validate(written)
     except ValidationError as error:
-        raise RefusedError(locate_problems(CODE, path, lines, details_of(error, EvaluationSuite))) from error
+        details = in_plain_words(details_of(error, EvaluationSuite))
+        raise RefusedError(locate_problems(CODE, path, lines, details)) from error
     folder = path.parent
     found = ReadSuite(
         path=path,

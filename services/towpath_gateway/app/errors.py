@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.problems.input_faults import FaultList, details_of
+from towpath_contracts.problems.input_faults import FaultList, details_of, in_plain_words
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_gateway.core.headers import SAFE_METHODS
 from towpath_gateway.core.openai_errors import is_openai, openai_error, retry_header
@@ -35,6 +35,9 @@ _CODES = {
 }
 
 _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+_NO_PATH = "Nothing is served at this path; GET /openapi.json lists what there is."
 
 
 class HttpProblemError(HTTPException):
@@ -96,7 +99,8 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     taken = getattr(request.scope.get("route"), "body_field", None)
     kind = None if taken is None else taken.field_info.annotation
-    details = details_of(error.errors(), kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None)
+    model = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    details = in_plain_words(details_of(error.errors(), model))
     return problem_response(validation_problem(FaultList(details, len(details))), request)
 
 
@@ -106,9 +110,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HttpProblemError):
         return problem_response(error.problem, request)
     code = _CODES.get(HTTPStatus(error.status_code), "internal")
-    return problem_response(
-        problem(code, f"{request.method} {request.url.path}: {error.detail}"), request, error.headers
-    )
+    remedy = {"remedy": _NO_PATH} if code == "not_found" else {}
+    found = problem(code, f"{request.method} {request.url.path}: {error.detail}", **remedy)
+    return problem_response(found, request, error.headers)
 
 
 async def on_unexpected(request: Request, _error: Exception) -> Response:

@@ -1,16 +1,13 @@
 """One platform with the sample for all tests of the command line, and how they ask it."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.places import ROOT
+from tests.support.platform.sample_platform import served_sample
 
 from towpath.cli import main
-from towpath_embedded.servers.postgres_identity import temporary_folder
 
 Ask = Callable[..., tuple[int, Any]]
 
@@ -18,17 +15,8 @@ Ask = Callable[..., tuple[int, Any]]
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """The address of a platform that serves the sample."""
-    with temporary_folder() as folder:
-        command = [sys.executable, "-m", "tests.support.platform.sample_platform", folder]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert process.stdout is not None
-        try:
-            address = process.stdout.readline().strip()
-            assert address.startswith("http://"), process.wait(timeout=60)
-            yield address
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
+    with served_sample() as address:
+        yield address
 
 
 @pytest.fixture

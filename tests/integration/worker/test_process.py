@@ -156,7 +156,11 @@ async def test_a_killed_worker_costs_an_irreversible_call_nothing_but_its_answer
 
 
 async def test_a_worker_with_nothing_to_serve_says_so_and_ends(folder: Path) -> None:
-    for arguments, found in (([], "no tool to serve"), (["no.such"], "no module no.such"), (["./no.py"], "no file")):
+    for arguments, found in (
+        ([], "no tool to serve"),
+        (["no.such"], "no module no.such"),
+        (["./no.py"], "no.py is not there"),
+    ):
         with worker_process(folder, "nats://127.0.0.1:1", *arguments) as worker:
             assert await worker.ended() == 2
             assert found in worker.log.read_text()

@@ -5,16 +5,19 @@ stops on SIGTERM. Its services are forked: how they are started is the matter of
 """
 
 import asyncio
+import contextlib
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.support.places import EXAMPLES
+from tests.support.places import EXAMPLES, ROOT
 
 from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 SAMPLE = EXAMPLES / "support"
 
@@ -33,6 +36,22 @@ def sample_platform(folder: Path, **role_environment: Mapping[str, str]) -> Plat
         durable=False,
         starts="fork",
     )
+
+
+@contextlib.contextmanager
+def served_sample() -> Iterator[str]:
+    """Serve the sample from a process of its own; gives the address."""
+    with temporary_folder() as folder:
+        command = [sys.executable, "-m", "tests.support.platform.sample_platform", folder]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://"), process.wait(timeout=60)
+            yield address
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 async def serve(folder: Path) -> None:

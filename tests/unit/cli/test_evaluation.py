@@ -129,7 +129,7 @@ def test_where_there_is_nothing_to_test_that_is_said(
     assert main(["eval", "a.yaml", "b.yaml", "--record", "c"]) == 2
     assert "--record takes one suite" in capsys.readouterr().err
     assert main(["eval", "a.yaml"]) == 2
-    assert "evaluation_invalid" in capsys.readouterr().err
+    assert "file_missing" in capsys.readouterr().err
     for option, value in (("--repeat", "0"), ("--repeat", "1001"), ("--min-pass", "1.1"), ("--min-pass", "-1")):
         with pytest.raises(SystemExit, match="2"):
             main(["eval", "a.yaml", option, value])

@@ -82,8 +82,8 @@ def test_every_mistake_of_form_is_named_at_once() -> None:
         ("name: n\n", [":1: "]),
         ("name: n\nname: m\nagents: []\n", [":2: ", "given twice"]),
         ("agents: [\n", ["not YAML"]),
-        ("- a\n- b\n", ["not a mapping"]),
-        ("", ["not a mapping"]),
+        ("- a\n- b\n", [":1: ", "begin with a key"]),
+        ("", [":1: ", "empty"]),
         ("name: !!python/object/apply:os.getcwd []\nagents: []\n", ["not YAML"]),
         ("a: &a [*a]\nname: n\nagents: []\n", [":1: "]),
     ],
@@ -104,9 +104,10 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * 2_000_001)
-    for file in (tmp_path / "missing.yaml", binary):
-        with pytest.raises(RefusedError, match="network_invalid"):
-            load_network(file)
+    with pytest.raises(RefusedError, match=r"network_invalid: .*binary\.yaml:1: this is not UTF-8"):
+        load_network(binary)
+    with pytest.raises(RefusedError, match=r"file_missing: .*missing\.yaml is not there\. Correct"):
+        load_network(tmp_path / "missing.yaml")
     with pytest.raises(RefusedError, match="larger than 2000000 bytes"):
         load_network(large)
 

@@ -49,6 +49,7 @@ async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTI
     Args:
         file: A YAML file with kind: Network.
     """
+    _check_form(file)
     async with common.connect() as client:
         version = await client.networks.validate(file)
     out = common.out()
@@ -66,6 +67,8 @@ async def publish(*files: Path, if_version: int | None = None, common: Connectio
         files: YAML files with kind: Network.
         if_version: Only while this version is current, 0 while there is none.
     """
+    for file in files:
+        _check_form(file)
     async with common.connect() as client:
         versions = [await client.networks.publish(file, if_version=if_version) for file in files]
     columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else "published"))
@@ -285,6 +288,13 @@ def _change_lines(change: "Change") -> Iterator[tuple[str, str | None]]:
     if not change.lines:
         yield from ((f"    - {line}", "red") for line in change.before.splitlines())
         yield from ((f"    + {line}", "green") for line in change.after.splitlines())
+
+
+def _check_form(file: Path) -> None:
+    """Raise RefusedError for what the file alone shows to be wrong: nobody needs a platform to be told that."""
+    from towpath.networks.spec_files import load_network
+
+    load_network(file)
 
 
 def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:

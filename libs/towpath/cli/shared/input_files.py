@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from towpath.cli.shared.output import print_notice
+from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 
 ENTRY_WORDS = frozenset(
@@ -18,6 +20,9 @@ ENTRY_WORDS = frozenset(
     }
 )
 """Words of a decision in a script: for whom it is and how late it comes, and what a model answers."""
+
+ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
+"""What a decision may say to do."""
 
 MAX_BYTES = 4_000_000
 """Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
@@ -31,8 +36,11 @@ def read_text(path: Path) -> str:
         if path.stat().st_size > MAX_BYTES:
             raise ProblemError(problem("request_invalid", f"{path} is larger than {MAX_BYTES} bytes"))
         return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise ProblemError(problem("file_missing", missing_file(path))) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
+        said = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ProblemError(problem("file_missing", f"{path}: {said}", remedy="Name another file.")) from error
 
 
 def read_json(path: Path) -> Any:
@@ -66,6 +74,10 @@ def _warn_of_unknown(path: Path, script: list[Any]) -> None:
         if isinstance(entry, dict) and "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
             known = ", ".join(sorted(ENTRY_WORDS))
             print_notice(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
+        if isinstance(entry, dict) and isinstance(action := entry.get("action"), str) and action not in ACTIONS:
+            near = nearest_name(action, ACTIONS)
+            hint = f"did you mean {near}?" if near is not None else f"there are {', '.join(ACTIONS)}"
+            print_notice(f"{path}: entry {place}: no action is called {action}; {hint}")
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

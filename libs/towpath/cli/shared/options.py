@@ -78,20 +78,18 @@ class ConnectionOptions(OutputOptions):
         from towpath.client.client import Client
 
         target = self.target()
+        client = Client(target)  # raises for what is no address
         await _reach(target.server)
-        async with Client(target) as client:
+        async with client:
             yield client
 
 
 async def _reach(address: str) -> None:
     import asyncio
 
-    from towpath.client.contexts import is_address, shown_address
+    from towpath.client.contexts import shown_address
     from towpath_contracts.problems.registry import ProblemError, problem
 
-    shown = shown_address(address)
-    if not is_address(address):
-        raise ProblemError(problem("server_unreachable", f"{shown!r} is no address of a platform"))
     parts = urlsplit(address)
     try:
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 4222)
@@ -99,8 +97,14 @@ async def _reach(address: str) -> None:
             _, writer = await asyncio.open_connection(parts.hostname or "", port)
         writer.close()
     except (OSError, TimeoutError, ValueError) as error:  # ValueError: no name of a host
-        detail = f"{shown}: {str(error) or 'no answer'}"
+        detail = f"{shown_address(address)}: {_why_unreached(error)}"
         raise ProblemError(problem("server_unreachable", detail)) from error
+
+
+def _why_unreached(error: Exception) -> str:
+    if "Connect call failed" in str(error):  # as asyncio says it, of one address or of several
+        return "nothing listens there"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or "no answer"
 
 
 OUTPUT_OPTIONS = OutputOptions()

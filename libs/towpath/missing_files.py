@@ -1,0 +1,18 @@
+"""What is said of a file that a person named and that is not there."""
+
+from pathlib import Path
+
+from towpath_contracts.problems.near_names import MAX_NAMES, nearest_name
+
+
+def missing_file(path: Path) -> str:
+    """Say that *path* is not there, and which file beside it may have been meant."""
+    if not path.parent.is_dir():
+        return f"{path} is not there, nor is its folder {path.parent}"
+    try:
+        files = [one for one, _ in zip(path.parent.iterdir(), range(MAX_NAMES), strict=False)]
+    except OSError:  # a folder that nobody may list
+        files = []
+    by_stem = {one.stem: one for one in sorted(files, key=lambda one: one.suffix == path.suffix)}
+    near = nearest_name(path.stem, by_stem)  # an ending that two names share says nothing
+    return f"{path} is not there" + (f"; did you mean {by_stem[near]}?" if near is not None else "")

@@ -1,0 +1,12 @@
+"""What people get wrong at a platform is told by place, cause and cure; the messages are golden."""
+
+from tests.mistakes.cases import mistakes_of, read_golden, section
+from tests.mistakes.making import make_mistakes
+
+
+def test_every_mistake_is_told_as_it_is_written_down(server: str) -> None:
+    mistakes = mistakes_of("platform")
+    said = make_mistakes(mistakes, server)
+    golden = read_golden()
+    for one in mistakes:
+        assert section(one, said[one.name]) == golden.get(one.name), "uv run python -m tests.mistakes write"
