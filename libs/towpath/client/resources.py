@@ -29,7 +29,10 @@ INVOKED_S = 30.0
 no run, and has the call a second time."""
 
 Written = Agent | Network | NetworkSpec | JsonObject | str | Path
-"""A network as a person has it: built, parsed, plain JSON, or the path of a YAML file; an agent is one alone."""
+"""A network as a person has it: built, parsed, plain JSON, or the path of a YAML file.
+
+An agent is one too, with those in its `routes`.
+"""
 
 
 def spec_json(written: Written) -> JsonObject:

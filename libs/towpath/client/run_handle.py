@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 AnyNetwork = str | Agent | Network | NetworkSpec
 """The name of a published network, or one to publish first (the same one again makes no new version).
 
-An agent stands for the network of it alone, under its key.
+An agent stands for the network of it and of the agents in its `routes`, under its key.
 """
 
 

@@ -61,7 +61,7 @@ def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, Declar
 
 @dataclass(frozen=True, slots=True)
 class Agent(FlowMember):
-    """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
+    """One agent. `tools` are names or Tool objects, `routes` the agents that it may hand over to, or their keys.
 
     `model` may be a list: the next one is asked where the one before is out of service, over its limit or refuses.
     `prompt` is its text, or a function without arguments that returns it: it is called each time the network is built,
@@ -76,7 +76,7 @@ class Agent(FlowMember):
     agent_type: str = field(default="", kw_only=True)
     model: str | Sequence[str] | None = field(default=None, kw_only=True)
     tools: Sequence["str | AnyTool"] = field(default=(), kw_only=True)
-    routes: Sequence[str] = field(default=(), kw_only=True)
+    routes: Sequence["str | Agent"] = field(default=(), kw_only=True)
     default: bool = field(default=False, kw_only=True)
     can_respond: bool = field(default=False, kw_only=True)
     output: type[BaseModel] | JsonObject | None = field(default=None, kw_only=True)
@@ -114,7 +114,7 @@ class Agent(FlowMember):
             "prompt_template": self._prompt(),
             "model": self.model if self.model is None or isinstance(self.model, str) else list(self.model),
             "equipped_tools": [one.name if isinstance(one, Tool) else one for one in self.tools],
-            "allowed_routes": list(self.routes),
+            "allowed_routes": [one.key if isinstance(one, Agent) else one for one in self.routes],
             "is_default": self.default,
             "allow_respond": self.can_respond,
             "respond_schema": output,
@@ -146,9 +146,7 @@ def _no_member(name: str, given: object) -> str:
     if isinstance(given, str):
         return ""
     if name == "routes":
-        return (
-            f"routes are keys: write {given.key!r}" if isinstance(given, Agent) else f"{given!r} is no key of an agent"
-        )
+        return "" if isinstance(given, Agent) else f"{given!r} is no agent, nor the key of one"
     if isinstance(given, Tool):
         return ""
     called = getattr(given, "__name__", None)
@@ -204,9 +202,20 @@ class Network:
 
 
 def network_of(agent: Agent) -> Network:
-    """Return the network of *agent* alone, under its key: it begins and answers, whatever it says of that."""
-    alone = replace(agent, default=True, can_respond=True)
-    return Network(agent.key, [alone]) if agent.model is None else Network(agent.key, [alone], model=agent.model)
+    """Return the network of *agent* and the agents that its routes lead to, under its key.
+
+    It begins, and each of them may answer, whatever they say of that. Those that name no model have the first one's.
+    """
+    agents = [replace(one, default=one is agent, can_respond=True) for one in _reached(agent)]
+    return Network(agent.key, agents) if agent.model is None else Network(agent.key, agents, model=agent.model)
+
+
+def _reached(first: Agent) -> list[Agent]:
+    """Return *first* and every agent that stands in the routes of one of them, each once."""
+    found = [first]
+    for agent in found:  # it grows meanwhile
+        found += [one for one in agent.routes if isinstance(one, Agent) and not any(one is other for other in found)]
+    return found
 
 
 def spec_from(written: JsonObject) -> NetworkSpec:

@@ -79,8 +79,7 @@ def undecorated() -> None:
         (lambda: Agent("a", tools="count"), r"agent 'a': tools is a list: write tools=\['count'\]"),  # type: ignore[arg-type]
         (lambda: Agent("a", tools=[undecorated]), "agent 'a': undecorated is no tool: write @tool above it"),  # type: ignore[list-item]
         (lambda: Agent("a", tools=[3]), "agent 'a': 3 is no tool, nor the name of one"),  # type: ignore[list-item]
-        (lambda: Agent("a", routes=[Agent("b")]), "agent 'a': routes are keys: write 'b'"),  # type: ignore[list-item]
-        (lambda: Agent("a", routes=[3]), "agent 'a': 3 is no key of an agent"),  # type: ignore[list-item]
+        (lambda: Agent("a", routes=[3]), "agent 'a': 3 is no agent, nor the key of one"),  # type: ignore[list-item]
         (lambda: Network("n", "clerk"), r"network 'n': agents is a list: write \['clerk'\]"),  # type: ignore[arg-type]
         (lambda: Network("n", Agent("a")), r"network 'n': agents is a list: write \[a\]"),  # type: ignore[arg-type]
     ],

@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from towpath import Agent, DeclarationError, Network, RefusedError, load_network, load_policy, tool
+from towpath.networks.network import network_of
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 
 
@@ -64,6 +65,30 @@ def test_what_an_answer_must_look_like_is_a_model_or_a_schema() -> None:
     assert agents[0].respond_schema == Answer.model_json_schema()
     assert agents[1].respond_schema == schema
     assert agents[2].key == "c"
+
+
+def test_an_agent_brings_those_along_that_its_routes_lead_to() -> None:
+    expert = Agent("expert", model="gemini:x", default=True)
+    repairs = Agent("repairs", prompt="You mend lamps.", routes=[expert, "triage"])
+    triage = Agent("triage", model="openai:y", routes=[Agent("billing"), repairs, expert])
+    spec = network_of(triage).to_spec()
+    assert (spec.name, spec.model) == ("triage", "openai:y")
+    assert [
+        (one.key, one.model, one.is_default, one.allow_respond, list(one.allowed_routes)) for one in spec.agents
+    ] == [
+        ("triage", "openai:y", True, True, ["billing", "repairs", "expert"]),
+        ("billing", None, False, True, []),
+        ("repairs", None, False, True, ["expert", "triage"]),
+        ("expert", "gemini:x", False, True, []),
+    ]
+
+
+def test_agents_in_routes_are_no_agents_of_a_network_that_does_not_list_them() -> None:
+    triage = Agent("triage", routes=[Agent("billing")], default=True, can_respond=True)
+    with pytest.raises(RefusedError, match="billing"):
+        Network("desk", [triage]).to_spec()
+    with pytest.raises(RefusedError, match="key"):
+        network_of(Agent("a", routes=[Agent("b"), Agent("b", prompt="Another one.")])).to_spec()
 
 
 def test_every_mistake_of_form_is_named_at_once() -> None:
