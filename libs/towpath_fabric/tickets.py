@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.tools.calls import TicketClaims
+from towpath_contracts.tools.tickets import TicketClaims
 
 MAX_TICKET_CHARS = 8_192
 """A ticket has about 700 characters; a much longer text is refused without decoding."""
@@ -120,16 +120,25 @@ class TicketVerifier:
         args_digest: str,
         now: float,
         fence: int = 0,
+        run_digest: str = "",
     ) -> TicketClaims:
         """Return the claims of a ticket that is good for exactly this call at *now* (seconds since the epoch).
 
+        *run_digest* is that of what the message says of the call's run; empty where it says nothing.
         Pass *fence* where the run's current fence is known: a ticket from before it is refused as `outdated`.
         Raises TicketRefusedError.
         """
         claims = self.open(ticket)
-        claimed = (claims.execution_id, claims.attempt, claims.run_id, claims.tool, claims.args_digest)
-        wanted = (execution_id, attempt, run_id, tool, args_digest)
-        names = ("execution_id", "attempt", "run_id", "tool", "args_digest")
+        claimed = (
+            claims.execution_id,
+            claims.attempt,
+            claims.run_id,
+            claims.tool,
+            claims.args_digest,
+            claims.run_digest,
+        )
+        wanted = (execution_id, attempt, run_id, tool, args_digest, run_digest)
+        names = ("execution_id", "attempt", "run_id", "tool", "args_digest", "run_digest")
         wrong = [name for name, one, other in zip(names, claimed, wanted, strict=True) if one != other]
         if wrong:
             raise TicketRefusedError(TicketFault.MISMATCH, f"it is for another call: {', '.join(wrong)}")

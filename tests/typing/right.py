@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import assert_type
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -28,6 +29,8 @@ async def refund(order_id: str, amount: Decimal, context: ToolContext) -> Refund
     """Refund an order."""
     context.log("refunded", order_id=order_id, amount=amount)
     await context.run("true", timeout_s=3, check=True)
+    assert_type(context.root_run_id, UUID)
+    context.log(context.labels.get("team", context.caller))
     return Refund(refund_id=f"{order_id}-{context.idempotency_key}")
 
 

@@ -1,22 +1,31 @@
 """What a tool may know about its own call.
 
-A context only informs; everything in it was checked against the ticket before the tool is called.
+A context only informs; everything in it was checked against the ticket before the tool is called: the ticket has the
+digest of what the tool-access service says of the run, so that no worker, and nobody who can write to its stream, can
+say that another caller asks.
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 from uuid import UUID, uuid4
 
 from towpath.tools.process import ProcessKeywords, ProcessResult, run_process
 from towpath.tools.write_log import WriteLog
 from towpath_fabric.clock import monotonic
 
+NO_RUN = UUID(int=0)
+"""Stands for a `root_run_id` that was not given."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Handed to a parameter annotated with it. Made without arguments it serves for calling a tool in a test."""
+    """Handed to a parameter annotated with it. Made without arguments it serves for calling a tool in a test.
+
+    What an older tool-access service does not tell of the run is empty.
+    """
 
     execution_id: UUID = field(default_factory=uuid4)
     """Names this call from the decision to the audit; the same when the call is tried again."""
@@ -24,6 +33,16 @@ class ToolContext:
     attempt: int = 1
     project: str = "default"
     tool: str = ""
+    network: str = ""
+    agent: str = ""
+    """The key of the agent, in its network, whose decision the call is."""
+    caller: str = ""
+    """Who submitted the task, as the platform knows them: the name of the key, or of the person."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    root_run_id: UUID = NO_RUN
+    """The run that the caller submitted, for what is kept for a run and all below it; else `run_id` itself."""
+    system_params: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of this call that the platform filled in from the task; no model has chosen them."""
     deadline_s: float = float("inf")
     """When the call is cut off, on the monotonic clock."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -31,6 +50,10 @@ class ToolContext:
     write_log: WriteLog | None = None
     workspace: Path | None = None
     """A folder with the run's files, for a tool that asks for it: to read, or as a scratch copy whose changes count."""
+
+    def __post_init__(self) -> None:
+        if self.root_run_id == NO_RUN:
+            object.__setattr__(self, "root_run_id", self.run_id)
 
     @property
     def idempotency_key(self) -> str:

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, Name, Token, is_unset
+from towpath_contracts.canonical import digest
 from towpath_contracts.tools.previews import PREVIEW_BYTES, OutputPreview
 from towpath_contracts.tools.readers import OutputReaders, Path
 from towpath_contracts.tools.reports import Reports
@@ -190,7 +191,7 @@ class ToolRequest(Message):
     `root_run_id` is that of the run which a caller submitted, in a run that is below it: limits of a run count for it
     and all below it together; for a fork that shares them they count for `counts_run_id`. `spent_usd` is what the run
     and its ended children have cost, with what runs above it had when it was born. `trace_id` is the caller's trace,
-    where the run belongs to one.
+    where the run belongs to one. `system_params` names the arguments that the platform filled in, from the task.
     """
 
     execution_id: UUID
@@ -218,6 +219,7 @@ class ToolRequest(Message):
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
     trace_id: UUID | None = Field(default=None, exclude_if=is_unset)
     counts_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
+    system_params: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
 
 
 class ToolInvocation(Message):
@@ -225,7 +227,8 @@ class ToolInvocation(Message):
 
     `workspace` is the digest of the list of files that the tool works with, for one that asks for them; the worker gets
     them by its ticket. `root_run_id` is that of the run which a caller submitted, in a run that is below it: what is
-    traced belongs to its trace, or to the caller's, `trace_id`, where there is one.
+    traced belongs to its trace, or to the caller's, `trace_id`, where there is one. `run` is a CallingRun, as JSON: the
+    ticket has the digest of all of it, also of what only a newer service says.
     """
 
     execution_id: UUID
@@ -241,23 +244,12 @@ class ToolInvocation(Message):
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
     root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
     trace_id: UUID | None = Field(default=None, exclude_if=is_unset)
+    run: JsonObject | None = Field(default=None, exclude_if=is_unset)
 
-
-class TicketClaims(MessagePart):
-    """What a ticket says; signed with Ed25519 by the tool-access service."""
-
-    execution_id: UUID
-    attempt: int
-    run_id: UUID
-    project: str
-    fence: int
-    tool: str
-    args_digest: str
-    effect_class: EffectClass
-    policy_version: int
-    issued_at: float
-    expires_at: float
-    key_id: str
+    @property
+    def run_digest(self) -> str:
+        """The digest of `run`; empty where there is none."""
+        return "" if self.run is None else digest(self.run)
 
 
 class ClaimStart(Message):

@@ -240,4 +240,5 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         root_run_id=None if task.parent is None else task.parent.root_id,
         trace_id=trace_of(task.traceparent),
         counts_run_id=task.budget_root,
+        system_params=call.system_params,
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from towpath_contracts.canonical import digest_text
+from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.files.policy_document import OnExpiry
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.policy.matrix import RateLimit
@@ -36,7 +36,9 @@ class StartClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCall:
-    """One ledger row. `context` is JSON: the labels and grants that a later authorization needs again.
+    """One ledger row.
+
+    `context` is JSON: labels and grants that a later authorization needs again, and what workers are told of the run.
 
     `fact` is the last that the run got about this call, as JSON; it is sent again on a repeat. `accepted` names whose
     outcome was accepted; `settled_by` the person who settled an unknown call, also by letting it run again. If
@@ -85,6 +87,14 @@ class LedgerCall:
         if '"workspace"' not in self.context:
             return ""
         return str(json.loads(self.context).get("workspace", ""))
+
+    @property
+    def calling_run(self) -> str:
+        """Whose call it is, a CallingRun as canonical JSON: the ticket has its digest, so a worker may believe it."""
+        context = json.loads(self.context)
+        run = {"network": self.network, "agent_key": self.agent_key, "caller": self.caller}
+        told = ("labels", "root_run_id", "system_params")
+        return canonical_json(run | {name: context[name] for name in told if context.get(name)})
 
     def next_revision(self, **values: Any) -> "LedgerCall":
         """Return the next revision of this row with *values*."""

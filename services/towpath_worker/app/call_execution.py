@@ -18,6 +18,7 @@ from towpath.tools.declaration import AnyTool
 from towpath.tools.secrets import SecretMissingError
 from towpath_contracts.tools.calls import EffectClass, ProbeWord, ToolFailure, ToolOutcome
 from towpath_contracts.tools.previews import recorded_preview
+from towpath_contracts.tools.tickets import CallingRun
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
@@ -75,16 +76,7 @@ class CallExecutor:
         """
         call.began_s = call.heartbeat_s = monotonic()
         call.until_s = min(call.began_s + timeout_s, call.lease_until_s)
-        context = ToolContext(
-            execution_id=call.invocation.execution_id,
-            run_id=call.invocation.run_id,
-            attempt=call.invocation.attempt,
-            project=call.invocation.project,
-            tool=tool.name,
-            deadline_s=call.until_s,
-            stop=call.stop,
-            write_log=self._tool_log.for_call(call.invocation),
-        )
+        context = self._context(call, tool)
         start_ns = wall_ns()
         if self._telemetry is None or not self._telemetry.enabled:
             outcome = await self._with_files(call, tool, context, timeout_s)
@@ -98,6 +90,26 @@ class CallExecutor:
         self._metrics.outcomes.labels(tool.name, outcome.status).inc()
         self._metrics.seconds.labels(tool.name).observe(outcome.duration_ms / 1000)
         return outcome
+
+    def _context(self, call: WorkerCall, tool: AnyTool) -> ToolContext:
+        invocation = call.invocation
+        run = CallingRun.model_validate(invocation.run or {})
+        return ToolContext(
+            execution_id=invocation.execution_id,
+            run_id=invocation.run_id,
+            attempt=invocation.attempt,
+            project=invocation.project,
+            network=run.network,
+            agent=run.agent_key,
+            caller=run.caller,
+            labels=run.labels,
+            root_run_id=run.root_run_id or invocation.run_id,
+            system_params={name: invocation.args[name] for name in run.system_params if name in invocation.args},
+            tool=tool.name,
+            deadline_s=call.until_s,
+            stop=call.stop,
+            write_log=self._tool_log.for_call(invocation),
+        )
 
     async def _with_files(self, call: WorkerCall, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
         """Give a tool the run's files where it asks for them, and take back what it changed in a scratch copy."""

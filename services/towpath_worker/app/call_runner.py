@@ -14,7 +14,8 @@ from towpath.tools.declaration import AnyTool
 from towpath_contracts.canonical import digest
 from towpath_contracts.rpc import DEAD_LETTER_CALLS
 from towpath_contracts.subjects import for_toolset
-from towpath_contracts.tools.calls import ClaimStart, EffectClass, TicketClaims, ToolOutcome
+from towpath_contracts.tools.calls import ClaimStart, EffectClass, ToolOutcome
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.dead_letter_reports import report_dead_letter
@@ -166,6 +167,7 @@ class CallRunner:
             run_id=invocation.run_id,
             tool=invocation.tool,
             args_digest=digest(invocation.args),
+            run_digest=invocation.run_digest,
             now=self._registration.now_s(),
         )
 

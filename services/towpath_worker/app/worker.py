@@ -290,7 +290,7 @@ class ToolWorker:
             invocation = ToolInvocation.model_validate_json(message.data)
         except ValidationError:
             return await self._runner.refuse(message, MALFORMED)
-        fault = json_fault(invocation.args, allow_nul=True)
+        fault = json_fault(invocation.args, allow_nul=True) or json_fault(invocation.run)
         if fault is not None:  # NaN has no digest, so no ticket can be for it
             return await self._runner.refuse(message, MALFORMED, detail=fault)
         if await self._outbox.attach(attempt_key(invocation), message):

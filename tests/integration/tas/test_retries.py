@@ -1,5 +1,6 @@
 """What a person lets run again is permitted like the first time: by the rules in force, and not alone by who asked."""
 
+import uuid
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from tests.support.tas.tas_caller import OPEN, settled
 from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
 
 from towpath_contracts import rpc
+from towpath_contracts.canonical import digest
+from towpath_fabric.tickets import TicketVerifier
 
 __all__ = ["audit_holds", "shared_tas", "tas"]
 
@@ -71,3 +74,27 @@ async def test_an_approval_of_another_call_lets_nothing_run_again(tas: Running) 
     _, word = await lost_after_approval(tas)
     await tas.caller.apply(policy("quorum: 2"))
     await refused("retry_refused", tas.caller.ask(rpc.SETTLE_CALL, **word, verdict="retry", actor="paula"))
+
+
+async def test_an_invocation_says_whose_call_it_is_and_its_ticket_attests_that_at_every_attempt(tas: Running) -> None:
+    caller, root = tas.caller, uuid.uuid4()
+    more = {"root_run_id": root, "labels": {"team": "blue"}, "caller": "ada", "system_params": ("order_id",)}
+    registered = await caller.register()
+    request = await caller.put(caller.request("orders.find", **more))
+    first = await caller.dispatched(request)
+    await caller.report(first, status="ticket_expired", result=None)
+    again = await caller.dispatched(request, times=2)
+    assert (first.attempt, again.attempt) == (1, 2)
+    for invocation in (first, again):
+        assert invocation.run == {
+            "network": "support",
+            "agent_key": "billing",
+            "caller": "ada",
+            "labels": {"team": "blue"},
+            "root_run_id": str(root),
+            "system_params": ["order_id"],
+        }
+        claims = TicketVerifier(registered.ticket_keys).open(invocation.ticket)
+        assert claims.run_digest == invocation.run_digest == digest(invocation.run)
+    plain = await caller.call("orders.find")
+    assert plain.run == {"network": "support", "agent_key": "billing", "caller": "anonymous"}

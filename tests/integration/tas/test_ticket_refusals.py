@@ -22,7 +22,8 @@ from tests.support.worker.running_worker import Serving, serving
 from towpath import tool
 from towpath_contracts import rpc, subjects
 from towpath_contracts.tools.access import RaiseFence
-from towpath_contracts.tools.calls import TicketClaims, ToolInvocation
+from towpath_contracts.tools.calls import ToolInvocation
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.tickets import TicketSigner, TicketVerifier
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+import uuid
 from collections import Counter
 
 import pytest
@@ -57,6 +58,20 @@ async def test_every_toolset_of_a_worker_is_registered_and_served(nats_server: N
         assert {one.toolset for one in tas.registered} == {"default", "second"}
         (spec,) = next(one for one in tas.registered if one.toolset == "second").tools
         assert spec.system_params == ("who",)
+
+
+async def test_a_tool_is_told_whose_call_it_is(nats_server: Nats) -> None:
+    run, args = uuid.uuid4(), {"desk": "till", "topic": "tea"}
+    known = {"network": "shop", "agent_key": "clerk", "caller": "ada", "labels": {"team": "blue"}, "later": [1.5]}
+    below = known | {"root_run_id": str(uuid.uuid4()), "system_params": ["desk", "gone"]}
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        told = {"network": "shop", "agent": "clerk", "caller": "ada", "labels": {"team": "blue"}}
+        result = (await tas.call("tell", args, run_id=run, run=known)).result
+        assert result == {**told, "root": str(run), "system": {}}
+        result = (await tas.call("tell", args, run_id=run, run=below)).result
+        assert result == {**told, "root": below["root_run_id"], "system": {"desk": "till"}}
+        nothing = {"network": "", "agent": "", "caller": "", "labels": {}, "root": str(run), "system": {}}
+        assert (await tas.call("tell", args, run_id=run)).result == nothing, "an older service says none of it"
 
 
 async def test_arguments_that_do_not_fit_are_a_failure_and_nothing_runs(nats_server: Nats) -> None:

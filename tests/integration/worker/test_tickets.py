@@ -18,6 +18,8 @@ from towpath_fabric.tickets import TicketSigner
 
 ARGS = {"a": 1, "b": 2}
 OURS = {"project": "default"}
+BOSS: dict[str, Any] = {"run": {"caller": "boss"}}
+UNSAID: dict[str, Any] = {"run": None}
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,9 @@ def changed(tas: TasPeer, **changes: Any) -> ToolInvocation:
         (lambda tas: changed(tas, run_id=uuid.uuid4()), "ticket_mismatch"),
         (lambda tas: changed(tas, execution_id=uuid.uuid4()), "ticket_mismatch"),
         (lambda tas: changed(tas, attempt=2), "ticket_mismatch"),
+        (lambda tas: changed(tas, run={"caller": "boss"}), "ticket_mismatch"),
+        (lambda tas: tas.invocation("add", ARGS, run={"caller": "ada"}).model_copy(update=BOSS), "ticket_mismatch"),
+        (lambda tas: tas.invocation("add", ARGS, run={"caller": "ada"}).model_copy(update=UNSAID), "ticket_mismatch"),
         (lambda tas: tas.invocation("add", ARGS, project="other"), "misdirected"),
         (lambda tas: tas.invocation("add", ARGS, project="other", expires_in_s=-1), "misdirected"),
         (lambda tas: changed(tas, project="other"), "misdirected"),

@@ -33,12 +33,12 @@ from towpath_contracts.tools.calls import (
     EffectClass,
     OutcomeConfirmed,
     RegisterTools,
-    TicketClaims,
     ToolInvocation,
     ToolOutcome,
     ToolRegistrationResult,
     ToolsRegistered,
 )
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.tickets import TicketSigner
 
@@ -161,6 +161,7 @@ class TasPeer:
             fence=0,
             tool=tool,
             args_digest=digest(args),
+            run_digest=digest(said["run"]) if "run" in said else "",
             effect_class=effect_class,
             policy_version=1,
             issued_at=time.time(),

@@ -49,6 +49,19 @@ async def pay_slowly(seconds: float, ctx: ToolContext) -> str:
     return "paid"
 
 
+@tool(effect_class="pure")
+async def tell(desk: Annotated[str, SystemParameter()], topic: str, ctx: ToolContext) -> dict[str, Any]:
+    """Say whose call it is."""
+    return {
+        "network": ctx.network,
+        "agent": ctx.agent,
+        "caller": ctx.caller,
+        "labels": dict(ctx.labels),
+        "root": str(ctx.root_run_id),
+        "system": dict(ctx.system_params),
+    }
+
+
 @tool(effect_class="pure", timeout="300ms")
 async def hang() -> None:
     """Never end."""

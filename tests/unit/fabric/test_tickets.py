@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from towpath_contracts.tools.calls import EffectClass, TicketClaims
+from towpath_contracts.tools.calls import EffectClass
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.tickets import TicketFault, TicketRefusedError, TicketSigner, TicketVerifier
 
 SIGNER = TicketSigner(Ed25519PrivateKey.generate())
@@ -52,10 +53,19 @@ def test_a_missing_ticket_is_refused() -> None:
         ("run_id", uuid.uuid4()),
         ("tool", "orders.read"),
         ("args_digest", "sha256:bb"),
+        ("run_digest", "sha256:cc"),
     ],
 )
 def test_a_ticket_for_another_call_is_refused(name: str, other: Any) -> None:
     assert refused(SIGNER.sign(claims()), **{name: other}) is TicketFault.MISMATCH
+
+
+def test_a_ticket_attests_what_is_said_of_the_run_of_the_call_and_nothing_where_nothing_is_said() -> None:
+    attested = SIGNER.sign(claims(run_digest="sha256:cc"))
+    assert VERIFIER.verify(attested, **CALL, run_digest="sha256:cc").run_digest == "sha256:cc"
+    assert refused(attested, run_digest="sha256:dd") is TicketFault.MISMATCH
+    assert refused(attested) is TicketFault.MISMATCH
+    assert "run_digest" not in claims().model_dump(), "as before the field existed"
 
 
 def test_an_expired_ticket_is_refused() -> None:

@@ -2,11 +2,22 @@
 
 import asyncio
 import time
+from typing import Annotated
 
 import pytest
 from pydantic import BaseModel
 
-from towpath import Agent, AgentRequest, Network, RefusedError, RunTimeoutError, ToolError, tool
+from towpath import (
+    Agent,
+    AgentRequest,
+    Network,
+    RefusedError,
+    RunTimeoutError,
+    SystemParameter,
+    ToolContext,
+    ToolError,
+    tool,
+)
 from towpath.agents.operations import AnyMove, execute_tool, respond
 from towpath.testing import harness, script
 
@@ -79,6 +90,24 @@ async def test_a_network_that_a_platform_would_refuse_is_refused() -> None:
         await opened(LONE, "kind: Policy\nrules:\n  - {name: a, tool: b, effect: perhaps}\n")
     assert refused.value.code == "policy_invalid"
     assert refused.value.problem.errors
+
+
+async def test_a_tool_is_told_whose_call_it_is_in_the_words_of_the_task() -> None:
+    told: list[ToolContext] = []
+
+    @tool(effect_class="pure")
+    def balance(account: Annotated[str, SystemParameter()], ctx: ToolContext) -> int:
+        told.append(ctx)
+        return len(account)
+
+    desk = Network("desk", [Agent("clerk", prompt="{tools}", tools=[balance], can_respond=True, default=True)])
+    said = script([execute_tool("balance"), respond("done")])
+    async with harness(desk, policy=ALLOWED, tools=[balance], model=said) as h:
+        run = await h.run("What have I?", labels={"team": "blue"}, system_params={"account": "ada", "other": "x"})
+        assert (await run.result()).status == "completed"
+    (ctx,) = told
+    assert (ctx.network, ctx.agent, ctx.caller, ctx.labels) == ("desk", "clerk", "tester", {"team": "blue"})
+    assert (ctx.run_id, ctx.root_run_id, ctx.system_params) == (run.run_id, run.run_id, {"account": "ada"})
 
 
 async def test_a_budget_ends_a_run_as_on_a_platform() -> None:

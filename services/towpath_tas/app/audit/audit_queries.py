@@ -15,8 +15,9 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import AuditEntry, AuditPage, AuditQuery, RecordAction
-from towpath_contracts.tools.calls import MAX_RESULT_BYTES, BlobChunk, TicketClaims
+from towpath_contracts.tools.calls import MAX_RESULT_BYTES, BlobChunk
 from towpath_contracts.tools.internal_outcomes import GetWorkspaceChunk
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.calls.dispatcher import TicketIssuer

@@ -9,7 +9,9 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts import subjects
-from towpath_contracts.tools.calls import CancelTool, TicketClaims
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.tools.calls import CancelTool
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.ports import MessageBus
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
@@ -41,8 +43,11 @@ class TicketIssuer:
         """Return Postgres's time, by which tickets expire; None until it is known."""
         return self._clock.now() if self._clock.known else None
 
-    def issue(self, call: LedgerCall) -> str:
-        """Return the ticket for the current attempt of *call*. It expires with the call's deadline at the latest."""
+    def issue(self, call: LedgerCall, run_digest: str) -> str:
+        """Return the ticket for the current attempt of *call*, and for the description of its run with *run_digest*.
+
+        It expires with the call's deadline at the latest.
+        """
         now = self._clock.now().timestamp()
         claims = TicketClaims.model_construct(
             execution_id=call.execution_id,
@@ -52,6 +57,7 @@ class TicketIssuer:
             fence=call.fence,
             tool=call.tool,
             args_digest=call.args_digest,
+            run_digest=run_digest,
             effect_class=call.effect_class,
             policy_version=call.policy_version,
             issued_at=now,
@@ -114,7 +120,8 @@ class LedgerEffectPublisher:
     async def _dispatch(self, call: LedgerCall, root: UUID | None, trace: UUID | None) -> None:
         crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
-        body = invocation_body(call, self._tickets.issue(call), root, trace)
+        run = call.calling_run
+        body = invocation_body(call, self._tickets.issue(call, digest_text(run)), run, root, trace)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.publish(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_after_flush("tas.dispatched")
@@ -134,8 +141,10 @@ class LedgerEffectPublisher:
                     continue
 
 
-def invocation_body(call: LedgerCall, ticket: str, root: UUID | None = None, trace: UUID | None = None) -> bytes:
-    """Return the ToolInvocation of *call* as JSON. The arguments are JSON already and are not parsed again."""
+def invocation_body(
+    call: LedgerCall, ticket: str, run: str, root: UUID | None = None, trace: UUID | None = None
+) -> bytes:
+    """Return the ToolInvocation of *call* as JSON. Arguments and *run* are JSON already and are not parsed again."""
     files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
     above = f',"root_run_id":"{root}"' if root is not None else ""
     traced = f',"trace_id":"{trace}"' if trace is not None else ""
@@ -143,5 +152,5 @@ def invocation_body(call: LedgerCall, ticket: str, root: UUID | None = None, tra
         f'{{"schema_version":1,"execution_id":"{call.execution_id}","attempt":{call.attempt},"run_id":"{call.run_id}",'
         f'"project":{json.dumps(call.project)},"toolset":{json.dumps(call.toolset)},"tool":{json.dumps(call.tool)},'
         f'"args":{call.args},"effect_class":"{call.effect_class}","timeout_ms":{call.timeout_ms},"ticket":"{ticket}"'
-        f"{files}{above}{traced}}}"
+        f',"run":{run}{files}{above}{traced}}}'
     ).encode()

@@ -187,6 +187,10 @@ def _new_row(
         context["grants"] = query.grants
     if request.workspace:
         context["workspace"] = request.workspace
+    if request.root_run_id is not None:
+        context["root_run_id"] = str(request.root_run_id)
+    if request.system_params:
+        context["system_params"] = request.system_params
     if decision.origin is not None:
         context["origin"] = decision.origin.context()
     return LedgerCall(

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.msg import Msg
 
 from towpath_contracts.rpc import OUTCOME_HEADER
-from towpath_contracts.tools.calls import EffectClass, TicketClaims, outcome_key
+from towpath_contracts.tools.calls import EffectClass, outcome_key
+from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.calls.outcome_reader import (
