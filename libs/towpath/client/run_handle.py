@@ -61,10 +61,14 @@ class LoopThread:
             tasks[0].add_done_callback(lambda _: ended.set())
 
         def cancel() -> None:
-            tasks[0].cancel()
+            if tasks:
+                tasks[0].cancel()
+            else:  # interrupted before it was to begin
+                work.close()
+                ended.set()
 
-        loop.call_soon_threadsafe(begin)
         try:
+            loop.call_soon_threadsafe(begin)
             ended.wait()
         except BaseException:
             loop.call_soon_threadsafe(cancel)  # after it has begun

@@ -60,7 +60,7 @@ def test_an_interrupt_cancels_what_is_waited_for_and_lets_it_close_first() -> No
             closed.set()
 
     def interrupt() -> None:
-        assert begun.wait(10)
+        assert begun.wait(60)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
