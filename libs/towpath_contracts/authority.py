@@ -144,12 +144,14 @@ def client_rights(caller: str, *, operates: bool = False) -> NatsUserRights:
     """Return the rights of a NATS client that acts as *caller*; one that *operates* runs may pause and resume them.
 
     `anonymous` may also use plain `task.submit`, and pause and resume: its runs are the only ones that it sees.
+    It hears no events as they come: one subscription would be to the runs of everybody without a credential.
     """
     verbs = CLIENT_VERBS + OPERATOR_VERBS if operates or caller == subjects.ANONYMOUS else CLIENT_VERBS
     own = tuple(f"task.{verb}.{caller}" for verb in verbs)
     plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
+    live = () if caller == subjects.ANONYMOUS else (subjects.task_live_of(caller),)
     return NatsUserRights(
-        account=f"CLIENT_{caller}", publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>")
+        account=f"CLIENT_{caller}", publish=own + plain, subscribe=(*live, "_INBOX.>", f"_INBOX_client_{caller}.>")
     )
 
 
@@ -160,6 +162,7 @@ SERVICES: dict[str, NatsUserRights] = {
             subjects.DECIDE_ALL,
             subjects.TOOL_REQUEST,
             subjects.RUN_EVENT_ALL,
+            subjects.TASK_LIVE_ALL,
             subjects.RUN_INBOX_ALL,  # its own queue: a dead letter goes back where it came from
             subjects.TASK_ENQUEUE_ALL,
             *_asks(rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.DESCRIBE_TOOLS, rpc.CHECK_GRANT),

@@ -17,6 +17,7 @@ TASK_RESUME_ALL = "task.resume.*"
 TASK_NOTE_ALL = "task.note.*"
 TASK_GATE_ALL = "task.gate.*"
 TASK_CONFIDENCE_ALL = "task.confidence.*"
+TASK_LIVE_ALL = "task.live.*.*"
 RUN_INBOX_ALL = "run.inbox.>"
 RUN_INBOX_AGENTS = "run.inbox.agent.*.*"
 DECIDE_ALL = "decide.*"
@@ -74,6 +75,16 @@ def task_cancel(caller: str) -> str:
 def task_act(act: str, caller: str) -> str:
     """Where *caller* steers one of its project's runs; *act* is one of `run_control.SteeringAct`."""
     return f"task.{act}.{caller}"
+
+
+def task_live(caller: str, run_id: UUID) -> str:
+    """Where *caller* hears the events of one of its runs as they are committed."""
+    return f"task.live.{caller}.{run_id}"
+
+
+def task_live_of(caller: str) -> str:
+    """Every event of *caller*'s runs, and of the runs below them."""
+    return f"task.live.{caller}.*"
 
 
 def run_inbox(source: str, run_id: UUID) -> str:

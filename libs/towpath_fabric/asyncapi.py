@@ -170,6 +170,14 @@ CHANNELS: tuple[AsyncApiChannel, ...] = (
         messages=(log.TransitionEvents,),
     ),
     AsyncApiChannel(
+        key="taskLive",
+        address="task.live.{caller}.{run_id}",
+        sender="orchestrator",
+        receiver="client",
+        summary="The events of one transition of the caller's run; a hint that may be lost: `task.events` has the log.",
+        messages=(log.TransitionEvents,),
+    ),
+    AsyncApiChannel(
         key="runTokens",
         address="run.tokens.{run_id}",
         sender="decider",

@@ -375,7 +375,7 @@ class LogEntry(MessagePart):
 
 
 class TransitionEvents(Message):
-    """Orchestrator to readers on `run.event.<run_id>`: the events of one transition, in order."""
+    """Orchestrator to readers on `run.event.<run_id>`, and to a caller: the events of one transition, in order."""
 
     run_id: UUID
     project: str

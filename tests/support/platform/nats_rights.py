@@ -94,6 +94,7 @@ def spoken() -> list[str]:
         found += [subjects.agent_inbox(pool, _ID), subjects.decide(pool), f"run.inbox.{pool}.{_ID}"]
     verbs = ("submit", "enqueue", "get", "events", "cancel", "pause", "resume", "note", "gate", "confidence", "steer")
     found += [f"task.{verb}.{caller}" for verb in verbs for caller in ("anonymous", "alice", "bob", "olga")]
+    found += [f"task.live.{caller}.{_ID}" for caller in ("anonymous", "local", "alice", "bob")]
     found += [f"run.inbox.{source}.{_ID}" for source in (*_SOURCES, subjects.AGENT)]
     found += [subjects.TASK_SUBMIT_ANONYMOUS, subjects.TOOL_REQUEST, subjects.TOOL_OUTCOME, subjects.LOG_LLM_CALL]
     found += [subjects.register("providers", "x"), subjects.register("stranger", "x")]
@@ -119,6 +120,10 @@ WIDE = (
     "$JS.EVENT.ADVISORY.>",
     "svc.>",
     "run.>",
+    "task.>",
+    "task.live.*.*",
+    "task.live.alice.*",
+    "task.live.anonymous.*",
 )
 """Subscriptions that would hear what is not theirs."""
 

@@ -44,7 +44,7 @@ class TransitionAnnouncer:
     async def announce(self, transition: Transition) -> None:
         """Announce a transition, and those that its children begin with."""
         state = transition.state
-        await self._events.publish(state.run_id, state.created.project, transition.entries, transition.texts)
+        await self._events.publish(state.run_id, state.created, transition.entries, transition.texts)
         self.changes.wake(state.run_id)
         self._metrics.observe(transition)
         if has_news_for_parent(transition):

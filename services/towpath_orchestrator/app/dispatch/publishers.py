@@ -1,14 +1,15 @@
 """Publishes requests for work, and the events of committed transitions.
 
 Nothing here is waited for. A request that was lost is still pending in the state of its run and is sent again; readers
-of events find by their sweep of the run tables what they were not sent.
+of events find by their sweep of the run tables what they were not sent, and clients by the gap in what they were.
 """
 
+from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import DecisionRequest
-from towpath_contracts.events.log import LogEntry
+from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import MessageDeadFact
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.requests.effects import OutgoingEffect
@@ -56,27 +57,41 @@ def _too_large(effect: OutgoingEffect, run_id: UUID, subject: str, size: int) ->
     )
 
 
+NOT_CLIENTS = frozenset({subjects.ANONYMOUS, subjects.LOCAL})
+"""Callers whose runs no credential may listen to: a message would be for nobody."""
+
+
 class EventPublisher:
-    """Publishes the events of transitions for the readers of run logs."""
+    """Publishes the events of transitions, for the readers of run logs and for the client whose run it is."""
 
     def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
 
-    async def publish(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
-        """Publish the events of one transition, in one message where they fit."""
-        body = events_body(run_id, project, entries, texts)
+    async def publish(self, run_id: UUID, task: RunCreated, entries: list[LogEntry], texts: list[str]) -> None:
+        """Publish the events of one transition of the run that has *task*, in one message where they fit.
+
+        The client's own is a second one: its subject names the caller, which the broker holds the client to, and it is
+        in no stream, so that the broker drops it where nobody listens.
+        """
+        body = events_body(run_id, task.project, entries, texts)
         if len(body) <= MAX_BODY_BYTES:
             await self._bus.publish(subjects.run_event(run_id), body)
+            if task.caller not in NOT_CLIENTS:
+                await self._bus.publish(subjects.task_live(task.caller, run_id), body)
             await crash_point_after_flush("orchestrator.events_told")
         elif len(entries) > 1:  # a single event that fits no message is left to the readers' sweep
             for entry, text in zip(entries, texts, strict=True):
-                await self.publish(run_id, project, [entry], [text])
+                await self.publish(run_id, task, [entry], [text])
 
 
 def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> bytes:
-    """Join event texts that are already JSON into one TransitionEvents message."""
+    """Join event texts that are already JSON into one TransitionEvents message, written as pages of the log are."""
     parts = ",".join(
-        f'{{"seq":{entry.seq},"at":"{entry.at.isoformat()}","event":{text}}}'
+        f'{{"seq":{entry.seq},"at":"{_time(entry.at)}","event":{text}}}'
         for entry, text in zip(entries, texts, strict=True)
     )
     return f'{{"schema_version":1,"run_id":"{run_id}","project":"{project}","entries":[{parts}]}}'.encode()
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
