@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI, Request
+from pydantic import SecretStr
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
 from tests.support.places import ROOT
@@ -26,12 +27,17 @@ from tests.support.platform.sample_platform import SAMPLE, sample_platform
 from tests.support.waiting import eventually
 
 from towpath import Client
+from towpath_contracts.authority import USERS, client_rights
 from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_gateway.adapters.key_store import CreateKeyBody
+from towpath_gateway.settings import GatewaySettings
+from towpath_gateway.wiring import create_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOOK = "the-hook-of-the-guide-01234567"
+CALLER = "web"
 SIGNING = "the-chat-of-the-guide-01234567"
 SMALL = "Please refund order 8811, it arrived broken."
 LARGE = "Please refund order 8812, it arrived broken."
@@ -43,6 +49,7 @@ class Place(NamedTuple):
     url: str
     folder: Path
     bridge_port: int
+    broker: dict[str, str]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -55,10 +62,18 @@ async def place() -> AsyncIterator[Place]:
         (folder / "hooks.yaml").write_text(json.dumps({"webhooks": [{**hook, "kinds": ["gate.opened"]}]}), "utf-8")
         told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "TOWPATH_HOOK": HOOK}
         platform = sample_platform(folder, orchestrator=told)
-        async with platform:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(USERS, CALLER, client_rights(CALLER))  # as `clients` of a deployment are users of its broker
+            await platform.start()
+        try:
             lines: list[str] = []
             await NetworkFolderPublisher(SAMPLE, platform.client_url, lines.append).publish_changed()
-            yield Place(platform.client_url, folder, port)
+            settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
+            await create_key(settings, CreateKeyBody(caller=CALLER, scopes=("runs:read",)), "default")
+            login = {"TOWPATH_NATS_URL": platform.nats_url, "TOWPATH_NATS_PASSWORD": platform.nats.password(CALLER)}
+            yield Place(platform.client_url, folder, port, login)
+        finally:
+            await platform.stop()
 
 
 def written(folder: Path, page: str, name: str) -> Path:
@@ -191,3 +206,14 @@ async def test_a_program_in_typescript_has_a_refund_approved_javascript(place: P
     assert {"run_created", "gate_opened", "gate_closed", "run_finished"} <= {line.split()[-1] for line in lines[:-1]}
     assert lines[-1].startswith("answer: ")
     assert "refunded" in lines[-1]
+
+
+async def test_a_program_over_nats_hears_its_runs_and_takes_one_back_javascript(place: Place, tmp_path: Path) -> None:
+    written(tmp_path, "javascript-nats.md", "refund.mjs")
+    (tmp_path / "node_modules").symlink_to(javascript.FOLDER / "node_modules")
+    lines = (await javascript.run_node(tmp_path, place.broker, "refund.mjs")).splitlines()
+    *events, answer, second = lines
+    assert [int(line.split()[0]) for line in events] == list(range(1, len(events) + 1))
+    assert (events[0], events[-1].split()[-1]) == ("1 run_created", "run_finished")
+    assert answer.startswith("answer: ") and "refunded" in answer
+    assert second == "second: cancelled"
