@@ -5,7 +5,6 @@ platform, with the same events, gates, limits and refusals; only the model is th
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import Iterable
@@ -29,7 +28,6 @@ from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import RunAccepted
-from towpath_fabric.clock import use_simulated_clock, wall_ns
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_testing.clock import HarnessClock
 from towpath_testing.models import ModelFunction, ModelScript
@@ -80,14 +78,13 @@ class Harness:
         # A network's scripts lie beside it, as in a project.
         self._scripts = Path(network).parent if isinstance(network, str | Path) else None
         self._platform: MemoryPlatform | None = None
-        self._stack = contextlib.ExitStack()
         self._changed = asyncio.Event()
         self._seen: set[UUID] = set()
         self.clock = HarnessClock(self._look)
 
     async def __aenter__(self) -> Self:
         """Publish the network, put the policy in force, and begin to work."""
-        self._stack.enter_context(use_simulated_clock(self.clock.elapsed_s, wall_ns()))
+        self.clock.open()
         try:
             function = None if isinstance(self._model, ModelScript) else self._model
             self._platform = MemoryPlatform(self._toolbox, self._hooks, function, HarnessLog(), self._scripts)
@@ -95,9 +92,11 @@ class Harness:
             self._platform.publish(self._spec)
             await self._platform.bus.subscribe(subjects.RUN_EVENT_ALL, self._on_events)
             await self._platform.start()
-        except ProblemError as error:
+        except BaseException as error:  # whatever it is, such as a cancellation: no clock and no task stays behind
             await self._close()
-            raise error_from(error.problem) from error
+            if isinstance(error, ProblemError):
+                raise error_from(error.problem) from error
+            raise
         return self
 
     async def __aexit__(
@@ -126,9 +125,11 @@ class Harness:
             self._runner.close()
 
     async def _close(self) -> None:
-        if self._platform is not None:
-            await self._platform.close()
-        self._stack.close()
+        try:
+            if self._platform is not None:
+                await self._platform.close()
+        finally:
+            self.clock.close()
 
     @property
     def _open(self) -> MemoryPlatform:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
@@ -20,6 +20,8 @@ from towpath import (
 )
 from towpath.agents.operations import AnyMove, execute_tool, respond
 from towpath.testing import harness, script
+from towpath_fabric import clock as fabric_clock
+from towpath_testing.platform import MemoryPlatform
 
 ALLOWED = [{"name": "all", "tool": "*", "effect": "allow"}]
 
@@ -164,3 +166,51 @@ async def test_many_runs_cost_little() -> None:
         for _ in range(20):
             assert (await (await h.run("again")).result()).status == "completed"
         assert time.process_time() - began < 6  # a run that reads its own log anew with every step takes far more
+
+
+@pytest.mark.parametrize("error", [ValueError("no price list"), asyncio.CancelledError(), KeyboardInterrupt()])
+async def test_what_can_not_be_opened_leaves_no_clock_and_no_task_behind(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(self: MemoryPlatform) -> None:
+        self.bus.spawn(asyncio.sleep(60), "a loop")
+        raise error
+
+    monkeypatch.setattr(MemoryPlatform, "start", start)
+    before, clock = asyncio.all_tasks(), fabric_clock._source.monotonic
+    with pytest.raises(type(error)):
+        await harness(LONE, tools=[price], model=script([])).__aenter__()
+    assert asyncio.all_tasks() == before
+    assert fabric_clock._source.monotonic is clock
+
+
+async def test_the_clock_is_given_back_though_the_platform_can_not_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, close = fabric_clock._source.monotonic, MemoryPlatform.close
+
+    async def fails(self: MemoryPlatform) -> None:
+        await close(self)
+        raise RuntimeError("a part can't be closed")
+
+    monkeypatch.setattr(MemoryPlatform, "close", fails)
+    with pytest.raises(RuntimeError, match="a part"):
+        async with harness(LONE, tools=[price], model=script([])):
+            assert fabric_clock._source.monotonic is not clock
+    assert fabric_clock._source.monotonic is clock
+
+
+async def test_of_two_harnesses_that_are_open_each_has_time_pass_for_both() -> None:
+    policy = [{"name": "ask-first", "tool": "price", "effect": "require_approval", "expires_s": 3600}]
+    options: dict[str, Any] = {"policy": policy, "tools": [price]}
+    clock = fabric_clock._source.monotonic
+    first = harness(LONE, **options, model=script([execute_tool("price", item="tea"), respond("too late")]))
+    await first.__aenter__()
+    run = await first.run("What is tea?")
+    await first.next_gate()
+    async with harness(LONE, **options, model=script([respond("done")])) as second:
+        await first.clock.advance("2h")
+        assert (await run.result()).text == "too late"
+        assert second.clock.elapsed_s() >= 7200
+        await first.__aexit__(None, None, None)
+        assert fabric_clock.monotonic() >= 7200  # it is still open
+        assert (await (await second.run("Hello")).result()).status == "completed"
+    assert fabric_clock._source.monotonic is clock
