@@ -86,11 +86,16 @@ def _turn(turn: JsonObject) -> JsonObject:
 
 
 class AnswerRecorder:
-    """Writes the answers of providers into a file, which is begun anew; each as soon as it is there."""
+    """Writes the answers of providers into a file, each as soon as it is there; the first one begins it anew."""
 
     def __init__(self, path: Path) -> None:
+        """Raises RefusedError where *path* holds anything else than a recording, which would be lost."""
         self._path = path
-        path.write_text(json.dumps({"kind": KIND, "schema_version": 1}) + "\n", "utf-8")
+        self._is_begun = False
+        if path.exists() and (path.is_dir() or path.stat().st_size > 0):
+            _read_head(path)
+        elif not path.parent.is_dir():
+            raise _refused(path, f"there is no folder {path.parent}")
 
     def keep(self, request: DecisionRequest, asked: AskedQuestion, reply: ModelReply, *, tools: bool) -> None:
         line = {
@@ -104,7 +109,10 @@ class AnswerRecorder:
             "usage": reply.usage.model_dump(mode="json"),
             "cost": reply.cost.model_dump(mode="json"),
         }
-        with self._path.open("a", encoding="utf-8") as file:
+        with self._path.open("a" if self._is_begun else "w", encoding="utf-8") as file:
+            if not self._is_begun:
+                file.write(json.dumps({"kind": KIND, "schema_version": 1}) + "\n")
+                self._is_begun = True
             file.write(json.dumps(redact_json(line), ensure_ascii=False) + "\n")
 
 
@@ -180,6 +188,17 @@ class ReplayProvider:
         self._said.clear()
 
 
+def _read_head(path: Path) -> None:
+    """Raise RefusedError where *path* does not begin as a recording does; its end may be missing."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            head: Any = json.loads(file.readline())
+    except (OSError, ValueError) as error:
+        raise _refused(path, str(error)) from error
+    if not isinstance(head, dict) or head.get("kind") != KIND:
+        raise _refused(path, f"its first line does not say kind: {KIND}")
+
+
 def _lines(path: Path) -> list[JsonObject]:
     try:
         first, *others = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
@@ -201,5 +220,5 @@ def _checked(line: JsonObject) -> JsonObject:
 
 
 def _refused(path: Path, why: str) -> RefusedError:
-    remedy = "Name a file that towpath eval --record wrote."
+    remedy = "Name a file that towpath eval --record wrote, or to record a new one."
     return RefusedError(problem("file_missing", f"{path} is no recording of a model's answers: {why}", remedy=remedy))

@@ -31,8 +31,8 @@ class ProjectFile(ClientMessagePart):
     single_person: bool = False
 
     def tool_modules(self) -> tuple[str, ...]:
-        """Return the files with tools: of a folder all that end in .py, but for those that begin with `_`."""
-        files = [file for place in self.tools for file in (_modules(place) if place.is_dir() else [place])]
+        """Return the files with tools, each once."""
+        files = [file for place in self.tools for file in tool_files(place)]
         return tuple(str(file) for file in dict.fromkeys(files))
 
 
@@ -61,5 +61,8 @@ def read_project(path: Path = PROJECT_FILE) -> ProjectFile:
     return found
 
 
-def _modules(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*.py") if not file.name.startswith("_"))
+def tool_files(place: Path) -> list[Path]:
+    """Return the files with tools at *place*: of a folder all that end in .py, but for those that begin with `_`."""
+    if not place.is_dir():
+        return [place]
+    return sorted(file for file in place.glob("*.py") if not file.name.startswith("_"))

@@ -11,6 +11,7 @@ import sys
 from typing import Any, TextIO
 
 from towpath.errors import problem_of
+from towpath_contracts.problems.registry import problem
 from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
 
@@ -24,6 +25,11 @@ def main() -> int:
         asyncio.run(_evaluate(asked, answers))
     except KeyboardInterrupt:
         return 130
+    except SystemExit as ended:  # of a file with tools: its code says nothing about the evaluation
+        detail = f"a file with tools ended the process that evaluates it: SystemExit({ended.code!r})"
+        found = problem("user_code_unreadable", detail, remedy="Call sys.exit in the program, not in the file.")
+        _write(answers, {"problem": found.model_dump(mode="json")})
+        return 1
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the command line shows it
         _write(answers, {"problem": problem_of(error).model_dump(mode="json")})
         return 1

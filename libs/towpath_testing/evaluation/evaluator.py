@@ -26,10 +26,12 @@ NOTHING_CAME: JsonObject = {"status": "", "text": "", "usd": None, "tokens": 0, 
 class EvaluationRequest(ClientMessagePart):
     """What the command line wants: which cases, with which models, how often, and where. `server` is a platform.
 
+    `suites` are all those that it has evaluated, one after the other: a case that is chosen may be in any of them.
     With `offline` nothing is run that a provider would have to be asked for.
     """
 
     suite: Path
+    suites: tuple[Path, ...] = ()
     models: tuple[str, ...] = ()
     repeat: int = 1
     cases: tuple[str, ...] = ()
@@ -44,12 +46,14 @@ class EvaluationRequest(ClientMessagePart):
 async def evaluate(asked: EvaluationRequest) -> AsyncIterator[JsonObject]:
     """Yield how many runs there will be, then each as it ends. Raises ProblemError before the first where none can."""
     suite = read_suite(asked.suite)
-    cases = _chosen(suite, asked)
+    cases = _chosen([suite, *(read_suite(path) for path in asked.suites if path != asked.suite)], asked)
     models = asked.models or ("",)
     if asked.offline and (why := _not_offline(suite)):
         yield {"left_out": why}
         return
     yield {"runs": len(models) * len(cases) * asked.repeat}
+    if not cases:
+        return
     async with _place(suite, asked) as (place, replay):
         for model in models:
             for line, case in cases:
@@ -95,24 +99,28 @@ async def _place(suite: ReadSuite, asked: EvaluationRequest) -> AsyncIterator[tu
     yield place, replay
 
 
-def _chosen(suite: ReadSuite, asked: EvaluationRequest) -> Sequence[tuple[int, EvaluationCase]]:
-    cases = suite.suite.cases
-    names = {case.name for case in cases}
+def _chosen(suites: Sequence[ReadSuite], asked: EvaluationRequest) -> Sequence[tuple[int, EvaluationCase]]:
+    """Return the cases of the first suite that are asked for; raises ProblemError where none of all suites has one."""
+    names, paths = {case.name for suite in suites for case in suite.suite.cases}, ", ".join(str(s.path) for s in suites)
     for name in asked.cases:
         if name not in names:
             near = nearest_name(name, names)
             hint = f"; did you mean {near!r}?" if near is not None else ""
-            raise ProblemError(problem("not_found", f"{suite.path} has no case {name!r}{hint}", remedy="Name another."))
-    found = [
-        (line, case)
-        for line, case in zip(suite.lines, cases, strict=True)
-        if (not asked.cases or case.name in asked.cases) and asked.labels.items() <= case.labels.items()
-    ]
-    if not found:
+            raise ProblemError(problem("not_found", f"{paths} has no case {name!r}{hint}", remedy="Name another."))
+    found = [_cases(suite, asked) for suite in suites]
+    if not any(found):
         wanted = ", ".join(f"{name}={value}" for name, value in asked.labels.items())
         remedy = "Give labels that a case has."
-        raise ProblemError(problem("not_found", f"no case of {suite.path} has {wanted}", remedy=remedy))
-    return found
+        raise ProblemError(problem("not_found", f"no case of {paths} has {wanted}", remedy=remedy))
+    return found[0]
+
+
+def _cases(suite: ReadSuite, asked: EvaluationRequest) -> Sequence[tuple[int, EvaluationCase]]:
+    return [
+        (line, case)
+        for line, case in zip(suite.lines, suite.suite.cases, strict=True)
+        if (not asked.cases or case.name in asked.cases) and asked.labels.items() <= case.labels.items()
+    ]
 
 
 def _not_offline(suite: ReadSuite) -> str:

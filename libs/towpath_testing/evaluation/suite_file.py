@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import load_network, locate_problems, read_yaml
+from towpath.project.project_file import tool_files
 from towpath.tasks.task import task_of
 from towpath_contracts.files.evaluation_suite import EvaluationCase, EvaluationSuite
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
@@ -65,7 +66,7 @@ def read_suite(path: Path) -> ReadSuite:
         lines=tuple(lines.of(f"/cases/{place}") for place in range(len(suite.cases))),
         network=folder / suite.network if (folder / suite.network).is_file() else None,
         policy=None if suite.policy is None else folder / suite.policy,
-        tools=tuple(file for place in suite.tools for file in _modules(folder / place)),
+        tools=tuple(file for place in suite.tools for file in tool_files(folder / place)),
         replay=None if suite.replay is None else folder / suite.replay,
     )
     problems = [*_missing(found), *_doubled(suite)]
@@ -122,9 +123,3 @@ def _expression_fault(text: str) -> str:
     except (RuntimeError, TypeError, ValueError) as error:
         return f"no CEL expression: {' '.join(str(error).split())}"
     return "" if "result" in program.variables() else "it does not look at result, so it always or never holds"
-
-
-def _modules(place: Path) -> list[Path]:
-    if not place.is_dir():
-        return [place]
-    return sorted(file for file in place.glob("*.py") if not file.name.startswith("_"))

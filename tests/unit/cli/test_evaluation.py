@@ -12,6 +12,7 @@ from towpath.cli import main
 from towpath.cli.evaluation import evaluation_process
 from towpath.cli.evaluation.eval_command import money
 from towpath.cli.evaluation.evaluation_report import by_case, by_model, write_junit
+from towpath.cli.evaluation.test_command import _counts
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
 from towpath.project.scaffold import create_project
 
@@ -162,3 +163,70 @@ def test_tests_are_found_by_what_they_say_they_are(tmp_path: Path) -> None:
     assert not has_python_tests(tmp_path)
     (tmp_path / "a" / "orders_test.py").touch()
     assert has_python_tests(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "told"),
+    [
+        ("sys.exit(0)", 2, "a file with tools ended the process that evaluates it: SystemExit(0)"),
+        ("os._exit(0)", 1, "ended with status 0 after 0 of 2 runs"),
+        ("os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)", 1, "ended with status -15 after 0 of 2 runs"),
+    ],
+)
+def test_a_tool_that_ends_the_process_is_no_success(
+    shop: Path, capfd: pytest.CaptureFixture[str], ends: str, status: int, told: str
+) -> None:
+    (shop / "tools" / "ends.py").write_text(f"import os, signal, sys, time\n{ends}\n")
+    assert main(["test", "tests/evaluation.yaml", "-o", "table"]) == status
+    said = capfd.readouterr()
+    assert told.lower() in said.err.lower()
+    assert "passed" not in said.out
+
+
+def test_where_everything_was_left_out_nothing_is_said_to_have_passed(
+    shop: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    network = shop / "networks" / "support.yaml"
+    network.write_text(network.read_text().replace("model: scripted:support", "model: gemini:x"))
+    assert main(["test", "tests/evaluation.yaml", "-o", "table"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "no test was run"
+
+
+def test_what_was_left_out_is_not_among_the_tests_that_passed(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (shop / "tests" / "live.yaml").write_text("kind: PolicyTest\ncases: [{tool: a, verdict: deny}]\n")
+    for name in ("test_support.py", "evaluation.yaml"):
+        (shop / "tests" / name).unlink()
+    assert main(["test", "-o", "table"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "all tests that were run passed"
+    assert main(["test", "tests/verdicts.yaml", "-o", "table"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "all tests passed"
+
+
+def test_a_case_is_looked_for_in_all_suites_before_any_is_run(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (shop / "tests" / "more.yaml").write_text(SUITE.replace("thanks", "asks"))
+    suites = ["tests/evaluation.yaml", "tests/more.yaml"]
+    assert main(["eval", *suites, "--case", "thank", "-o", "table"]) == 3
+    said = capfd.readouterr()
+    assert "did you mean 'thanks'" in said.err and said.out == ""
+    assert main(["eval", *suites, "--case", "thanks", "--case", "asks", "-o", "json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert [(run["suite"], run["case"]) for run in found["results"]] == [(suites[0], "thanks"), (suites[1], "asks")]
+
+
+def test_what_has_run_is_in_the_report_though_the_next_suite_fails(
+    shop: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (shop / "tools" / "more").mkdir()
+    (shop / "tools" / "more" / "ends.py").write_text("import os\nos._exit(0)\n")
+    (shop / "tests" / "more.yaml").write_text(SUITE.replace("../tools", "../tools/more"))
+    suites = ["tests/evaluation.yaml", "tests/more.yaml"]
+    assert main(["eval", *suites, "--case", "greets", "--junit", "junit.xml", "-o", "table"]) == 1
+    assert "after 0 of 1 runs" in capfd.readouterr().err
+    assert [case.attrib["name"] for case in ET.parse("junit.xml").getroot().iter("testcase")] == ["greets"]
+
+
+def test_a_report_that_pytest_did_not_finish_counts_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    assert _counts(report)["tests"] == 0
+    report.write_text("<testsuites><testsuite tests=")
+    assert _counts(report)["tests"] == 0

@@ -156,3 +156,26 @@ def test_a_file_that_is_no_recording_is_refused(text: str, tmp_path: Path) -> No
     path.write_text(text)
     with pytest.raises(RefusedError, match="is no recording of a model's answers"):
         replay(path)
+
+
+@pytest.mark.parametrize("text", ["kind: Evaluation\n", '{"kind": "Other"}\n', "[]\n", "\n"])
+def test_what_is_no_recording_is_not_written_over(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    with pytest.raises(RefusedError, match="is no recording of a model's answers"):
+        live(MODEL, record=path)
+    assert path.read_text() == text
+    with pytest.raises(RefusedError, match="there is no folder"):
+        live(MODEL, record=tmp_path / "nowhere" / "answers.jsonl")
+    with pytest.raises(RefusedError, match="is no recording"):
+        live(MODEL, record=tmp_path)
+
+
+async def test_a_recording_stays_until_there_is_another_answer(asked: GeminiServer, tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    old = '{"kind": "Recording"}\n{"asked": "cut'
+    path.write_text(old)
+    model = live(MODEL, record=path)
+    assert path.read_text() == old
+    await run(model)
+    assert [json.loads(line).get("kind") for line in path.read_text().splitlines()] == ["Recording", None, None]

@@ -9,6 +9,7 @@ from cyclopts import Parameter, validators
 from towpath.cli.evaluation.evaluation_process import evaluate
 from towpath.cli.evaluation.evaluation_report import by_case, by_model, pass_rate, write_junit
 from towpath.cli.evaluation.test_files import yaml_tests
+from towpath.cli.shared.confirmation import Flag
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_labels
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
@@ -16,7 +17,6 @@ from towpath.cli.shared.output import Column, OutputPrinter
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
-Flag = Annotated[bool, Parameter(negative="")]
 Row = dict[str, Any]
 MAX_REPEATS = 1_000
 
@@ -51,7 +51,7 @@ async def eval_suites(
         model: Ask this model in place of the network's; given several times, they are compared.
         repeat: Run each case so many times, since models do not always say the same.
         min_pass: The part of all runs that has to pass, from 0 to 1.
-        case: Run the case of this name alone; may be given several times.
+        case: Run the case of this name alone, in whichever suite it is; may be given several times.
         label: Run the cases with this label alone, as key=value.
         record: Write the answers of models into this file.
         replay: Take the answers of models from this file; no provider is asked, and no key is needed.
@@ -72,13 +72,16 @@ async def eval_suites(
         asked |= {"server": target.server, "api_key": target.api_key}
     out = common.out()
     runs: list[Row] = []
-    for path in paths:
-        async for found in evaluate({**asked, "suite": str(path)}):
-            if "run" in found:
-                runs.append({"suite": str(path), **found["run"]})
-                show_run(runs[-1], out)
-    if junit is not None:
-        write_junit(junit, runs)
+    asked |= {"suites": [str(path) for path in paths]}
+    try:
+        for path in paths:
+            async for found in evaluate({**asked, "suite": str(path)}):
+                if "run" in found:
+                    runs.append({"suite": str(path), **found["run"]})
+                    show_run(runs[-1], out)
+    finally:  # what has run was paid for, also where the rest can't be run
+        if junit is not None and runs:
+            write_junit(junit, runs)
     return _show(runs, min_pass, compared=len(model) > 1, repeated=repeat > 1, out=out)
 
 

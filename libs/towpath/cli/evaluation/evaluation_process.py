@@ -8,7 +8,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from typing import Any
 
-from towpath.cli.shared.child_process import LINE_BYTES, stop_process
+from towpath.cli.shared.child_process import LINE_BYTES, ending_with_us
 from towpath.cli.shared.exit_codes import INTERRUPTED
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
@@ -26,25 +26,31 @@ def require_testing(*more: str) -> None:
 
 
 async def evaluate(asked: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """Yield what the process says of a suite, line by line; raises ProblemError with a problem that it found."""
+    """Yield what the process says of a suite, line by line.
+
+    Raises ProblemError with a problem that it found, and `service_failed` where it ended before its last run.
+    """
     require_testing()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", MODULE, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES, start_new_session=True
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    try:
+    announced: int | None = None
+    ended = 0
+    async with ending_with_us(process):
         process.stdin.write(json.dumps(asked).encode())  # not as an argument: it may hold a key
         process.stdin.close()
         async for line in process.stdout:
             found = json.loads(line)
             if "problem" in found:
                 raise ProblemError(Problem.model_validate(found["problem"]))
+            announced = 0 if "left_out" in found else found.get("runs", announced)
+            ended += "run" in found
             yield found
         code = await process.wait()
-    finally:
-        await stop_process(process)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-    if code != 0:
-        raise ProblemError(problem("service_failed", f"{MODULE} ended with status {code}"))
+    if code != 0 or ended != announced:
+        count = f" after {ended} of {announced} runs" if announced is not None else " before it said what it runs"
+        raise ProblemError(problem("service_failed", f"{MODULE} ended with status {code}{count}"))

@@ -12,6 +12,7 @@ from towpath.cli.access.policy_cases import judge_file
 from towpath.cli.evaluation.eval_command import show_run
 from towpath.cli.evaluation.evaluation_process import evaluate, require_testing
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
+from towpath.cli.shared.child_process import ending_with_us
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
@@ -42,13 +43,15 @@ async def test(path: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS)
     rows = [await _pytest(path, out)] if python else []
     for file, kind in yaml.items():
         rows.append(await (_evaluation(file, out) if kind == "Evaluation" else _verdicts(file, out)))
-    failed = sum(row["failed"] for row in rows)
+    passed, failed = sum(row["passed"] for row in rows), sum(row["failed"] for row in rows)
     if not out.for_people:
-        out.data({"passed": sum(row["passed"] for row in rows), "failed": failed, "files": rows})
+        out.data({"passed": passed, "failed": failed, "files": rows})
     else:
         out.write("")
         out.rows("files", rows, COLUMNS, empty="")
-        out.write("some tests failed" if failed else "all tests passed", "bold red" if failed else "bold")
+        said = "all tests that were run passed" if any(row["left_out"] for row in rows) else "all tests passed"
+        said = said if passed else "no test was run"
+        out.write("some tests failed" if failed else said, "bold red" if failed else "bold")
     return RUN_FAILED if failed else OK
 
 
@@ -71,7 +74,8 @@ async def _pytest(path: Path, out: OutputPrinter) -> Row:
         words = ["-m", "pytest", "-q", f"--junit-xml={report}", "-o", "junit_family=xunit2", str(path)]
         where = None if out.for_people else sys.stderr
         process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=where)
-        code = await process.wait()
+        async with ending_with_us(process):
+            code = await process.wait()
         counts = _counts(report)
     failed = counts["failures"] + counts["errors"]
     passed = counts["tests"] - failed - counts["skipped"]
@@ -82,9 +86,10 @@ async def _pytest(path: Path, out: OutputPrinter) -> Row:
 
 def _counts(report: Path) -> dict[str, int]:
     names = ("tests", "failures", "errors", "skipped")
-    if not report.exists():
+    try:
+        suites = ET.parse(report).getroot().iter("testsuite")  # noqa: S314 - pytest has just written it
+    except (FileNotFoundError, ET.ParseError):  # it ended before, or while, it wrote it
         return dict.fromkeys(names, 0)
-    suites = ET.parse(report).getroot().iter("testsuite")  # noqa: S314 - pytest has just written it
     found = [suite.attrib for suite in suites]
     return {name: sum(int(one.get(name, 0)) for one in found) for name in names}
 

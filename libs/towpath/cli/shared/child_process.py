@@ -4,11 +4,13 @@ A child is stopped however this process leaves, by an error or Ctrl-C too.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
 from typing import Any
 
 from towpath.cli.shared.exit_codes import INTERRUPTED, USAGE
@@ -37,16 +39,28 @@ async def run_module(module: str, *arguments: str) -> tuple[int, Any]:
         sys.executable, "-P", "-m", module, *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
     )  # fmt: skip
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, process.terminate)
-    try:
+    async with ending_with_us(process):
         assert process.stdout is not None
         line = await process.stdout.readline()
         code = await process.wait()
+    return code, _document(module, code, line)
+
+
+@contextlib.asynccontextmanager
+async def ending_with_us(process: Process) -> AsyncIterator[None]:
+    """End *process* with the block, however that is left; SIGTERM, which would end this process alone, goes to it."""
+    loop = asyncio.get_running_loop()
+
+    def pass_on() -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            process.terminate()
+
+    loop.add_signal_handler(signal.SIGTERM, pass_on)
+    try:
+        yield
     finally:
         await stop_process(process)
         loop.remove_signal_handler(signal.SIGTERM)
-    return code, _document(module, code, line)
 
 
 def _document(module: str, code: int, line: bytes) -> Any:
