@@ -7,7 +7,7 @@ way, all that are get listed, and the folder stays as it is.
 import json
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -72,8 +72,9 @@ def write_schemas(folder: Path) -> list[Path]:
 def create_project(folder: Path) -> list[Path]:
     """Write a project into *folder*; return what was written. Raises ProblemError `files_exist`, and writes nothing."""
     texts = {Path(name): _text(template, kind, Path(name)) for name, (template, kind) in _PROJECT.items()}
-    _refuse_existing(folder, texts)
-    texts |= schema_files()
+    schemas = schema_files()
+    _refuse_existing(folder, texts, schemas)
+    texts |= schemas
     _write(folder, texts)
     return list(texts)
 
@@ -138,16 +139,29 @@ def _check_name(name: str) -> None:
         raise ProblemError(problem("request_invalid", detail))
 
 
-def _refuse_existing(folder: Path, texts: Mapping[Path, str]) -> None:
+def _refuse_existing(folder: Path, texts: Mapping[Path, str], replaced: Iterable[Path] = ()) -> None:
+    """Raise ProblemError `files_exist` where a file of *texts* is there, or another in place of a folder of any."""
     there = [str(folder / path) for path in texts if (folder / path).is_symlink() or (folder / path).exists()]
-    if folder.exists() and not folder.is_dir():
-        there = [str(folder)]
+    _refuse(_in_place_of_folders(folder, [*texts, *replaced]) or there)
+
+
+def _in_place_of_folders(folder: Path, paths: Iterable[Path]) -> list[str]:
+    """Return what is no folder where *paths* in *folder* need one; of *folder* itself, and those above, the first."""
+    for above in (folder, *folder.parents):
+        if (above.is_symlink() or above.exists()) and not above.is_dir():
+            return [str(above)]
+    needed = dict.fromkeys(folder / inside for path in paths for inside in reversed(path.parents))
+    return [str(place) for place in needed if (place.is_symlink() or place.exists()) and not place.is_dir()]
+
+
+def _refuse(there: Sequence[str]) -> None:
     if there:
         details = tuple(ProblemDetail(pointer="", code="files_exist", detail=path) for path in there)
         raise ProblemError(problem("files_exist", ", ".join(there), errors=details))
 
 
 def _write(folder: Path, texts: Mapping[Path, str]) -> None:
+    _refuse(_in_place_of_folders(folder, texts))
     folder.mkdir(parents=True, exist_ok=True)
     if any(SCHEMAS in path.parents for path in texts):
         (folder / SCHEMAS.parent).mkdir(mode=PRIVATE, exist_ok=True)
@@ -177,7 +191,7 @@ def _network_name(path: Path) -> str:
 
 def _append(folder: Path, path: Path, member: str, key: str, name: str, item: str) -> None:
     """Add *item* at the end of the list *member* of a YAML file, whose other lines stay as they are."""
-    text = (folder / path).read_text("utf-8")
+    text = (folder / path).read_bytes().decode("utf-8")  # with the ends of its lines, whatever they are
     before: Any = _read(text, path)
     listed = before.get(member) if isinstance(before, dict) else None
     if isinstance(listed, list) and any(isinstance(one, dict) and one.get(key) == name for one in listed):
@@ -186,7 +200,7 @@ def _append(folder: Path, path: Path, member: str, key: str, name: str, item: st
     if isinstance(listed, list) and listed:
         after = _inserted(text, member, item)
         if _read(after, path, quiet=True) == {**before, member: [*listed, *yaml.safe_load(item)]}:
-            (folder / path).write_text(after, "utf-8")
+            (folder / path).write_bytes(after.encode("utf-8"))
             return
     detail = f"{path} is not written so that something can be added to {member}; add it by hand:\n{item}"
     raise ProblemError(problem("request_invalid", detail, remedy="Write the list in lines that begin with a dash."))
@@ -205,14 +219,15 @@ def _read(text: str, path: Path, *, quiet: bool = False) -> Any:
 def _inserted(text: str, member: str, item: str) -> str:
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     node = next(value for key, value in root.value if key.value == member)
-    lines = text.splitlines(keepends=True)
+    lines, ends = text.splitlines(keepends=True), "\r\n" if "\r\n" in text else "\n"
     end = _last_line(node) + 1
     if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
+        lines[-1] += ends
     while not lines[end - 1].strip():  # a text in lines takes those behind it along
         end -= 1
-    space = ["\n"] if any(not line.strip() for line in lines[node.start_mark.line : end]) else []
-    return "".join([*lines[:end], *space, _indented(item, node.start_mark.column), *lines[end:]])
+    space = [ends] if any(not line.strip() for line in lines[node.start_mark.line : end]) else []
+    added = _indented(item, node.start_mark.column).replace("\n", ends)
+    return "".join([*lines[:end], *space, added, *lines[end:]])
 
 
 def _last_line(node: Any) -> int:

@@ -197,3 +197,30 @@ def test_the_command_says_what_it_wrote_and_what_is_next(
     assert "networks/support.yaml" in capsys.readouterr().out
     assert main(["schema", "netwrok"]) == 3
     assert "did you mean network" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_a_folder_of_the_project_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "tests").write_text("mine")
+    (tmp_path / ".towpath").symlink_to("nowhere")
+    with pytest.raises(ProblemError) as refused:
+        create_project(tmp_path)
+    assert [one.detail for one in refused.value.problem.errors] == [str(tmp_path / "tests"), str(tmp_path / ".towpath")]
+    assert files_in(tmp_path) == {"tests": b"mine"}
+    with pytest.raises(ProblemError, match="tests"):
+        create_project(tmp_path / "tests" / "shop")
+    with pytest.raises(ProblemError, match=r"\.towpath"):
+        write_schemas(tmp_path)
+    with pytest.raises(ProblemError, match="tests"):
+        add_rule(tmp_path, ProjectFile(kind="Project", policy=Path("tests/policies.yaml")), "first")
+
+
+def test_what_is_added_to_a_file_ends_its_lines_as_the_file_does(tmp_path: Path) -> None:
+    create_project(tmp_path)
+    file = tmp_path / "policies.yaml"
+    before = file.read_bytes().replace(b"\n", b"\r\n")
+    file.write_bytes(before.rstrip(b"\r\n"))
+    add_rule(tmp_path, PROJECT, "last")
+    after = file.read_bytes()
+    assert after.startswith(before)
+    assert after.count(b"\n") == after.count(b"\r\n") > before.count(b"\n")
+    assert "last" in [rule.name for rule in read_policy(after.decode(), compile_condition).rules]
