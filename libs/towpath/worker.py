@@ -6,11 +6,13 @@ Nothing of the process is changed: logging, signals and environment stay the pro
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from towpath.errors import DeclarationError, TowpathError, error_from
+from towpath.errors import DeclarationError, RefusedError, TowpathError, error_from
 from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import Tool, tool
@@ -66,16 +68,22 @@ class Worker:
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM, with health paths and a log, as the process `towpath worker` does.
 
-        Calls that run are given their time to end. Raises DeniedError where the broker refuses this login, and
-        TowpathError for tools that the platform refuses.
+        Calls that run are given their time to end. Raises DeniedError where the broker refuses this login, RefusedError
+        for files of a login that can't be used, and TowpathError for tools that the platform refuses. Where a tool
+        ignores its timeout the process ends here: Python would wait for its thread for ever.
         """
         from towpath_fabric.service import Service  # noqa: PLC0415
         from towpath_worker.wiring import make_worker  # noqa: PLC0415
 
         settings = self._settings()
-        service = Service("worker", settings)
-        make_worker(service, settings, self._tools, self._hooks)
+        with _login_files_refused():
+            service = Service("worker", settings)
+        worker = make_worker(service, settings, self._tools, self._hooks)
         code = service.run()
+        if worker.overrun:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
         if service.problem is not None:
             raise error_from(service.problem)
         if code:
@@ -92,10 +100,11 @@ class Worker:
 
         settings, registry = self._settings(), CollectorRegistry()
         self._telemetry = SpanRecorder("worker", settings, registry)
-        self._bus = Bus("worker", settings, self._telemetry.requests)
-        self._bus.waits_for_login = False
         self._grace_s = max(0.5, settings.stop_grace_s - CLOSE_S)
         try:
+            with _login_files_refused():
+                self._bus = Bus("worker", settings, self._telemetry.requests)
+            self._bus.waits_for_login = False
             await self._bus.connect()
             self._worker = new_worker(
                 self._bus, settings, self._tools, self._hooks, get_logger("worker"), registry, self._telemetry
@@ -120,26 +129,40 @@ class Worker:
         """Take nothing new, let running calls end within the grace period, and close; raises what ended the worker."""
         assert self._worker is not None and self._serving is not None
         ended = self._serving.done()
-        if not ended:
-            await self._worker.drain(self._grace_s)
-        await self._close()
+        try:
+            if not ended:
+                await self._worker.drain(self._grace_s)
+        finally:
+            await self._close()
         if ended and not self._serving.cancelled() and (failed := self._serving.exception()) is not None:
             raise _only(failed)
 
     async def _close(self) -> None:
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.wait({self._serving})
-        if self._bus is not None:
-            with contextlib.suppress(RuntimeError):  # it was never connected
-                await self._bus.close()
-        if self._telemetry is not None:
-            await self._telemetry.flush()
+        try:
+            if self._serving is not None:
+                self._serving.cancel()
+                await asyncio.wait({self._serving})
+        finally:
+            if self._bus is not None:
+                with contextlib.suppress(RuntimeError):  # it was never connected
+                    await self._bus.close()
+            if self._telemetry is not None:
+                await self._telemetry.flush()
 
     def _settings(self) -> "WorkerSettings":
         from towpath_worker.settings import WorkerSettings  # noqa: PLC0415
 
         return WorkerSettings.load(**self._given).model_copy(update={"database_url": None})
+
+
+@contextlib.contextmanager
+def _login_files_refused() -> Iterator[None]:
+    from towpath_fabric.nats.login import LoginFileError  # noqa: PLC0415
+
+    try:
+        yield
+    except LoginFileError as error:
+        raise RefusedError(problem("request_invalid", str(error))) from error
 
 
 def _only(error: BaseException) -> BaseException:

@@ -275,14 +275,17 @@ class ToolWorker:
             rebind=self._registration.rebind,
         )
         self._slots.consumers.append(consumer)
-        await consumer.start()
-        if self._drained:  # it was drained while this began
-            await consumer.stop()
-        while True:
-            await self._slots.wait_room()
-            await consumer.take(0)  # waits until something is here and takes nothing: the room may be gone by then
-            for message in consumer.take_now(self._slots.free):
-                await self._begin(message, toolset)
+        try:
+            await consumer.start()
+            if self._drained:  # it was drained while this began
+                await consumer.stop()
+            while True:
+                await self._slots.wait_room()
+                await consumer.take(0)  # waits until something is here and takes nothing: the room may be gone by then
+                for message in consumer.take_now(self._slots.free):
+                    await self._begin(message, toolset)
+        finally:
+            await consumer.stop()  # also where this ends without having been drained
 
     async def _begin(self, message: Msg, toolset: str) -> None:
         """Start the call of a delivery, or add the delivery to the call that is here already."""
