@@ -28,6 +28,7 @@ HTTP_TIMEOUT_S = 15.0
 TOOLS_TIMEOUT_S = 20.0  # a worker offers its tools just after it is ready; TAS may still be storing them
 RETRY_S = 0.5
 FILE_LIMIT_BYTES = 4 * 1024 * 1024
+_GONE = -1  # in place of the time of a change
 _SOON = frozenset({"tool_unknown", "unavailable"})
 
 
@@ -53,15 +54,18 @@ class NetworkFolderPublisher:
         self._url = f"{gateway_url}/v1/networks"
         self._notice = notice
         self._seen: dict[Path, int] = {}
-        self._refused = refused or self._tell_refused
+        self._show = refused or self._tell_refused
+        self._faulty: set[Path] = set()
         self._memory = memory
         self._published = _remembered(memory)
 
     async def publish_changed(self) -> None:
         """Publish every file that is new or changed since the last call; each result is one notice."""
-        for path in self._files():
-            changed_at = path.stat().st_mtime_ns
-            if self._seen.get(path) == changed_at:
+        files = self._files()
+        self._forget_all_but(files)
+        for path in files:
+            changed_at = _changed_at(path)
+            if changed_at is None or self._seen.get(path) == changed_at:
                 continue
             is_saved = path in self._seen
             self._seen[path] = changed_at
@@ -70,9 +74,22 @@ class NetworkFolderPublisher:
                 continue
             try:
                 self._notice(f"{path.name}: {await self._publish(spec, is_saved=is_saved)}")
-                self._refused(str(path), ())
+                self._refused(path, ())
             except RefusedError as error:
-                self._refused(str(path), _faults(path, error))
+                self._refused(path, _faults(path, error))
+
+    def _forget_all_but(self, files: Sequence[Path]) -> None:
+        """What was wrong with a file that is gone is over; once it is there again, it is one that was saved."""
+        for path in self._seen.keys() - set(files):
+            if self._seen[path] != _GONE:
+                self._seen[path] = _GONE
+                self._refused(path, ())
+
+    def _refused(self, path: Path, faults: Sequence[str]) -> None:
+        """Tell what is wrong with *path*; that it is mended only where that was told, for it may be another's file."""
+        if faults or path in self._faulty:
+            (self._faulty.add if faults else self._faulty.discard)(path)
+            self._show(str(path), faults)
 
     def _tell_refused(self, file: str, faults: Sequence[str]) -> None:
         if faults:
@@ -94,10 +111,11 @@ class NetworkFolderPublisher:
         try:
             content: Any = yaml.safe_load(_text(path))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            self._refused(str(path), [f"{path.name} can't be read: {' '.join(str(error).split())}"])
+            self._refused(path, [f"{path.name} can't be read: {' '.join(str(error).split())}"])
             return None
         is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
         if not is_network:
+            self._refused(path, ())
             return None
         plays = str(content.get("model", "scripted:task")).startswith("scripted:")
         return {**content, "model": self._model} if self._model and plays else content
@@ -157,6 +175,13 @@ def _text(path: Path) -> str:
     return path.read_text("utf-8")
 
 
+def _changed_at(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # it was removed since the folder was read
+        return None
+
+
 def _problem(answer: JsonObject) -> Problem:
     try:
         return Problem.model_validate(answer)
@@ -166,6 +191,9 @@ def _problem(answer: JsonObject) -> Problem:
 
 def _faults(path: Path, error: RefusedError) -> list[str]:
     """Return what is wrong with the file at *path*, each with its line where that is known."""
-    found = locate_refusal(path, error).problem
+    try:
+        found = locate_refusal(path, error).problem
+    except RefusedError:  # it was changed or removed meanwhile, which the next look finds
+        found = error.problem
     told = [one.detail for one in found.errors] or [found.detail or found.title]
     return [one if one.startswith(f"{path}:") else f"{path}: {one}" for one in told]

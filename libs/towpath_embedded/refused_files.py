@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_APPLIED, _REFUSED, _PROBLEM = "policy applied", "policy refused", "policy problem"
+_APPLIED, _UNCHANGED, _REFUSED, _PROBLEM = "policy applied", "policy unchanged", "policy refused", "policy problem"
 _LINE = re.compile(r"line (\d+): ")
 
 ShowRefused = Callable[[str, Sequence[str]], None]
@@ -35,16 +35,20 @@ class RefusedFiles:
             self._changed(self.faults)
 
     def read_log_line(self, name: str, line: str) -> bool:
-        """Return whether *line* of the process *name* tells of a policy file that was refused; keep what it tells."""
+        """Return whether *line* of the process *name* is about a policy file and nothing else is to tell of it.
+
+        What it says of a file that was refused, or is mended, is kept.
+        """
         record = _record(name, line)
         event, file = record.get("event"), str(record.get("file", ""))
-        if event == _APPLIED:
+        if event in {_APPLIED, _UNCHANGED}:
+            was_refused = file in self.faults
             self.put(file, ())
-            return False
+            return event == _UNCHANGED and not was_refused
         if event == _REFUSED:
             self._policy_faults, self._expected = [], int(record.get("problems", 0))
-            if "problem" in record:
-                self.put(file, [f"{file}: {record['problem']}"])
+            if not self._expected:
+                self.put(file, [f"{file}: {record.get('problem', 'it was refused')}"])
             return True
         if event == _PROBLEM:
             place, count = _LINE.subn(rf"{file}:\1: ", str(record.get("problem", "")), count=1)

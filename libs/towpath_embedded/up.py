@@ -180,40 +180,42 @@ async def _serve(
     told: dict[str, Any],
 ) -> int:
     tasks = [asyncio.create_task(_logs(options, platform, screen, refused).follow())]
-    if options.networks is not None and not options.servers_only:
-        from towpath_embedded.network_folder import (
-            NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
-        )
-
-        model = DEMO_MODEL if options.sample and "gemini" in models_with_key() else ""
-        folder = NetworkFolderPublisher(
-            options.networks,
-            platform.client_url,
-            screen.notice,
-            model=model,
-            memory=platform.data / "published-networks.json",
-            refused=refused.put,
-        )
-        await folder.publish_changed()
-        if options.sample:
-            from towpath_embedded.sample import first_look
-
-            await first_look(platform.client_url, screen.notice)
-        tasks.append(asyncio.create_task(folder.watch()))
-    if options.strict and refused.faults:
-        raise ProblemError(_refusal(refused.faults))
-    state = {**platform.describe(), **told, "project": options.project}
-    if not options.servers_only:
-        named = options.workers or options.agents or options.networks or options.mcp
-        state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}
-        state |= {"is_bare": not named}
-        state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
-        if options.single_person:
-            screen.notice("single person: who submits a run may approve its calls here; the audit marks such approvals")
-        if platform.access.is_open_to_all:
-            screen.notice(OPEN_TO_ALL)
-    screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)
     try:
+        if options.networks is not None and not options.servers_only:
+            from towpath_embedded.network_folder import (
+                NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
+            )
+
+            model = DEMO_MODEL if options.sample and "gemini" in models_with_key() else ""
+            folder = NetworkFolderPublisher(
+                options.networks,
+                platform.client_url,
+                screen.notice,
+                model=model,
+                memory=platform.data / "published-networks.json",
+                refused=refused.put,
+            )
+            await folder.publish_changed()
+            if options.sample:
+                from towpath_embedded.sample import first_look
+
+                await first_look(platform.client_url, screen.notice)
+            tasks.append(asyncio.create_task(folder.watch()))
+        if options.strict and refused.faults:
+            raise ProblemError(_refusal(refused.faults))
+        state = {**platform.describe(), **told, "project": options.project}
+        if not options.servers_only:
+            named = options.workers or options.agents or options.networks or options.mcp
+            state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}
+            state |= {"is_bare": not named}
+            state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
+            if options.single_person:
+                screen.notice(
+                    "single person: who submits a run may approve its calls here; the audit marks such approvals"
+                )
+            if platform.access.is_open_to_all:
+                screen.notice(OPEN_TO_ALL)
+        screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)
         await stopping.wait()
     finally:
         for task in tasks:

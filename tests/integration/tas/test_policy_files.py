@@ -94,3 +94,23 @@ async def test_a_file_that_finds_no_turn_is_applied_at_its_next_try(tas: Running
             assert (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).version == 1
         await watcher.check()
         assert (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).text == CAREFUL
+
+
+async def test_a_file_that_was_refused_is_told_of_by_its_name_and_so_is_the_text_in_force(
+    tas: Running, tmp_path: Path
+) -> None:
+    """Whoever shows what was refused goes by the name: it has to hear of it again once the file is as it was."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(CAREFUL)
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
+        with structlog.testing.capture_logs() as logs:
+            watcher = PolicyFileWatcher(policies, file, tas.caller.project, structlog.get_logger())
+            for content in (CAREFUL.encode(), b"kind: Policy # \xff", CAREFUL.encode(), b"rules: []", OPEN.encode()):
+                file.write_bytes(content)
+                await watcher.check()
+    told = [(one["event"], one["file"]) for one in logs if one["event"].startswith("policy ") and "file" in one]
+    assert [event for event, _ in told if event != "policy problem"] == [
+        *("policy applied", "policy refused", "policy unchanged", "policy refused", "policy applied"),
+    ]
+    assert {name for _, name in told} == {"policy.yaml"}

@@ -60,3 +60,21 @@ def test_what_was_refused_is_shown_with_every_fault(capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].endswith("net.yaml was refused, and what was in force before stays. Mend it and save it:")
     assert shown[1].strip() == "net.yaml:7: there is no such field"
+
+
+@pytest.mark.parametrize("event", ["policy applied", "policy unchanged"])
+def test_what_was_no_text_is_mended_when_it_is_in_force(event: str) -> None:
+    screen = Screen()
+    files = RefusedFiles(screen.show, screen.keep)
+    files.read_log_line("tas", logged("policy refused", file="p.yaml", problem="not UTF-8"))
+    assert not files.read_log_line("tas", logged(event, file="p.yaml"))
+    assert screen.kept == {}
+    assert files.read_log_line("tas", logged("policy unchanged", file="p.yaml"))  # of any other start: nothing to tell
+
+
+def test_a_policy_that_was_refused_without_a_reason_is_told_too() -> None:
+    screen = Screen()
+    assert RefusedFiles(screen.show, screen.keep).read_log_line(
+        "tas", logged("policy refused", file="p.yaml", problems=0)
+    )
+    assert screen.shown == [("p.yaml", ["p.yaml: it was refused"])]

@@ -204,6 +204,7 @@ class PolicyFileWatcher:
             written = await asyncio.to_thread(read_policy_text, text)  # what is stored has its profile written out
             if await self._policies.followed(self._project) == (self._source, digest_text(written.text)):
                 self._applied = stamp
+                self._log.info("policy unchanged", file=self._path.name)  # it may have been refused in between
                 return
             applied = await self._policies.apply(
                 ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=self._source)
@@ -211,7 +212,7 @@ class PolicyFileWatcher:
         except (OSError, ValueError, *INVALID_DATA) as error:
             if not isinstance(error, OSError):
                 self._applied = stamp
-            self._log.error("policy refused", file=str(self._path), problem=str(error))
+            self._log.error("policy refused", file=self._path.name, problem=str(error))
         except ProblemError as error:
             self._take_refusal(error, stamp)
         except DATABASE_DOWN as error:
@@ -225,6 +226,9 @@ class PolicyFileWatcher:
             self._log.warning("the policy file waits", file=self._path.name, problem=error.problem.detail)
             return
         self._applied = stamp
+        if not error.problem.errors:
+            self._log.error("policy refused", file=self._path.name, problem=error.problem.detail)
+            return
         self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors))
         for entry in error.problem.errors:
             self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)
@@ -232,8 +236,8 @@ class PolicyFileWatcher:
     def _log_applied(self, applied: PolicyApplied) -> None:
         for warning in (*applied.warnings, *applied.hints):
             self._log.info("policy warning", warning=warning)
-        if applied.changed:
-            self._log.info("policy applied", version=applied.version, rules=applied.rules, file=self._path.name)
+        event = "policy applied" if applied.changed else "policy unchanged"
+        self._log.info(event, version=applied.version, rules=applied.rules, file=self._path.name)
 
 
 class _RuleRows(NamedTuple):
