@@ -174,20 +174,21 @@ class Service:
             return
         error = task.exception()
         if error is not None:
-            self._note_problem(error)
-            if self.problem is None:
+            if not self._note_problem(error, loop=task.get_name()):
                 self.log.error("a loop failed, the process ends", loop=task.get_name(), exc_info=error)
             self._failed = True
             self._server.should_exit = True
             self._notify_stopping()
 
-    def _note_problem(self, error: BaseException) -> None:
-        """Keep the problem of *error*, or of an error of a group, and log it in a line: it needs no traceback."""
+    def _note_problem(self, error: BaseException, **about: str) -> bool:
+        """Return whether *error*, or the one of its group, has a problem; keep and log it: it needs no traceback."""
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        if isinstance(error, ProblemError):
-            self.problem = found = error.problem
-            self.log.error("the process ends", code=found.code, detail=found.detail, remedy=found.remedy)
+        if not isinstance(error, ProblemError):
+            return False
+        self.problem = found = error.problem
+        self.log.error("the process ends", code=found.code, detail=found.detail, remedy=found.remedy, **about)
+        return True
 
     def _has_no_problem(self, _record: logging.LogRecord) -> bool:
         """Return whether uvicorn's traceback of a failed start tells anything: a problem was logged in a line."""

@@ -1,14 +1,18 @@
 """A service describes what it answers, as FastStream sees its handlers, and tells the time of its machine."""
 
+import asyncio
 import json
 import time
 from datetime import timedelta
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
+import pytest
+import structlog
 import uvicorn
 from faststream import Path
 
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import GET_RUN
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetRun
 from towpath_fabric import clock
@@ -92,3 +96,28 @@ def test_a_simulated_second_is_a_second_of_both_clocks() -> None:
         assert clock.monotonic() == 90.0
         assert clock.wall().timestamp() == timedelta(minutes=1.5).total_seconds()
     assert abs(clock.monotonic() - time.monotonic()) < 60
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ProblemError(problem("broker_denied", "no right")), ("the process ends", "no right")),
+        (ValueError("odd"), ("a loop failed, the process ends", None)),
+    ],
+)
+async def test_why_a_loop_ended_the_process_is_logged_with_its_name(
+    error: Exception, told: tuple[str, str | None]
+) -> None:
+    service = Service("orchestrator", Settings.load())
+    service.problem = problem("internal", "of another loop, which ended before")
+    service._server = uvicorn.Server(uvicorn.Config("app"))
+
+    async def fails() -> None:
+        raise error
+
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(fails(), name="heartbeats")
+        await asyncio.wait({task})
+        service._finished(task)
+    assert [(one["event"], one.get("detail"), one["loop"]) for one in logs] == [(*told, "heartbeats")]
+    assert service._server.should_exit
