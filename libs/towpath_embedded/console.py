@@ -23,8 +23,9 @@ _DENIES = "every call is denied until there is one: towpath up --policy FILE, --
 class UpConsole:
     """Writes for a person, or for a program when *as_json*."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, shows_logs: bool = False) -> None:
         self._as_json = as_json
+        self.shows_logs = shows_logs
         self._out = Console(stderr=as_json, highlight=False)
 
     def ready(self, state: dict[str, Any], *, seconds: float, ephemeral: bool) -> None:
@@ -45,9 +46,14 @@ class UpConsole:
             self._out.print(Text(f"  {step}", style="dim"), soft_wrap=True)
         self._out.print()
 
-    def notice(self, line: str) -> None:
+    def notice(self, line: str, style: str = "") -> None:
         """Show one line with the time of day."""
-        self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {line}"), soft_wrap=True)
+        self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {line}", style=style), soft_wrap=True)
+
+    def keys(self, known: Mapping[str, str]) -> None:
+        """Show which keys are taken from here on."""
+        line = " · ".join(f"{key} {what}" for key, what in known.items())
+        self._out.print(Text(f"  {line}\n", style="dim"), soft_wrap=True)
 
     def refused(self, file: str, faults: Sequence[str]) -> None:
         """Show what is wrong with a file that was refused."""

@@ -95,6 +95,10 @@ class NetworkFolderPublisher:
         if faults:
             self._notice(f"{Path(file).name}: not published. {'; '.join(faults)}")
 
+    def publish_again(self) -> None:
+        """Have `watch` publish every file as if it had just been saved, over what others have published since."""
+        self._seen = dict.fromkeys(self._seen, -1)
+
     async def watch(self) -> None:
         """Publish changes until cancelled."""
         while True:

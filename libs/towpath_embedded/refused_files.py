@@ -51,12 +51,17 @@ class RefusedFiles:
                 self.put(file, [f"{file}: {record.get('problem', 'it was refused')}"])
             return True
         if event == _PROBLEM:
-            place, count = _LINE.subn(rf"{file}:\1: ", str(record.get("problem", "")), count=1)
-            self._policy_faults.append(place if count else f"{file}: {place}")
+            self._policy_faults.append(placed(file, str(record.get("problem", ""))))
             if len(self._policy_faults) == self._expected:
                 self.put(file, self._policy_faults)
             return True
         return False
+
+
+def placed(file: str, fault: str) -> str:
+    """Return a *fault* of a policy with its file and line in front."""
+    found, count = _LINE.subn(rf"{file}:\1: ", fault, count=1)
+    return found if count else f"{file}: {found}"
 
 
 def _record(name: str, line: str) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from towpath.missing_files import missing_file
 from towpath.tools.sandbox import SandboxMode, refusal
@@ -26,6 +26,10 @@ from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
+
+if TYPE_CHECKING:
+    from towpath_embedded.network_folder import NetworkFolderPublisher
+    from towpath_embedded.terminal.live_view import LiveView
 
 PROJECT_FILE = Path("towpath.yaml")
 """What a folder is started with where the command line does not say (`towpath init` writes it)."""
@@ -76,7 +80,7 @@ def models_with_key() -> list[str]:
 
 def up(options: UpOptions) -> int:
     """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
-    screen = UpConsole(as_json=options.as_json)
+    screen = UpConsole(as_json=options.as_json, shows_logs=options.logs)
     try:
         options = _with_project(options)
         _check_files(options)
@@ -121,8 +125,12 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
 
 def _policy_environment(options: UpOptions) -> dict[str, str]:
     """Name the policy file: a profile is one, too."""
-    policy = profile_file(options.profile) if options.profile else options.policy
+    policy = _policy_file(options)
     return {} if policy is None else {"TOWPATH_POLICY_FILE": str(policy.absolute())}
+
+
+def _policy_file(options: UpOptions) -> Path | None:
+    return profile_file(options.profile) if options.profile else options.policy
 
 
 def _role_environment(options: UpOptions) -> dict[str, dict[str, str]]:
@@ -179,7 +187,10 @@ async def _serve(
     began: float,
     told: dict[str, Any],
 ) -> int:
-    tasks = [asyncio.create_task(_logs(options, platform, screen, refused).follow())]
+    views: list[LiveView] = []
+    logs = LogFollower(platform.logs, partial(_show_log_line, screen, refused, views))
+    tasks = [asyncio.create_task(logs.follow())]
+    folder = None
     try:
         if options.networks is not None and not options.servers_only:
             from towpath_embedded.network_folder import (
@@ -216,7 +227,8 @@ async def _serve(
             if platform.access.is_open_to_all:
                 screen.notice(OPEN_TO_ALL)
         screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)
-        await stopping.wait()
+        async with _live_view(options, platform, screen, refused, folder, stopping, views):
+            await stopping.wait()
     finally:
         for task in tasks:
             task.cancel()
@@ -281,15 +293,40 @@ def _refusal(faults: Mapping[str, Sequence[str]]) -> Problem:
     return problem("project_invalid", f"{'; '.join(every)} (--strict)", errors=errors)
 
 
-def _logs(options: UpOptions, platform: Platform, screen: UpConsole, refused: RefusedFiles) -> LogFollower:
-    def show(name: str, line: str) -> None:
-        is_told = refused.read_log_line(name, line)
-        if options.logs:
-            screen.log(name, line)
-        elif not is_told and (notice := policy_notice(name, line)) is not None:
-            screen.notice(notice)
+@contextlib.asynccontextmanager
+async def _live_view(
+    options: UpOptions,
+    platform: Platform,
+    screen: UpConsole,
+    refused: RefusedFiles,
+    folder: "NetworkFolderPublisher | None",
+    stopping: asyncio.Event,
+    views: "list[LiveView]",
+) -> AsyncIterator[None]:
+    """Tell a person what happens, and take their keys; a program asks the platform itself."""
+    if options.as_json or options.servers_only:
+        yield
+        return
+    from towpath_embedded.terminal.key_actions import KeyActions  # an HTTP client: not on the way to readiness
+    from towpath_embedded.terminal.live_view import LiveView
 
-    return LogFollower(platform.logs, show)
+    keys = KeyActions(platform, screen, refused, stopping, folder=folder, policy=_policy_file(options))
+    async with LiveView(platform, screen, keys) as view:
+        views.append(view)
+        yield
+        views.clear()
+
+
+def _show_log_line(screen: UpConsole, refused: RefusedFiles, views: "Sequence[LiveView]", name: str, line: str) -> None:
+    is_told = refused.read_log_line(name, line)
+    if screen.shows_logs:
+        screen.log(name, line)
+    elif (
+        not is_told
+        and not any(view.read_log_line(name, line) for view in views)
+        and (notice := policy_notice(name, line)) is not None
+    ):
+        screen.notice(notice)
 
 
 def _read_at_start(screen: UpConsole, refused: RefusedFiles, told: dict[str, Any], name: str, line: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import queue
 import shutil
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,17 +209,67 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert "unfinished runs are kept; they go on with the next start: 1 waiting" in err.wait_for("stopping")
     assert process.returncode == 0
     assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
-    words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(SAMPLE / "policy.yaml"), "--networks", str(SAMPLE))
-
-    def look(told: Lines) -> None:
-        shown = told.wait_for("API").split()
-        assert "nats://127.0.0.1:" in told.wait_for("NATS")
-        assert "Ctrl-C stops all" in told.wait_for("ready in")
-        assert asyncio.run(_end(shown[1].removesuffix("/v1"), local_token(folder), run_id))["status"] == "completed"
-
+    for file in (policy, network):
+        shutil.copy(SAMPLE / file.name, file)
+    words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(policy), "--networks", str(project))
+    ours, theirs = pty.openpty()
     monkeypatch.chdir(folder)
-    assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--single-person", *words) == 0
+    monkeypatch.setenv("BROWSER", browser_in(folder))
+    with os.fdopen(theirs) as terminal, os.fdopen(ours):
+        monkeypatch.setattr(sys, "stdin", terminal)
+        look = partial(_look_and_press_keys, folder, run_id, ours)
+        assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--single-person", *words) == 0
+    monkeypatch.undo()
     assert imported(folder) == imported(project) == []
+
+
+def _look_and_press_keys(folder: Path, run_id: str, terminal: int, told: Lines) -> None:
+    """Look at what a person is told, and do what they may do at the terminal; the last key ends the platform."""
+    gateway = told.wait_for("API").split()[1].removesuffix("/v1")
+    assert "nats://127.0.0.1:" in told.wait_for("NATS")
+    assert "Ctrl-C stops all" in told.wait_for("ready in")
+    told.wait_for("q quit")
+    assert "1 waits for a person by now: towpath gates list" in told.wait_for("by now")
+    token = local_token(folder)
+    assert asyncio.run(_end(gateway, token, run_id))["status"] == "completed"
+    failing = asyncio.run(_submit(gateway, token, model="scripted:of-nobody"))
+    assert f"towpath runs show {failing[-12:]}" in told.wait_for("failed: script_missing")
+    asyncio.run(_submit(gateway, token, script=json.loads((SAMPLE / "script.json").read_text())))
+    assert "waits: orders.refund" in told.wait_for("towpath gates approve")
+    policy = folder / "shop" / "policy.yaml"
+    policy.write_text(policy.read_text().replace("> 100", "> 500").replace("<= 100", "<= 500"))
+    impact = "2 rules changed; 2 past calls would be allowed"
+    assert impact in told.wait_for("policy.yaml in force: version")
+    os.write(terminal, b"r")
+    assert "as before" in told.wait_for("policy.yaml in force: version")
+    os.write(terminal, b"r")
+    told.wait_for("network support version")
+    os.write(terminal, b"o")
+    while not (folder / "opened").exists():
+        time.sleep(0.05)
+    link = told_address((folder / "opened").read_text())
+    assert link.startswith(f"{gateway}/sign-in?token=")
+    entered = httpx2.get(link, headers={"Sec-Fetch-Site": "cross-site"}, verify=False)  # as from a file
+    assert (entered.status_code, entered.headers["refresh"], len(entered.cookies)) == (200, "0; url=/", 1)
+    os.write(terminal, b"d")
+    told.wait_for("checks, nothing is wrong")
+    os.write(terminal, b"q")
+    told.wait_for("stopping")
+    told.ended.wait(TIMEOUT_S)
+
+
+def browser_in(folder: Path) -> str:
+    """Make a browser that keeps the file that it is to open."""
+    program = folder / "browser"
+    kept = folder / "opened"
+    program.write_text(f'#!/bin/sh\ncp "${{1#file://}}" "{kept}.new" && mv "{kept}.new" "{kept}"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def told_address(page: str) -> str:
+    """Return where a page leads by itself."""
+    return page.partition("0; url=")[2].partition('"')[0]
 
 
 def assert_no_credentials_shown(pids: Mapping[str, int | None]) -> None:
@@ -245,6 +297,12 @@ async def _submit_and_wait_for_the_gate(gateway_url: str, headers: dict[str, str
         while not (await client.get("/v1/gates")).json()["gates"]:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.1)
         return run_id
+
+
+async def _submit(gateway_url: str, headers: dict[str, str], **task: Any) -> str:
+    async with httpx2.AsyncClient(base_url=gateway_url, verify=False, headers=headers, timeout=60) as client:
+        body = {"network": "support", "user_message": "Please refund order 8812.", **task}
+        return str((await client.post("/v1/runs", json=body)).raise_for_status().json()["run_id"])
 
 
 async def _end(gateway_url: str, headers: dict[str, str], run_id: str) -> dict[str, Any]:

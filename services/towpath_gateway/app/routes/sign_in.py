@@ -97,8 +97,12 @@ async def sign_in(
     cookie = local.sign_in(token) if local is not None and token else None
     if cookie is None:
         raise ProblemError(problem("unauthenticated", NO_LINK, remedy=NO_LINK_REMEDY))
-    headers = {"Location": "/", "Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
-    return Response(status_code=303, headers=headers)
+    headers = {"Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
+    if request.headers.get("sec-fetch-site") == "cross-site":  # a file led here: a redirect would lose the cookie
+        answer: Response = request.app.state.console.signed_in("/")
+        answer.headers.update(headers)
+        return answer
+    return Response(status_code=303, headers={"Location": "/", **headers})
 
 
 @router.post("/sign-in", include_in_schema=False)

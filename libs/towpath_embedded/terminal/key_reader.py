@@ -1,0 +1,104 @@
+"""Reads single keys from the terminal, and leaves it as it was found.
+
+Lines are not edited and keys are not shown while they are read; Ctrl-C, Ctrl-Z and the like stay signals. The terminal
+gets its own mode back at the end, however it comes, and before this process is stopped; SIGKILL leaves that to the
+shell. A process in the background reads no key, since the terminal would stop it for that.
+"""
+
+import asyncio
+import atexit
+import os
+import signal
+import termios
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+_LOCAL, _CHARACTERS = 3, 6  # places in what tcgetattr returns
+_CHUNK_BYTES = 256
+
+
+class KeyReader:
+    """Calls the action of each key that is pressed; use as a context manager, inside a running loop.
+
+    Several keys at once are a paste or the sequence of a function key, and are no order to do anything.
+    """
+
+    def __init__(self, descriptor: int, actions: Mapping[str, Callable[[], object]]) -> None:
+        self._descriptor = descriptor
+        self._actions = actions
+        self._found: list[Any] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def reads(self) -> bool:
+        """Whether keys are read now."""
+        return self._found is not None
+
+    def __enter__(self) -> Self:
+        self._loop.add_signal_handler(signal.SIGTSTP, self._end_by, signal.SIGTSTP)
+        self._loop.add_signal_handler(signal.SIGQUIT, self._end_by, signal.SIGQUIT)
+        self._loop.add_signal_handler(signal.SIGCONT, self._begin)
+        atexit.register(self._give_back)
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._give_back()
+        atexit.unregister(self._give_back)
+        for number in (signal.SIGTSTP, signal.SIGQUIT, signal.SIGCONT):
+            self._loop.remove_signal_handler(number)
+
+    def _begin(self) -> None:
+        """Take the terminal, if this process is in its foreground."""
+        if self.reads or not is_foreground(self._descriptor):
+            return
+        try:
+            found = termios.tcgetattr(self._descriptor)
+            wanted = [*found[:_CHARACTERS], list(found[_CHARACTERS])]
+            wanted[_LOCAL] &= ~(termios.ICANON | termios.ECHO)
+            wanted[_CHARACTERS][termios.VMIN], wanted[_CHARACTERS][termios.VTIME] = 1, 0
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, wanted)
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)  # what was typed before was meant for nobody here
+        except termios.error:  # it has gone
+            return
+        self._found = found
+        self._loop.add_reader(self._descriptor, self._read)
+
+    def _give_back(self) -> None:
+        """Give the terminal the mode that it had, and read no more."""
+        if self._found is None:
+            return
+        found, self._found = self._found, None
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._descriptor)
+        try:
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, found)
+        except termios.error:  # it has gone
+            return
+
+    def _end_by(self, number: signal.Signals) -> None:
+        """Do what *number* does where nobody handles it, after the terminal was given back."""
+        self._give_back()
+        self._loop.remove_signal_handler(number)
+        os.kill(os.getpid(), number)
+        self._loop.add_signal_handler(number, self._end_by, number)  # it goes on: `fg`, `bg`, or nothing stopped it
+        self._begin()
+
+    def _read(self) -> None:
+        try:
+            keys = os.read(self._descriptor, _CHUNK_BYTES)
+        except OSError:  # the terminal has gone; a hang-up comes as a signal
+            keys = b""
+        if not keys:
+            self._give_back()
+            return
+        if len(set(keys)) == 1 and (action := self._actions.get(chr(keys[0]).lower())) is not None:
+            action()
+
+
+def is_foreground(descriptor: int) -> bool:
+    """Return whether this process may read the terminal: in the background it would be stopped for trying."""
+    try:
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:  # of another session: nobody is stopped for it
+        return os.isatty(descriptor)

@@ -1,0 +1,74 @@
+"""Asks the platform's own gateway, for what `towpath up` tells beside the events it hears of.
+
+Of a policy that came into force that is how many rules it changes, and what would become of recorded calls: these are
+weighed once per change, one piece of them, so a long history is told as a lower bound.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+
+from towpath_embedded.local_access import NO_AUTHORITIES
+from towpath_fabric.clock import wall
+
+TIMEOUT_S = 10.0
+GATES = 100
+"""Gates that are counted at the start; beyond that it is told that there are more."""
+
+CALLS = 5_000
+"""Recorded calls that are weighed, as many as the platform weighs at once."""
+
+DAYS = 30
+"""Older calls are not weighed: a policy would be measured by what nobody does any more."""
+
+ANSWER_ERRORS = (httpx2.HTTPError, LookupError, ValueError, TypeError)
+"""What is raised where the gateway does not answer, or says something else than expected."""
+
+
+def connect(client_url: str) -> httpx2.AsyncClient:
+    """Return a client of the gateway, whose token no proxy of the environment is to see."""
+    return httpx2.AsyncClient(base_url=client_url, verify=NO_AUTHORITIES, timeout=TIMEOUT_S, trust_env=False)
+
+
+async def waiting_line(client_url: str) -> str:
+    """Return how many gates have waited for a person since before; nothing where none does, or nobody answers."""
+    try:
+        async with connect(client_url) as client:
+            query = {"status": "pending", "paused": "false", "limit": str(GATES)}
+            page: Any = (await client.get("/v1/gates", params=query)).raise_for_status().json()
+            waiting = len(page["gates"])
+    except ANSWER_ERRORS:
+        return ""
+    if not waiting:
+        return ""
+    more, verb = ("+", "wait") if waiting == GATES else ("", "waits" if waiting == 1 else "wait")
+    return f"◐ {waiting}{more} {verb} for a person by now: towpath gates list"
+
+
+async def impact_of_policy(client_url: str, version: int) -> str:
+    """Return what *version* changes, if it is in force; nothing where the gateway does not answer."""
+    since = wall() - timedelta(days=DAYS)
+    try:
+        async with connect(client_url) as client:
+            newest: Any = (await client.get("/v1/policy/changes?limit=1")).raise_for_status().json()["changes"][0]
+            policy: Any = (await client.get("/v1/policy")).raise_for_status().json()
+            if newest["version"] != version or policy["version"] != version:
+                return ""
+            asked = {"text": policy["text"], "limit": CALLS, "since": since.isoformat()}
+            diff: Any = (await client.post("/v1/policy/diff", json=asked)).raise_for_status().json()
+            return told_impact(newest, diff)
+    except ANSWER_ERRORS:
+        return ""
+
+
+def told_impact(change: dict[str, Any], diff: dict[str, Any]) -> str:
+    """Return an entry of the change log and a weighing of past calls as words."""
+    rules = len(change["changes"]) + change.get("more", 0)
+    more = "+" if diff.get("next_after") is not None else ""
+    told = [f"{rules} rule{'' if rules == 1 else 's'} changed"]
+    for kind, fate in (("newly_denied", "denied"), ("newly_gated", "held for a person"), ("newly_allowed", "allowed")):
+        calls = sum(group["calls"] for group in diff["groups"] if group["change"] == kind)
+        if calls:
+            told.append(f"{calls}{more} past call{'' if calls == 1 and not more else 's'} would be {fate}")
+    return "; ".join(told)
