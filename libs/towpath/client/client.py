@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from towpath.client.client_resources import ClientResources
-from towpath.client.contexts import is_address, shown_address
+from towpath.client.contexts import address_fault, is_address
 from towpath.client.run_controls import RunControls, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, ClientTarget, local_token
 from towpath.errors import RefusedError, RunTimeoutError
@@ -73,7 +73,7 @@ class Client(ClientResources, RunControls):
             options["check"] = ServerOwnerCheck(self.server, DATA_FOLDER.absolute())
         home = _TRANSPORTS.get(urlsplit(self.server).scheme) if is_address(self.server) else None
         if home is None:
-            raise RefusedError(problem("server_unreachable", _address_fault(self.server)))
+            raise RefusedError(problem("server_unreachable", address_fault(self.server)))
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 
@@ -387,17 +387,3 @@ class Client(ClientResources, RunControls):
     ) -> Any:
         """Do any operation of the HTTP API and return its JSON."""
         return await self._transport.request(method, path, body=body, query=query)
-
-
-def _address_fault(server: str) -> str:
-    """Return what is wrong with an address, in words that quote nothing that may be a password."""
-    detail = f"{shown_address(server)!r} is no address of a platform"
-    if "@" in server:
-        return f"{detail}; write http://… or nats://user:password@host:port"
-    if "://" not in server:
-        return f"{detail}; did you mean http://{server}?"
-    try:
-        _ = urlsplit(server).port
-    except ValueError as error:
-        return f"{detail}: {str(error).lower()}; write e.g. http://127.0.0.1:8787"
-    return f"{detail}; write http://… or nats://…"

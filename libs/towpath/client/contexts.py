@@ -157,6 +157,20 @@ def shown_address(address: str) -> str:
     return parts._replace(netloc=f"***@{place}").geturl() if at else address
 
 
+def address_fault(server: str) -> str:
+    """Return what is wrong with an address, in words that quote nothing that may be a password."""
+    detail = f"{shown_address(server)!r} is no address of a platform"
+    if "@" in server:
+        return f"{detail}; write http://… or nats://user:password@host:port"
+    if "://" not in server:
+        return f"{detail}; did you mean http://{server}?"
+    try:
+        _ = urlsplit(server).port
+    except ValueError as error:
+        return f"{detail}: {str(error).lower()}; write e.g. http://127.0.0.1:8787"
+    return f"{detail}; write http://… or nats://…"
+
+
 def _list_of(found: dict[str, Any]) -> ContextList:
     contexts = [checked(PlatformContext(**one)) for one in found["contexts"]]
     held = {one.name: one for one in contexts}
