@@ -1,12 +1,17 @@
 """Files that were refused: what is told of them, what is kept until they are mended."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
+from towpath_embedded.platform import Platform
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.up import UpOptions, _serve
 
 
 class Screen:
@@ -78,3 +83,13 @@ def test_a_policy_that_was_refused_without_a_reason_is_told_too() -> None:
         "tas", logged("policy refused", file="p.yaml", problems=0)
     )
     assert screen.shown == [("p.yaml", ["p.yaml: it was refused"])]
+
+
+async def test_a_strict_start_that_is_refused_leaves_no_task_behind(tmp_path: Path) -> None:
+    refused = RefusedFiles(lambda *_: None, lambda _: None)
+    refused.put("net.yaml", ["net.yaml:7: there is no such field"])
+    options, console = UpOptions(data=tmp_path, gateway_port=None, nats_port=None, strict=True), UpConsole(as_json=True)
+    platform, before = Platform(tmp_path), asyncio.all_tasks()
+    with pytest.raises(ProblemError, match="no such field"):
+        await _serve(options, platform, console, refused, asyncio.Event(), 0.0, {})
+    assert asyncio.all_tasks() == before
