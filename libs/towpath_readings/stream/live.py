@@ -306,11 +306,17 @@ def _is_decided(event: ev.GateOpened) -> bool:
 
 
 def _opened(event: ev.GateOpened) -> RunStreamGate:
-    known = event.detail
+    return waiting_gate(event.gate_id, event.gate_type, event.detail, event.expires_at, event.execution_id)
+
+
+def waiting_gate(
+    gate_id: UUID, gate_type: str, known: JsonObject, expires_at: datetime, call_id: UUID | None = None
+) -> RunStreamGate:
+    """Return what is *known* of a gate, which may be that of a call."""
     return RunStreamGate(
-        gate_id=event.gate_id,
-        gate_type=event.gate_type,
-        call_id=event.execution_id,
+        gate_id=gate_id,
+        gate_type=gate_type,
+        call_id=call_id,
         tool=known.get("tool", ""),
         summary=summary_of_gate(known),
         arguments=known.get("args", {}),
@@ -318,7 +324,7 @@ def _opened(event: ev.GateOpened) -> RunStreamGate:
         rule=known.get("rule") or "",
         agent_key=known.get("agent", ""),
         verdicts=known.get("verdicts", ()),
-        expires_at=event.expires_at,
+        expires_at=expires_at,
     )
 
 

@@ -4,9 +4,11 @@ Whatever goes wrong, the client gets a problem with a stable code and a remedy; 
 it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -46,6 +48,15 @@ class HttpProblemError(HTTPException):
     def __init__(self, problem: Problem) -> None:
         super().__init__(status_code=problem.status, detail=problem.detail)
         self.problem = problem
+
+
+@contextmanager
+def naming_run(run_id: UUID) -> Iterator[None]:
+    """Let whatever is refused meanwhile name the run: who repeated the request would have it a second time."""
+    try:
+        yield
+    except ProblemError as error:
+        raise ProblemError(error.problem.model_copy(update={"run_id": str(run_id)})) from error
 
 
 def problem_body(found: Problem, path: str = "") -> dict[str, Any]:

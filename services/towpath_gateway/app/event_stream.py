@@ -15,7 +15,7 @@ from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.platform_client import PlatformClient
-from towpath_gateway.app.run_reader import RunStreamReader
+from towpath_gateway.app.run_reader import RunStreamReader, close_readers
 from towpath_gateway.app.stream_pace import PageTurns
 from towpath_gateway.core import sse
 from towpath_readings.stream.deltas import DeltaEvent
@@ -23,10 +23,6 @@ from towpath_readings.stream.tree import TreeEntry, TreeStream
 
 PING_S = 15.0
 """Proxies drop connections that are silent for 30 to 60 s."""
-
-
-_closing: set[asyncio.Task[None]] = set()
-"""Streams that give back what they hold; a task that nobody holds may be gone before it has ended."""
 
 
 class StreamFraming(Protocol):
@@ -147,15 +143,7 @@ class RunStream:
         except ProblemError as error:
             yield sse.problem_frame(error.problem.model_dump(mode="json", exclude_none=True))
         finally:
-            # The task of a client that went away is cancelled at every await: what it holds is given back by another.
-            closing = asyncio.create_task(self._close())
-            _closing.add(closing)
-            closing.add_done_callback(_closing.discard)
-            await asyncio.shield(closing)
-
-    async def _close(self) -> None:
-        for reader in self._readers.values():
-            await reader.close()
+            await close_readers(self._readers.values())
 
     async def _follow(self) -> AsyncIterator[bytes]:
         top = await self._begin(self._first.run_id, self._after)

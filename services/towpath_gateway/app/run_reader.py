@@ -5,7 +5,7 @@ checked now and then (`stream_pace.py`) and at its end. Pieces of a model's text
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from uuid import UUID
 
@@ -19,6 +19,9 @@ from towpath_gateway.adapters.platform_client import PlatformClient
 from towpath_gateway.app.stream_pace import PageTurns
 from towpath_readings.stream.deltas import DeltaEvent, TokenDeltaFilter
 from towpath_readings.stream.tree import PARKED
+
+_closing: set[asyncio.Task[None]] = set()
+"""Tasks that close readers; one that nobody holds may be gone before it has ended."""
 
 
 class RunStreamReader:
@@ -129,3 +132,16 @@ class RunStreamReader:
                 self.cursor = entry.seq
                 found.append(entry)
         return found
+
+
+async def close_readers(readers: Iterable[RunStreamReader]) -> None:
+    """Close them in a task of its own: that of a client that went away is cancelled at every await."""
+    closing = asyncio.create_task(_close(list(readers)))
+    _closing.add(closing)
+    closing.add_done_callback(_closing.discard)
+    await asyncio.shield(closing)
+
+
+async def _close(readers: Sequence[RunStreamReader]) -> None:
+    for reader in readers:
+        await reader.close()

@@ -22,8 +22,8 @@ PROTOCOL = "1.0"
 OWN = "towpath"
 """The key of what is the platform's own: in the state, in `metadata`, in `forwardedProps`."""
 
-CallsIn = Callable[[Any], list[JsonObject]]
-"""Returns the calls that an answer asks its caller for: name and arguments of each, none where it is no such answer."""
+CallsIn = Callable[[Any, JsonObject | None], list[JsonObject]]
+"""Returns the calls that an answer asks its caller for, by the schema of its task: name and arguments of each."""
 
 _YES_OR_NO = ("approved", "denied")
 _NO_QUESTIONS = frozenset({PAUSED, RUN_PAUSED})
@@ -43,7 +43,7 @@ class AgUiEvents:
         state: Any = None,
         after: int = 0,
         site: str = "",
-        calls_in: CallsIn = lambda _final: [],
+        calls_in: CallsIn = lambda _final, _schema: [],
     ) -> None:
         """*thread* and *name* are how the client calls the conversation and this run, *state* is the client's own.
 
@@ -66,6 +66,7 @@ class AgUiEvents:
         self._text = ""
         self._usage: dict[str, JsonObject] = {}
         self._final: Any = None
+        self._schema: JsonObject | None = None
         self._wanted: list[JsonObject] = []
 
     def begin(self) -> list[JsonObject]:
@@ -79,8 +80,10 @@ class AgUiEvents:
         """Return what *entry*, the next one of the log, adds."""
         event = entry.event
         self.seq = entry.seq
+        if isinstance(event, ev.RunCreated):
+            self._schema = event.response_schema
         if isinstance(event, ev.RunFinished):
-            self._final, self._wanted = event.final, self._calls_in(event.final)
+            self._final, self._wanted = event.final, self._calls_in(event.final, self._schema)
         if isinstance(event, ev.GateClosed):
             self.gates.pop(event.gate_id, None)
         items = self._live.of(entry)

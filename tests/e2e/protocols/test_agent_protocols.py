@@ -101,6 +101,28 @@ async def test_an_ag_ui_run_is_one_run_however_often_it_is_asked_for(platform: P
         last = await client.get(f"/v1/runs/{run_id}/events?format=ag-ui&after={view['seq']}", headers=stream)
         kinds = [event["type"] for event in events_of(last.text)]
         assert (kinds[0], kinds[-1]) == ("RUN_STARTED", "RUN_FINISHED") and "STEP_STARTED" not in kinds
+        far = await client.get(f"/v1/runs/{run_id}/events?format=ag-ui&after={view['seq'] + 1}", headers=stream)
+        assert (far.status_code, far.json()["run_id"]) == (422, run_id)
+
+
+async def test_a_question_that_is_left_to_somebody_else_is_waited_for(platform: Platform) -> None:
+    path = "/v1/networks/support/ag-ui"
+    async with http(platform, await key(platform, "alice")) as alice, http(platform, await key(platform, "bob")) as bob:
+        waits = events_of((await alice.post(path, json=ask("Refund order 8812"))).text)
+        (asked,) = waits[-1]["outcome"]["interrupts"]
+        gate_id = asked["metadata"]["towpath"]["gate_id"]
+        left = {"interruptId": asked["id"], "status": "resolved"}
+        lines: list[str] = []
+        async with alice.stream("POST", path, json=ask("Refund order 8812", resume=[left])) as answer:
+            async for line in answer.aiter_lines():
+                if not lines:
+                    no = {"verdict": "denied", "reason": "not before Monday"}
+                    denied = await bob.post(f"/v1/gates/{gate_id}/resolve", json=no)
+                    assert denied.is_success, denied.text
+                lines.append(line)
+        followed = events_of("\n".join(lines))
+        assert followed[-1]["outcome"] == {"type": "success"}, "it is not asked again"
+        assert [one["toolCallId"] for one in followed if one["type"] == "TOOL_CALL_RESULT"] == [asked["toolCallId"]]
 
 
 async def test_what_is_wrong_with_an_ag_ui_request_is_a_problem(platform: Platform) -> None:

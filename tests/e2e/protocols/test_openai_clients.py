@@ -254,6 +254,7 @@ async def test_responses_that_follow_each_other_are_a_thread(client: AsyncOpenAI
     )
     (call,) = first.output
     assert call.type == "function_call" and (call.name, first.status) == ("get_weather", "completed")
+    assert (await client.responses.retrieve(first.id)).output == first.output
     second = await client.responses.create(
         model="support",
         instructions="Be short.",

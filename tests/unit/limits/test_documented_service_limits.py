@@ -24,7 +24,9 @@ from towpath_fabric.http import connections
 from towpath_fabric.turns import fair_threads, shared_answers
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import dependencies, log_readings, stream_pace, strict_requests
+from towpath_gateway.app.protocols.ag_ui.agent_input import MAX_MESSAGES
 from towpath_gateway.app.protocols.mcp_server import gate_questions, tool_calls
+from towpath_gateway.app.protocols.openai.conversation_items import MAX_ITEMS
 from towpath_log_writer.adapters import history_tables
 from towpath_log_writer.core import final_state
 from towpath_orchestrator.app import admission
@@ -192,6 +194,8 @@ CALLS = [
         "mcp.md", "Arguments of more than {} characters are decided in the console", gate_questions.MAX_SHOWN_CHARS
     ),
     promise("mcp.md", "At most {} things are asked at once", gate_questions.MAX_QUESTIONS),
+    promise("guides/openai.md", "A request has at most {} messages or items", MAX_ITEMS),
+    promise("guides/openai.md", "an AG-UI one {}.", MAX_MESSAGES),
     promise("mcp.md", "which has at most {} values", tool_checks.MAX_ANSWER_VALUES),
     promise("mcp.md", "Schemas: more than {} KiB", tool_checks.MAX_SCHEMA_CHARS / KIB),
     promise("mcp.md", "deeper than {} levels", tool_checks.MAX_SCHEMA_DEPTH),

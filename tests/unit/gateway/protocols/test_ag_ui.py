@@ -12,7 +12,7 @@ from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.ag_ui.agent_input import CANCELLED, MAX_ID_CHARS, RunAgentInput, gate_answers
-from towpath_gateway.app.protocols.openai.caller_tools import calls_in
+from towpath_gateway.app.protocols.openai.caller_tools import answer_schema, calls_in, names_offered
 from towpath_gateway.core.ag_ui_events import AgUiEvents
 from towpath_readings.stream.live import RunStreamDelta, RunStreamSuperseded
 
@@ -204,10 +204,26 @@ def test_every_end_is_told_and_nothing_is_open_after_it() -> None:
     assert checked(failed.of(entry(1, finished({"message": "m"}, "failed")))) == ["RUN_ERROR"] and failed.has_ended
     lost = AgUiEvents(RUN, "support").failed(problem("unavailable", "gone"))
     assert (lost[0]["code"], checked(lost)) == ("unavailable", ["RUN_ERROR"])
-    wanting = AgUiEvents(RUN, "support", calls_in=calls_in)
-    calls = wanting.of(entry(1, finished({"tool_calls": [{"name": "pick", "arguments": {}}]})))
+
+
+def test_the_application_is_asked_for_calls_of_the_tools_that_its_task_offered() -> None:
+    wanted = finished({"tool_calls": [{"name": "pick", "arguments": {}}]})
+    calls = asking(answer_schema([TOOL], None)).of(entry(2, wanted))
     assert "TEXT_MESSAGE_START" not in checked(calls)
     assert calls[-1]["outcome"]["pendingToolCallIds"] == [f"call_1_{RUN.hex}"] == [calls[0]["toolCallId"]]
+    for schema in (None, {"type": "object"}, answer_schema([{**TOOL, "name": "paint"}], None)):
+        told = asking(schema).of(entry(2, wanted))
+        assert "TOOL_CALL_START" not in checked(told) and told[-1]["outcome"] == {"type": "success"}
+
+
+def asking(schema: dict[str, Any] | None) -> AgUiEvents:
+    """Return the events of a run whose task has *schema*, after its first one."""
+    events = AgUiEvents(RUN, "support", calls_in=lambda final, given: calls_in(final, names_offered(given)))
+    names = {"project": "p", "caller": "a", "network": "support", "version": 1, "snapshot_digest": "", "agent_key": "a"}
+    limits = {"max_steps": 9, "max_tool_errors": 9, "timeout_ms": 9, "step_timeout_ms": 9, "context_limit": 9}
+    begun = {"type": "run_created", "user_message": "go", "response_schema": schema}
+    events.of(entry(1, {**names, **limits, **begun}))
+    return events
 
 
 def test_nothing_is_sent_that_the_client_has() -> None:

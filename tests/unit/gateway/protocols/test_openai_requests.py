@@ -235,21 +235,21 @@ def test_tools_that_may_not_be_asked_for_change_nothing() -> None:
     "final", [None, {"message": "m"}, {"tool_calls": "f"}, {"tool_calls": [{"name": "f"}], "x": 1}]
 )
 def test_other_answers_ask_for_no_calls(final: Any) -> None:
-    assert calls_in(final) == []
+    assert calls_in(final, ["f"]) == []
 
 
 def test_an_answer_tells_what_the_run_and_all_below_it_cost() -> None:
     used = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8, "cached_tokens": 2}
     run = view(final={"message": "m"}, usage=Usage(total_tokens=1), tree_usage=used)
-    assert chat_completion(run)["usage"] == {
+    assert chat_completion(run, ())["usage"] == {
         "prompt_tokens": 5,
         "completion_tokens": 3,
         "total_tokens": 8,
         "prompt_tokens_details": {"cached_tokens": 2},
     }
-    told = response_object(run, {})["usage"]
+    told = response_object(run, {}, ())["usage"]
     assert (told["input_tokens"], told["output_tokens"], told["total_tokens"]) == (5, 3, 8)
-    assert response_object(view(status="waiting"), {})["usage"] is None
+    assert response_object(view(status="waiting"), {}, ())["usage"] is None
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_an_answer_tells_what_the_run_and_all_below_it_cost() -> None:
     ],
 )
 def test_how_a_run_stands_in_the_words_of_responses(status: str, told: str) -> None:
-    found = response_object(view(status=status, reason="why", final={"message": "m"}), {})
+    found = response_object(view(status=status, reason="why", final={"message": "m"}), {}, ())
     assert (found["status"], (found["error"] or {}).get("code")) == (told, "why" if told == "failed" else None)
     assert [item["content"][0]["text"] for item in found["output"]] == (["m"] if told == "completed" else [])
 

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.problems.input_faults import FaultList, list_faults
+from towpath_contracts.problems.input_faults import MAX_LISTED, FaultList, list_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.errors import validation_problem
@@ -30,6 +30,9 @@ THREAD_LABEL = "ag_ui_thread"
 """The label by which the runs of a conversation are found."""
 
 MAX_ID_CHARS = 256
+
+MAX_MESSAGES = 4_096
+"""Messages of a conversation; those of calls that the platform carried out, and thoughts, are no turns of its task."""
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
@@ -120,7 +123,7 @@ class RunAgentInput(MessagePart):
 
     thread_id: Id = Field(alias="threadId")
     run_id: Id = Field(alias="runId")
-    messages: tuple[AgUiMessage, ...] = ()
+    messages: tuple[AgUiMessage, ...] = Field(default=(), max_length=MAX_MESSAGES)
     tools: tuple[ClientTool, ...] | None = Field(default=None, max_length=128)
     context: tuple[AppContext, ...] | None = None
     state: Any = None
@@ -152,7 +155,7 @@ class RunAgentInput(MessagePart):
                 return SubmitTask.model_validate(given)
             except ValidationError as error:
                 faults = [_placed(one) for one in list_faults(error).details]
-        raise ProblemError(validation_problem(FaultList(tuple(faults), len(faults))))
+        raise ProblemError(validation_problem(FaultList(tuple(faults[:MAX_LISTED]), len(faults))))
 
     def _quoted(self) -> Iterator[tuple[str, str]]:
         for number, one in enumerate(self.context or (), 1):

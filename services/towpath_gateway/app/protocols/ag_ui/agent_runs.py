@@ -1,9 +1,11 @@
 """The route that AG-UI clients run a network by; following a run is `GET /v1/runs/{run_id}/events?format=ag-ui`."""
 
+from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError
 from towpath_gateway.app.ag_ui_stream import AgUiStream, site_of
 from towpath_gateway.app.dependencies import (
@@ -14,8 +16,9 @@ from towpath_gateway.app.dependencies import (
     documented,
     require_scope,
 )
+from towpath_gateway.app.errors import naming_run
 from towpath_gateway.app.protocols.ag_ui.agent_input import GateAnswer, RunAgentInput, gate_answers
-from towpath_gateway.app.protocols.openai.caller_tools import calls_in
+from towpath_gateway.app.protocols.openai.caller_tools import calls_in, names_offered
 from towpath_gateway.app.routes import gates
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.ag_ui_events import AgUiEvents
@@ -56,12 +59,13 @@ async def run_agent(
         answers = gate_answers(asked.resume)
         run_id, after = answers[0].run_id, min(one.seq for one in answers)
         await dependencies.platform.run(principal.project, run_id)
-        decided = frozenset([one.gate_id for one in answers if await _decide(dependencies, principal, one)])
+        decided = frozenset([one.gate_id for one in answers if await settles(dependencies, principal, one)])
     else:
         task = asked.task(network)
         with dependencies.stream_shares.held(principal):  # no run is made whose stream has no room
             run_id = (await dependencies.platform.submit(principal.caller, task, span)).run_id
-    view = await dependencies.platform.run(principal.project, run_id)
+    with naming_run(run_id):
+        view = await dependencies.platform.run(principal.project, run_id)
     events = AgUiEvents(
         run_id,
         view.network,
@@ -70,27 +74,35 @@ async def run_agent(
         state=asked.state,
         after=after,
         site=site_of(dependencies, request),
-        calls_in=calls_in if asked.tools else lambda _final: [],
+        calls_in=_calls_by_schema if asked.tools else lambda _final, _schema: [],
     )
     headers = {"Location": f"/v1/runs/{run_id}"}
-    return AgUiStream(dependencies, principal, run_id, events, decided=decided, headers=headers)
+    return AgUiStream(dependencies, principal, run_id, events, decided=decided, after=after, headers=headers)
 
 
-async def _decide(dependencies: GatewayDependencies, principal: Principal, answer: GateAnswer) -> bool:
-    """Say a word, by the rules of all words; return whether it counts. One that comes too late doesn't."""
+def _calls_by_schema(final: Any, schema: JsonObject | None) -> list[JsonObject]:
+    return calls_in(final, names_offered(schema))
+
+
+async def settles(dependencies: GatewayDependencies, principal: Principal, answer: GateAnswer) -> bool:
+    """Say a word, by the rules of all words; return whether its gate is not asked again.
+
+    One that comes too late settles nothing. Who says none leaves it to somebody else, and waits.
+    """
     if not answer.verdict and answer.args is None:
-        return False
+        return True
     require_scope(principal, "gates:resolve")
     said = {"reason": answer.reason, "digest": answer.digest}
     try:
-        if answer.args is not None:
-            edit = gates.EditGateBody(args=answer.args, **said)
-            await gates.edit_gate(answer.gate_id, edit, dependencies, principal)
-        else:
-            vote = gates.ResolveGateBody.model_validate({"verdict": answer.verdict, **said})
-            await gates.resolve_gate(answer.gate_id, vote, dependencies, principal)
+        with naming_run(answer.run_id):
+            if answer.args is not None:
+                edit = gates.EditGateBody(args=answer.args, **said)
+                await gates.edit_gate(answer.gate_id, edit, dependencies, principal)
+            else:
+                vote = gates.ResolveGateBody.model_validate({"verdict": answer.verdict, **said})
+                await gates.resolve_gate(answer.gate_id, vote, dependencies, principal)
     except ProblemError as error:
         if error.problem.code not in _SETTLED:
-            raise ProblemError(error.problem.model_copy(update={"run_id": str(answer.run_id)})) from error
+            raise
         return False
     return True

@@ -5,6 +5,7 @@ answer satisfies, like any `response_schema`: so a model can name no other funct
 come back as the next request, where they are quoted: nothing in them counts as said by the caller.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from towpath_contracts.base import JsonObject
@@ -20,10 +21,12 @@ _MESSAGE: JsonObject = {
     "additionalProperties": False,
 }
 _CALLS = "tool_calls"
+_NO_CALLS: JsonObject = {"not": {"required": [_CALLS]}}
 _OFFER = (
     "Either your answer, or the calls that the caller is asked to carry out for you. Ask for calls where you need what "
     "they return; their results come with the next message, and no tool of your own has these names."
 )
+"""Said to the model; and by it a schema is known as one of these, also in the log of a run that is long over."""
 
 
 def answer_schema(
@@ -46,23 +49,57 @@ def answer_schema(
     if must:
         schema = {"description": _OFFER, **asked}
     else:
-        answer = _MESSAGE if wanted is None else _moved(wanted, "answer", definitions)
+        answer = _MESSAGE if wanted is None else _without_calls(_moved(wanted, "answer", definitions))
         schema = {"description": _OFFER, "anyOf": [answer, asked]}
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def calls_in(final: Any) -> list[JsonObject]:
-    """Return the calls that an answer asks for, each with name and arguments; none where it is no such answer."""
-    listed = final.get(_CALLS) if isinstance(final, dict) and len(final) == 1 else None
+def names_offered(schema: JsonObject | None) -> frozenset[str]:
+    """Return the functions that an answer by *schema* may ask its caller for; none by a schema that is none of ours."""
+    if schema is None or schema.get("description") != _OFFER:
+        return frozenset()
+    asked = schema["anyOf"][-1] if isinstance(schema.get("anyOf"), list) and schema["anyOf"] else schema
+    items = _within(asked, "properties", _CALLS, "items")
+    calls = items["anyOf"] if isinstance(items, dict) and isinstance(items.get("anyOf"), list) else [items]
+    names = [_within(call, "properties", "name", "enum") for call in calls]
+    return frozenset(name for listed in names if isinstance(listed, list) for name in listed if isinstance(name, str))
+
+
+def _within(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def may_be_calls(final: Any) -> bool:
+    """Return whether an answer asks for calls, where its schema let it."""
+    return isinstance(final, dict) and set(final) == {_CALLS}
+
+
+def calls_in(final: Any, offered: Collection[str]) -> list[JsonObject]:
+    """Return the calls that an answer asks for, each with name and arguments; none where it is no such answer.
+
+    It is none either where a call is of a function that was not *offered*: an answer may have any field where no
+    tools of the caller were there.
+    """
+    listed = final[_CALLS] if may_be_calls(final) else None
     if not isinstance(listed, list):
         return []
     shaped = [one for one in listed if isinstance(one, dict) and set(one) == {"name", "arguments"}]
-    return shaped if len(shaped) == len(listed) else []
+    named = [one for one in shaped if isinstance(one["name"], str) and one["name"] in offered]
+    return named if len(named) == len(listed) else []
 
 
 def calls_text(calls: list[JsonObject]) -> str:
     """Return an earlier answer that asked for *calls* as it was given."""
     return canonical_json({_CALLS: calls})
+
+
+def _without_calls(answer: JsonObject) -> JsonObject:
+    """Return what an *answer* satisfies that is not to be taken for calls."""
+    fields = answer.get("properties", {})
+    is_closed = answer.get("additionalProperties") is False
+    return answer if is_closed and isinstance(fields, dict) and _CALLS not in fields else {"allOf": [answer, _NO_CALLS]}
 
 
 def _call(tool: JsonObject, definitions: JsonObject) -> JsonObject:
@@ -91,6 +128,16 @@ def _with_references(value: Any, root: str) -> Any:
         return value
     moved = {name: _with_references(one, root) for name, one in value.items()}
     reference = value.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
+    if isinstance(reference, str):
         moved["$ref"] = root + reference[1:]
     return moved
+
+
+def unmovable_reference(schema: Any) -> str | None:
+    """Return a reference of *schema* that would mean another place, or none, in a schema that *schema* is a part of."""
+    if isinstance(schema, dict):
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
+            return reference
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    return next((found for one in parts if (found := unmovable_reference(one)) is not None), None)

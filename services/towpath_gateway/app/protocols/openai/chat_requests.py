@@ -11,7 +11,12 @@ from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.openai import request_fields as rf
 from towpath_gateway.app.protocols.openai.caller_tools import calls_text
-from towpath_gateway.app.protocols.openai.conversation_items import ConversationItem, attached_file, fault
+from towpath_gateway.app.protocols.openai.conversation_items import (
+    MAX_ITEMS,
+    ConversationItem,
+    attached_file,
+    fault,
+)
 from towpath_gateway.app.protocols.openai.run_tasks import ToolOffer, run_task
 
 
@@ -149,10 +154,10 @@ class ChatStreamOptions(ClientMessagePart):
 class ChatRequest(rf.SamplingRequest):
     """A conversation, whose last message the network answers."""
 
-    messages: tuple[ChatMessage, ...] = Field(min_length=1)
+    messages: tuple[ChatMessage, ...] = Field(min_length=1, max_length=MAX_ITEMS)
     stream_options: ChatStreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
     seed: int | None = None
     stop: str | tuple[str, ...] | None = None
     reasoning_effort: str | None = None
@@ -189,13 +194,9 @@ class ChatRequest(rf.SamplingRequest):
             "stop": (self.stop,) if isinstance(self.stop, str) else self.stop,
             "reasoning_effort": self.reasoning_effort,
         }
-        return run_task(self, items, faults, settings, offer, _wanted(self.response_format))
-
-
-def _wanted(given: ChatSchemaFormat | rf.PlainFormat | None) -> JsonObject | None:
-    if isinstance(given, ChatSchemaFormat):
-        return given.json_schema.schema_ or {"type": "object"}
-    return {"type": "object"} if given is not None and given.type == "json_object" else None
+        form = self.response_format
+        wanted = rf.wanted_schema(form.json_schema if isinstance(form, ChatSchemaFormat) else form)
+        return run_task(self, items, faults, settings, offer, wanted)
 
 
 def _items(messages: tuple[Any, ...]) -> tuple[list[ConversationItem], list[ProblemDetail]]:

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.earlier_turns import MAX_TURNS
 from towpath_contracts.problems.registry import ProblemDetail
+from towpath_gateway.app.protocols.openai.caller_tools import MAX_CALLS
+
+MAX_ITEMS = 2 * (MAX_TURNS + MAX_CALLS)
+"""Messages or items of a request: more than the turns of a task, since calls of one answer, and results, are one."""
 
 _DATA_URL = re.compile(r"data:([a-z0-9.+-]+/[a-z0-9.+-]+)(?:;[a-z0-9=-]+)*;base64,(.+)", re.IGNORECASE | re.DOTALL)
 _PLACE = re.compile(r"call_(\d{1,3})_[0-9a-f]{32}")
@@ -42,18 +47,19 @@ def task_fields(items: Sequence[ConversationItem], *, continues: bool) -> tuple[
     if faults:
         return {}, faults
     said = [item for item in items if item.kind != "instructions"]
-    begin = len(said) - (said[-1].kind == "user")
+    begin = 0 if continues else len(said) - (said[-1].kind == "user")
     while begin > 0 and said[begin - 1].kind == "result":
         begin -= 1
     now, quoted = said[begin:], _quoted(said)
-    told = [_result_told(item, number) for item, number in quoted if item in now]
+    present = {id(item) for item in now}
+    told = [_result_told(item, number) for item, number in quoted if id(item) in present]
     words = [*told, *(item.text for item in now if item.kind == "user")]
     fields: JsonObject = {"quoted_inputs": {f"result_{number}": item.text for item, number in quoted}}
     if continues:
         words[:0] = [_instructions(item) for item in items if item.kind == "instructions"]
     else:
         numbers = {id(item): number for item, number in quoted}
-        before = [item for item in items if item not in now]
+        before = [item for item in items if id(item) not in present]
         fields["messages"] = [turn for item in before if (turn := _turn(item, numbers.get(id(item), 0)))]
     files = [file for item in now for file in item.files]
     return {**fields, "user_message": "\n\n".join(words), **({"attachments": files} if files else {})}, []
@@ -64,6 +70,9 @@ def _faults(items: Sequence[ConversationItem], *, continues: bool) -> Iterator[P
     if not said or said[-1].kind not in ("user", "result"):
         where = said[-1].pointer if said else ""
         yield fault(where, "the last message is one of the user, or what a call returned")
+    results = [item for item in said if item.kind == "result"]
+    if len(results) > MAX_CALLS:
+        yield fault(results[MAX_CALLS].pointer, f"a task quotes {MAX_CALLS} results: leave older ones out")
     if not continues:
         return
     users = [item for item in said if item.kind == "user"]

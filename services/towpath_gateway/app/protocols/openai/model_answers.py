@@ -1,8 +1,10 @@
 """A run as OpenAI's clients read it: a chat completion, or a response.
 
-Both name the run: in the id, in `metadata`, and in `towpath`. What the run cost counts all runs below it.
+Both name the run: in the id, in `metadata`, and in `towpath`. What the run cost counts all runs below it. Calls are
+read from an answer as far as the functions were *offered*, which the schema of the task says.
 """
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +51,7 @@ def why_no_answer(view: RunView) -> Problem | None:
     return problem("answer_missing", detail, run_id=str(view.run_id))
 
 
-def wanted_calls(view: RunView) -> list[JsonObject]:
+def wanted_calls(view: RunView, offered: Collection[str]) -> list[JsonObject]:
     """Return the calls that the caller is asked for: id, name, and arguments as JSON text."""
     return [
         {
@@ -57,13 +59,13 @@ def wanted_calls(view: RunView) -> list[JsonObject]:
             "name": str(call["name"]),
             "arguments": canonical_json(call["arguments"]),
         }
-        for place, call in enumerate(calls_in(view.final), 1)
+        for place, call in enumerate(calls_in(view.final, offered), 1)
     ]
 
 
-def text_of(view: RunView) -> str:
+def text_of(view: RunView, offered: Collection[str]) -> str:
     """Return the answer as text; empty where it asks for calls."""
-    return "" if view.final is None or calls_in(view.final) else answer_text(view.final)
+    return "" if view.final is None or calls_in(view.final, offered) else answer_text(view.final)
 
 
 def chat_usage(view: RunView) -> JsonObject:
@@ -81,18 +83,18 @@ def _usage(view: RunView) -> Usage:
     return view.tree_usage or view.usage or Usage()
 
 
-def chat_calls(view: RunView) -> list[JsonObject]:
+def chat_calls(view: RunView, offered: Collection[str]) -> list[JsonObject]:
     """Return the calls that the caller is asked for, in the form of a chat completion."""
     return [
         {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
-        for call in wanted_calls(view)
+        for call in wanted_calls(view, offered)
     ]
 
 
-def chat_completion(view: RunView) -> JsonObject:
+def chat_completion(view: RunView, offered: Collection[str]) -> JsonObject:
     """Return a completed run as a chat completion."""
-    calls = chat_calls(view)
-    message: JsonObject = {"role": "assistant", "content": None if calls else text_of(view), "refusal": None}
+    calls = chat_calls(view, offered)
+    message: JsonObject = {"role": "assistant", "content": None if calls else text_of(view, offered), "refusal": None}
     if calls:
         message["tool_calls"] = calls
     reason = "tool_calls" if calls else "stop"
@@ -113,7 +115,7 @@ def response_status(view: RunView) -> str:
     return _STATUSES.get(view.status, "failed" if view.status in FINAL_STATUSES else "in_progress")
 
 
-def response_output(view: RunView) -> list[JsonObject]:
+def response_output(view: RunView, offered: Collection[str]) -> list[JsonObject]:
     """Return the items of a completed run's answer: its calls, or its message."""
     if view.status != "completed":
         return []
@@ -126,9 +128,9 @@ def response_output(view: RunView) -> list[JsonObject]:
             "name": call["name"],
             "arguments": call["arguments"],
         }
-        for call in wanted_calls(view)
+        for call in wanted_calls(view, offered)
     ]
-    return calls or [message_item(view.run_id, text_of(view))]
+    return calls or [message_item(view.run_id, text_of(view, offered))]
 
 
 def message_item(run_id: UUID, text: str | None) -> JsonObject:
@@ -143,7 +145,7 @@ def text_part(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
-def response_object(view: RunView, asked: JsonObject) -> JsonObject:
+def response_object(view: RunView, asked: JsonObject, offered: Collection[str]) -> JsonObject:
     """Return a run as a response; *asked* is what only its request said, where that is at hand."""
     failed = why_no_answer(view) if view.status in FINAL_STATUSES and view.status != "cancelled" else None
     used = _usage(view)
@@ -168,7 +170,7 @@ def response_object(view: RunView, asked: JsonObject) -> JsonObject:
         "incomplete_details": None,
         "instructions": None,
         "model": view.network,
-        "output": response_output(view),
+        "output": response_output(view, offered),
         "previous_response_id": response_id(view.previous_run_id) if view.previous_run_id else None,
         "parallel_tool_calls": True,
         "tools": [],

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Response
 from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import ListNetworks, NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -30,7 +31,9 @@ from towpath_gateway.app.dependencies import (
     require_reading_of_continued,
     require_scope,
 )
+from towpath_gateway.app.errors import naming_run
 from towpath_gateway.app.protocols.openai.answer_stream import AnswerStream
+from towpath_gateway.app.protocols.openai.caller_tools import may_be_calls, names_offered
 from towpath_gateway.app.protocols.openai.chat_requests import ChatRequest
 from towpath_gateway.app.protocols.openai.model_answers import chat_completion, response_object, why_no_answer
 from towpath_gateway.app.protocols.openai.response_requests import ResponseRequest
@@ -71,15 +74,17 @@ async def complete_chat(
     prefer: Prefer = None,
 ) -> Response:
     """Answer the last message of a conversation with a run of the network that `model` names."""
-    accepted = await _submit(dependencies, principal, with_key(chat.task(), key), span, streams=bool(chat.stream))
+    task = with_key(chat.task(), key)
+    accepted = await _submit(dependencies, principal, task, span, streams=bool(chat.stream))
+    offered = names_offered(task.response_schema)
     if chat.stream:
         options = chat.stream_options
-        frames = ChatFrames(accepted.run_id, with_usage=options is not None and options.include_usage)
+        frames = ChatFrames(accepted.run_id, offered, with_usage=options is not None and options.include_usage)
         return AnswerStream(dependencies, principal, accepted.run_id, frames, _headers(accepted))
     view = await _ended(dependencies, principal, accepted, prefer)
     if (failed := why_no_answer(view)) is not None:
         raise ProblemError(failed)
-    return _json(chat_completion(view), view)
+    return _json(chat_completion(view, offered), view)
 
 
 @router.post(
@@ -97,17 +102,20 @@ async def create_response(
     prefer: Prefer = None,
 ) -> Response:
     """Answer with a run of the network that `model` names; with `background` at once, with where it stands."""
-    accepted = await _submit(dependencies, principal, with_key(asked.task(), key), span, streams=bool(asked.stream))
+    task = with_key(asked.task(), key)
+    accepted = await _submit(dependencies, principal, task, span, streams=bool(asked.stream))
+    offered = names_offered(task.response_schema)
     said: JsonObject = {"background": bool(asked.background), "instructions": asked.instructions}
     said |= {"tools": [{"strict": True, **tool.model_dump(exclude_none=True)} for tool in asked.tools]}
     if asked.stream:
-        frames = ResponseFrames(accepted.run_id, said)
+        frames = ResponseFrames(accepted.run_id, said, offered)
         return AnswerStream(dependencies, principal, accepted.run_id, frames, _headers(accepted))
     if asked.background:
-        view = await dependencies.platform.run(principal.project, accepted.run_id)
+        with naming_run(accepted.run_id):
+            view = await dependencies.platform.run(principal.project, accepted.run_id)
     else:
         view = await _ended(dependencies, principal, accepted, prefer)
-    return _json(response_object(view, said), view)
+    return _json(response_object(view, said, offered), view)
 
 
 @router.get(
@@ -124,7 +132,7 @@ async def get_response(
     wait_s = preferred_wait(prefer)
     view = await dependencies.platform.wait_for_end(principal.project, run_id, wait_s) if wait_s else None
     view = view or await dependencies.platform.run(principal.project, run_id)
-    return _json(response_object(view, {}), view)
+    return _json(response_object(view, {}, await _offered(dependencies, view)), view)
 
 
 @router.post(
@@ -140,7 +148,7 @@ async def cancel_response(response: str, dependencies: Dependencies, principal: 
     request = CancelRun(project=principal.project, run_id=run_id, **principal.named())
     await dependencies.platform.request(rpc.CANCEL_RUN, request)
     view = await dependencies.platform.run(principal.project, run_id)
-    return _json(response_object(view, {}), view)
+    return _json(response_object(view, {}, await _offered(dependencies, view)), view)
 
 
 @router.get("/models", response_model=dict[str, Any], responses=documented(), summary="List networks as models")
@@ -194,10 +202,8 @@ async def _ended(
     """
     most_s = dependencies.settings.run_wait_s
     seconds = preferred_wait(prefer, most_s) or most_s
-    try:
+    with naming_run(accepted.run_id):
         view = await dependencies.platform.wait_for_end(principal.project, accepted.run_id, seconds)
-    except ProblemError as error:
-        raise ProblemError(error.problem.model_copy(update={"run_id": str(accepted.run_id)})) from error
     if view is not None and view.status in FINAL_STATUSES:
         return view
     found = still_running(str(accepted.run_id), accepted.status if view is None else view.status, seconds)
@@ -205,6 +211,15 @@ async def _ended(
     remedy = f"It goes on: GET /v1/responses/{response_id(accepted.run_id)}. Or ask with background, or with stream."
     detail = f"{found.detail} and waits: {waits}" if waits else found.detail
     raise ProblemError(found.model_copy(update={"detail": detail, "remedy": remedy}))
+
+
+async def _offered(dependencies: GatewayDependencies, view: RunView) -> frozenset[str]:
+    """Return the functions that a run's answer may ask for, as its log begins; where it may be such an answer."""
+    if not may_be_calls(view.final):
+        return frozenset()
+    first = await dependencies.readings.page(view.project, view.run_id, 0, 1)
+    created = first.entries[0].event if first.entries else None
+    return names_offered(created.response_schema) if isinstance(created, RunCreated) else frozenset()
 
 
 def _run(text: str) -> UUID:

@@ -100,6 +100,13 @@ class PlainFormat(ClientMessagePart):
     type: Literal["text", "json_object"]
 
 
+def wanted_schema(given: SchemaFormat | PlainFormat | None) -> JsonObject | None:
+    """Return what an answer of the form *given* satisfies; None of a text."""
+    if isinstance(given, SchemaFormat):
+        return given.schema_ or {"type": "object"}
+    return {"type": "object"} if given is not None and given.type == "json_object" else None
+
+
 class SamplingRequest(ClientMessagePart):
     """What both requests say alike."""
 

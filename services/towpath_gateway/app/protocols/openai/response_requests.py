@@ -1,6 +1,7 @@
 """The body of POST /v1/responses, and the task that it is."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -11,7 +12,12 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.openai import request_fields as rf
 from towpath_gateway.app.protocols.openai.caller_tools import calls_text
 from towpath_gateway.app.protocols.openai.chat_requests import wanted_call
-from towpath_gateway.app.protocols.openai.conversation_items import ConversationItem, attached_file, fault
+from towpath_gateway.app.protocols.openai.conversation_items import (
+    MAX_ITEMS,
+    ConversationItem,
+    attached_file,
+    fault,
+)
 from towpath_gateway.app.protocols.openai.run_tasks import ToolOffer, response_run, run_task
 
 
@@ -125,7 +131,7 @@ class ResponseReasoning(ClientMessagePart):
 class ResponseRequest(rf.SamplingRequest):
     """A message, or a conversation, or what is new since an earlier response."""
 
-    input: str | tuple[InputItem, ...] = Field(min_length=1)
+    input: str | Annotated[tuple[InputItem, ...], Field(max_length=MAX_ITEMS)] = Field(min_length=1)
     instructions: str | None = None
     previous_response_id: str | None = None
     background: bool | None = None
@@ -163,14 +169,8 @@ class ResponseRequest(rf.SamplingRequest):
             "max_output_tokens": self.max_output_tokens,
             "reasoning_effort": None if self.reasoning is None else self.reasoning.effort,
         }
-        wanted = _wanted(None if self.text is None else self.text.format)
+        wanted = rf.wanted_schema(None if self.text is None else self.text.format)
         return run_task(self, items, faults, settings, offer, wanted, continues=continues)
-
-
-def _wanted(given: ResponseSchemaFormat | rf.PlainFormat | None) -> JsonObject | None:
-    if isinstance(given, ResponseSchemaFormat):
-        return given.schema_ or {"type": "object"}
-    return {"type": "object"} if given is not None and given.type == "json_object" else None
 
 
 def _items(given: str | tuple[Any, ...]) -> tuple[list[ConversationItem], list[ProblemDetail]]:
@@ -179,7 +179,7 @@ def _items(given: str | tuple[Any, ...]) -> tuple[list[ConversationItem], list[P
     found: list[ConversationItem] = []
     faults: list[ProblemDetail] = []
     names = {item.call_id: item.name for item in given if isinstance(item, InputCall)}
-    for number, item in enumerate(_together(given)):
+    for number, item in _together(given):
         for part in _of_item(item, f"/input/{number}", names):
             if isinstance(part, ConversationItem):
                 found.append(part)
@@ -188,19 +188,14 @@ def _items(given: str | tuple[Any, ...]) -> tuple[list[ConversationItem], list[P
     return found, faults
 
 
-def _together(given: tuple[Any, ...]) -> Iterator[Any]:
-    """Yield the items, and calls that follow each other, which one answer has asked for, as one list."""
-    calls: list[InputCall] = []
-    for item in given:
-        if isinstance(item, InputCall):
-            calls.append(item)
-            continue
-        if calls:
-            yield calls
-            calls = []
-        yield item
-    if calls:
-        yield calls
+def _together(given: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
+    """Yield the items and where they stand, and calls that follow each other, which one answer asked for, as a list."""
+    for are_calls, items in groupby(enumerate(given), lambda one: isinstance(one[1], InputCall)):
+        if are_calls:
+            (place, first), *others = items
+            yield place, [first, *(item for _, item in others)]
+        else:
+            yield from items
 
 
 def _of_item(item: Any, pointer: str, names: dict[str, str]) -> Iterator[ConversationItem | ProblemDetail]:

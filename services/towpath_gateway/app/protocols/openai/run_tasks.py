@@ -8,11 +8,11 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.input_faults import FaultList, list_faults
+from towpath_contracts.problems.input_faults import MAX_LISTED, FaultList, list_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.errors import validation_problem
-from towpath_gateway.app.protocols.openai.caller_tools import answer_schema
+from towpath_gateway.app.protocols.openai.caller_tools import answer_schema, unmovable_reference
 from towpath_gateway.app.protocols.openai.conversation_items import ConversationItem, fault, task_fields
 from towpath_gateway.app.protocols.openai.request_fields import SamplingRequest
 
@@ -48,8 +48,8 @@ class ToolOffer:
     only: str = ""
     one: bool = False
 
-    def faults(self) -> Iterator[ProblemDetail]:
-        """Yield what is wrong with it."""
+    def faults(self, wanted: JsonObject | None = None) -> Iterator[ProblemDetail]:
+        """Yield what is wrong with it, and with what is *wanted* beside it."""
         names = [tool["name"] for tool in self.tools]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield fault("/tools", f"two tools are called {name!r}")
@@ -57,6 +57,11 @@ class ToolOffer:
             yield fault("/tool_choice", f"no tool is called {self.only!r}")
         if self.choice == "required" and not names:
             yield fault("/tool_choice", "no tool is there to be asked for")
+        described = [(f"tool {tool['name']!r}", tool["parameters"]) for tool in self.tools]
+        for named, schema in [*described, *([("the wanted answer", wanted)] if wanted and names else [])]:
+            if (reference := unmovable_reference(schema)) is not None:
+                detail = f"{named}: the reference {reference!r} is none to a place (#, #/…) in its schema"
+                yield fault("/tools", detail)
 
     def schema(self, wanted: JsonObject | None) -> JsonObject | None:
         """Return what the answer satisfies, which is *wanted* where no tool is offered."""
@@ -78,7 +83,7 @@ def run_task(
 ) -> SubmitTask:
     """Return the task of *request*, which says *items*; raises ProblemError with *faults* and all others."""
     said, wrong = task_fields(items, continues=continues is not None)
-    faults = [*faults, *wrong, *offer.faults()]
+    faults = [*faults, *wrong, *offer.faults(wanted)]
     given: JsonObject = {"network": request.model, "labels": request.metadata or {}, "continues": continues}
     given |= request.towpath.given() if request.towpath is not None else {}
     try:
@@ -94,7 +99,7 @@ def run_task(
             return SubmitTask.model_validate({**given, **said})
         except ValidationError as error:
             faults = [_placed(one) for one in list_faults(error).details]
-    raise ProblemError(validation_problem(FaultList(tuple(faults), len(faults))))
+    raise ProblemError(validation_problem(FaultList(tuple(faults[:MAX_LISTED]), len(faults))))
 
 
 def _placed(found: ProblemDetail) -> ProblemDetail:

@@ -1,5 +1,6 @@
 """The frames of both streams: chunks of a chat completion, and the events of a response."""
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,8 @@ DONE = b"data: [DONE]\n\n"
 class ChatFrames:
     """A chat completion in chunks; the last one before `[DONE]` has the usage where it is asked for."""
 
-    def __init__(self, run_id: UUID, *, with_usage: bool) -> None:
+    def __init__(self, run_id: UUID, offered: Collection[str], *, with_usage: bool) -> None:
+        self.offered = offered
         self._head: JsonObject = {"id": answers.completion_id(run_id), "object": "chat.completion.chunk"}
         self._with_usage = with_usage
 
@@ -31,7 +33,7 @@ class ChatFrames:
 
     def end(self, view: RunView) -> bytes:
         """Return the chunks of calls, of the end, and of the usage."""
-        calls = [{"index": index, **call} for index, call in enumerate(answers.chat_calls(view))]
+        calls = [{"index": index, **call} for index, call in enumerate(answers.chat_calls(view, self.offered))]
         asked = [self._chunk({"tool_calls": [call]}) for call in calls]
         last = self._chunk({}, "tool_calls" if calls else "stop")
         used = {**self._head, "choices": [], "usage": answers.chat_usage(view)}
@@ -50,7 +52,8 @@ class ChatFrames:
 class ResponseFrames:
     """A response in events, numbered from 0."""
 
-    def __init__(self, run_id: UUID, asked: JsonObject) -> None:
+    def __init__(self, run_id: UUID, asked: JsonObject, offered: Collection[str]) -> None:
+        self.offered = offered
         self._run_id = run_id
         self._asked = asked
         self._number = 0
@@ -74,7 +77,7 @@ class ResponseFrames:
 
     def end(self, view: RunView) -> bytes:
         """Return the events that close the items, and the whole response."""
-        items = answers.response_output(view)
+        items = answers.response_output(view, self.offered)
         calls = [item for item in items if item["type"] == "function_call"]
         closed = b"".join(self._call(index, item) for index, item in enumerate(calls)) if calls else self._closed()
         return closed + self._event("completed", response=self._response(view))
@@ -108,7 +111,7 @@ class ResponseFrames:
         )
 
     def _response(self, view: RunView) -> JsonObject:
-        return answers.response_object(view, self._asked)
+        return answers.response_object(view, self._asked, self.offered)
 
     def _event(self, kind: str, **body: Any) -> bytes:
         name = f"response.{kind}"

@@ -231,7 +231,7 @@ async def get_events(
         view = await dependencies.platform.run(principal.project, run_id)
         start = last_event_id(last_event, after)
         events = AgUiEvents(run_id, view.network, after=start, site=site_of(dependencies, request))
-        return AgUiStream(dependencies, principal, run_id, events, deltas=deltas)
+        return AgUiStream(dependencies, principal, run_id, events, after=start, deltas=deltas)
     if not wants_stream(request.headers.get("accept")):
         if children or deltas or typed:
             named = "children, deltas, detailed and event_types"
