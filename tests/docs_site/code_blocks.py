@@ -22,6 +22,7 @@ RUN_BY = {
     "docs/guides/ag-ui.md": "tests/e2e/protocols/test_agent_protocols.py",
     "docs/guides/approvals-in-chat.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/openai.md": "tests/e2e/protocols/test_openai_clients.py",
+    "docs/guides/coming-from.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/django.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/fastapi.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/javascript.md": "tests/e2e/sdk/test_guides.py",
@@ -42,6 +43,7 @@ DRAWINGS = {"", "text"}
 NOT_TRIED = {
     "docs/console.md sh": "variables of a process, which the settings page and its test know by name",
     "docs/approvals.md json": "what a webhook sends, with … for values; tests of webhooks hold its fields",
+    "docs/guides/coming-from.md python": "programs of other frameworks, which test_coming_from.py reads and counts",
     "docs/agents.md python 3": "two calls of it are another library's, with … for arguments",
 }
 """The blocks that nothing tries, and why: `PAGE LANGUAGE`, or the number of one of these blocks of the page."""

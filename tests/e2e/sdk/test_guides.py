@@ -5,10 +5,11 @@ import hashlib
 import hmac
 import importlib.util
 import json
+import runpy
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,15 +19,19 @@ import httpx2
 import pytest
 import pytest_asyncio
 import uvicorn
+import yaml
 from fastapi import FastAPI, Request
 from pydantic import SecretStr
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
+from tests.support.decider.model_servers import KEY
+from tests.support.decider.prompted_model import prompted_model
 from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 from tests.support.waiting import eventually
 
 from towpath import Client
+from towpath.agents.operations import execute_tool, execute_tools, respond, route
 from towpath_contracts.authority import USERS, client_rights
 from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -39,6 +44,45 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOOK = "the-hook-of-the-guide-01234567"
 CALLER = "web"
 SIGNING = "the-chat-of-the-guide-01234567"
+OTHERS = ROOT / "docs" / "guides" / "coming-from.md"
+ANSWERS = {
+    "You know history.": [respond("In 476.")],
+    "You know the weather.": [execute_tool("look_outside", city="Kiel"), respond("Yes, it rains.")],
+    "You read invoices.": [respond({"number": "R-17", "total": 58.0})],
+    "You know orders.": [execute_tool("my_orders"), respond("A lamp and a desk.")],
+    "You find who helps.": [route("billing")],
+    "You settle bills.": [respond("You get one charge back.")],
+    "You have texts translated.": [
+        execute_tools([(f"delegate_to_{one}", {"task": "Good morning!"}) for one in ("spanish", "german")]),
+        respond("Buenos días! Guten Morgen!"),
+    ],
+    "You translate into Spanish.": [respond("Buenos días!")],
+    "You translate into German.": [respond("Guten Morgen!")],
+    "You check facts.": [respond("It is rock.")],
+    "You check style.": [respond("It is short.")],
+    "You weigh reviews.": [respond("Rejected.")],
+    "You tell short stories.": [respond("Its lamp went out, and came back.")],
+    "You greet guests.": [respond("Hello, Ida!"), respond("You are Ida.")],
+    "You make refunds.": [execute_tool("refund", order="8812", amount=129), respond("129 EUR are on their way.")],
+    "You pay out.": [execute_tool("pay", iban="DE02120300000000202051", amount=500), respond("That is too much.")],
+    "You write poems.": [],
+}
+"""What the models of coming-from.md say, by the prompts of their agents."""
+
+PRINTED = {
+    "hello.py": "In 476.",
+    "weather.py": "Yes, it rains.",
+    "invoice.py": "number='R-17' total=58.0",
+    "caller.py": "A lamp and a desk.",
+    "handoff.py": "You get one charge back.",
+    "team.py": "Buenos días! Guten Morgen!",
+    "workflow.py": "Rejected.",
+    "stream.py": "Its lamp went out, and came back.",
+    "thread.py": "You are Ida.",
+    "approval.py": "refund {'amount': 129, 'order': '8812'}\n129 EUR are on their way.",
+    "guardrail.py": "That is too much.",
+    "limits.py": "budget_exceeded",
+}
 SMALL = "Please refund order 8811, it arrived broken."
 LARGE = "Please refund order 8812, it arrived broken."
 
@@ -61,19 +105,32 @@ async def place() -> AsyncIterator[Place]:
         hook = {"name": "chat", "url": f"http://127.0.0.1:{port}/towpath", "secret": "env:TOWPATH_HOOK"}
         (folder / "hooks.yaml").write_text(json.dumps({"webhooks": [{**hook, "kinds": ["gate.opened"]}]}), "utf-8")
         told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "TOWPATH_HOOK": HOOK}
-        platform = sample_platform(folder, orchestrator=told)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(USERS, CALLER, client_rights(CALLER))  # as `clients` of a deployment are users of its broker
-            await platform.start()
-        try:
+        with_tools = ("weather.py", "caller.py", "approval.py", "guardrail.py")
+        tools = [written(folder, OTHERS.name, name) for name in with_tools]
+        async with AsyncExitStack() as stack:
+            model = await stack.enter_async_context(served(prompted_model(ANSWERS, "You tell short stories.")))
+            asks = {"OPENAI_API_KEY": KEY, "TOWPATH_OPENAI_BASE_URL": str(model.base_url.join("/v1"))}
+            platform = sample_platform(folder, policy=policy(folder), tools=tools, orchestrator=told, decider=asks)
+            stack.push_async_callback(platform.stop)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(USERS, CALLER, client_rights(CALLER))  # as `clients` of a deployment are of its broker
+                await platform.start()
             lines: list[str] = []
             await NetworkFolderPublisher(SAMPLE, platform.client_url, lines.append).publish_changed()
             settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
             await create_key(settings, CreateKeyBody(caller=CALLER, scopes=("runs:read",)), "default")
             login = {"TOWPATH_NATS_URL": platform.nats_url, "TOWPATH_NATS_PASSWORD": platform.nats.password(CALLER)}
             yield Place(platform.client_url, folder, port, login)
-        finally:
-            await platform.stop()
+
+
+def policy(folder: Path) -> Path:
+    """Write the sample's policy together with the rules of coming-from.md, on top of a profile that allows all."""
+    texts = [(SAMPLE / "policy.yaml").read_text("utf-8")]
+    texts += [block.text for block in blocks_of(OTHERS) if block.language == "yaml"]
+    rules = [rule for text in texts for rule in yaml.safe_load(text)["rules"]]
+    path = folder / "policy.yaml"
+    path.write_text(yaml.safe_dump({"profile": "open", "rules": rules}), "utf-8")
+    return path
 
 
 def written(folder: Path, page: str, name: str) -> Path:
@@ -217,3 +274,17 @@ async def test_a_program_over_nats_hears_its_runs_and_takes_one_back_javascript(
     assert (events[0], events[-1].split()[-1]) == ("1 run_created", "run_finished")
     assert answer.startswith("answer: ") and "refunded" in answer
     assert second == "second: cancelled"
+
+
+async def test_the_programs_beside_those_of_other_frameworks_print_what_they_should(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", place.url)
+    names = {block.name for block in blocks_of(OTHERS) if block.name.endswith(".py")}
+    assert names == {*PRINTED, "test_prices.py"}
+    printed = {}
+    for name in PRINTED:
+        path = written(place.folder, OTHERS.name, name)
+        await asyncio.to_thread(runpy.run_path, str(path), run_name="__main__")
+        printed[name] = capsys.readouterr().out.strip()
+    assert printed == PRINTED

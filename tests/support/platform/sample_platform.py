@@ -9,7 +9,7 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.places import EXAMPLES, ROOT
@@ -22,17 +22,25 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 SAMPLE = EXAMPLES / "support"
 
 
-def sample_platform(folder: Path, **role_environment: Mapping[str, str]) -> Platform:
-    """Return a platform of one person with the sample's policy and tools; *role_environment* is added to roles'."""
+def sample_platform(
+    folder: Path,
+    *,
+    policy: Path = SAMPLE / "policy.yaml",
+    tools: Sequence[Path] = (),
+    **role_environment: Mapping[str, str],
+) -> Platform:
+    """Return a platform of one person with the sample's policy and tools, and *tools*; roles get *role_environment*."""
     own = {
-        "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml"), "TOWPATH_SINGLE_PERSON": "true"},
+        "tas": {"TOWPATH_POLICY_FILE": str(policy), "TOWPATH_SINGLE_PERSON": "true"},
         "decider": {"TOWPATH_SCRIPT_DIR": str(SAMPLE)},
     }
     return Platform(
         folder / "data",
         environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
-        role_environment={**own, **role_environment},
-        workers=[WorkerLaunch(modules=(str(SAMPLE / "tools.py"),))],
+        role_environment={
+            role: {**own.get(role, {}), **role_environment.get(role, {})} for role in {*own, *role_environment}
+        },
+        workers=[WorkerLaunch(modules=tuple(map(str, (SAMPLE / "tools.py", *tools))))],
         durable=False,
         starts="fork",
     )
