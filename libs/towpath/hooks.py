@@ -22,9 +22,18 @@ from towpath_contracts.tools.calls import ToolFailure
 HOOK_TIMEOUT_S = 5.0
 """A hook that takes longer is cut off; it watches, it does not work."""
 
-HOOK_EVENTS = ("start", "finished", "error", "pre_model_call", "post_model_call", "pre_tool_call", "post_tool_call")
+HOOK_EVENTS = (
+    "start",
+    "finished",
+    "error",
+    "pre_model_call",
+    "post_model_call",
+    "pre_tool_call",
+    "post_tool_call",
+    "run_finished",
+)
 """start and finished: of the process; error: a call or an answer failed; pre and post: around every call of a tool or
-model.
+model; run_finished: a run has ended that used a tool of this worker, to give back what the tools kept for it.
 
 In a worker a tool call is its execution. In an agent a model call is every request that the platform asks it, and
 every model that it asks itself under `request.model_call`; a tool call is what it proposes, and what comes back."""

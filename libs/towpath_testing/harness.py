@@ -171,6 +171,7 @@ class Harness:
                 while True:
                     changed = self._changed
                     if self._open.has_ended(run_id):
+                        await self._open.tell_ends()
                         view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
                         return RunResult(view, await self._entries(run_id))
                     await changed.wait()

@@ -161,6 +161,10 @@ class MemoryPlatform:
         """Return whether a run has ended; asked after every step, so it is looked up and not requested."""
         return self.runs.runs[run_id]["status"] in FINAL_STATUSES
 
+    async def tell_ends(self) -> None:
+        """Call the hooks of runs that have ended, as a worker does after its next heartbeat."""
+        await self._worker.tell_ends(self.has_ended)
+
     def any_gate_waits(self) -> bool:
         """Return whether any gate is open."""
         return any(gate["status"] == "pending" for gate in self.runs.gates.values())

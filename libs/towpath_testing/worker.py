@@ -5,9 +5,11 @@ a process needs: registration, heartbeats, and sending again what a broker might
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from prometheus_client import CollectorRegistry
 
@@ -24,6 +26,7 @@ from towpath_worker.app.call import CallSlots, WorkerCall
 from towpath_worker.app.call_execution import CallExecutor
 from towpath_worker.app.call_runner import CallRunner
 from towpath_worker.app.outcome_outbox import OutcomeSender
+from towpath_worker.app.run_ends import RunEnds
 from towpath_worker.metrics import WorkerMetrics
 
 NAME = "harness"
@@ -68,12 +71,15 @@ class HarnessWorker:
         confirm = {name: subjects.tool_confirm(project, name, NAME) for name in toolsets}
         self._outbox = OutcomeSender(bus, progress, active, confirm)  # type: ignore[arg-type]
         metrics = _worker_metrics()
+        found = Hooks(hooks, lambda hook, error: log.error("a hook failed", hook_event=hook.event, exc_info=error))
+        self._ends = RunEnds(found, NAME, self._slots.runs)
         executor = CallExecutor(
             bus,  # type: ignore[arg-type]
             worker=NAME,
             threads=self._threads,
             folders=self._folders,
-            hooks=Hooks(hooks, lambda hook, error: log.error("a hook failed", hook_event=hook.event, exc_info=error)),
+            hooks=found,
+            ends=self._ends,
             metrics=metrics,
             log=log,
         )
@@ -117,6 +123,11 @@ class HarnessWorker:
         call = self._slots.find(cancel.execution_id)
         if call is not None:
             call.cancel(cancel.reason)
+
+    async def tell_ends(self, has_ended: Callable[[UUID], bool]) -> None:
+        """Call the hooks for each run that has ended, once what it was calling is over."""
+        self._ends.take(run_id for runs in self._ends.questions() for run_id in runs if has_ended(run_id))
+        await self._ends.notify()
 
     def close(self) -> None:
         """Take no more calls, and give folders and threads back."""

@@ -7,6 +7,7 @@ to take calls. So a drain is never lost with a message or a connection, and no w
 import hashlib
 from datetime import datetime
 from typing import Annotated, Literal
+from uuid import UUID
 
 from pydantic import Field
 
@@ -23,6 +24,9 @@ FORGOTTEN_S = 600.0
 
 MAX_INSTANCES = 256
 """Of one toolset: what one credential can fill."""
+
+MAX_ASKED_RUNS = 1_000
+"""Runs whose end one word asks for."""
 
 MAX_LISTED = 1_000
 """Toolsets of processes in one answer."""
@@ -51,7 +55,8 @@ class WorkerBeat(Message):
     """Worker to TAS: this process serves the toolset; how many calls it runs, and of how many at once.
 
     `up_s` is how long it has run, since its clock may be wrong; `idle` is said of a drained one that has ended all.
-    `proof` is what the id was made of, which nobody else is told (`proved_id`).
+    `proof` is what the id was made of, which nobody else is told (`proved_id`). `runs` are those that it wants to know
+    the end of.
     """
 
     project: Token
@@ -65,12 +70,17 @@ class WorkerBeat(Message):
     in_flight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     idle: bool = False
     proof: Annotated[str, Field(max_length=128)] = ""
+    runs: Annotated[tuple[UUID, ...], Field(max_length=MAX_ASKED_RUNS, exclude_if=lambda runs: not runs)] = ()
 
 
 class WorkerHeard(Message):
-    """The answer: with `drain` the process takes no new calls any more."""
+    """The answer: with `drain` the process takes no new calls any more.
+
+    `ended` are those of the runs it asked about that go on no longer, or are none of its project's.
+    """
 
     drain: bool = False
+    ended: Annotated[tuple[UUID, ...], Field(exclude_if=lambda runs: not runs)] = ()
 
 
 class WorkerInstance(MessagePart):

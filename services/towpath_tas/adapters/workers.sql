@@ -22,6 +22,11 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, now() - make_interval(secs => $10), n
 WHERE (SELECT count(*) FROM tas.worker WHERE project = $1 AND toolset = $2) - (SELECT count(*) FROM forgotten) < $12
 ON CONFLICT (project, toolset, worker_id) DO NOTHING
 
+-- A run that is not there belongs to somebody else, or is erased for good: what was kept for it may go.
+-- name: ended_runs
+SELECT asked.run_id FROM unnest($2::uuid[]) AS asked (run_id) WHERE NOT EXISTS (
+  SELECT FROM runs.run r WHERE r.run_id = asked.run_id AND r.project = $1 AND r.status <> ALL ($3::text[]))
+
 -- Toolsets take turns where not all fits: who fills his own leaves room for others. Rows of a process stand together.
 -- name: list_workers
 WITH heard AS (

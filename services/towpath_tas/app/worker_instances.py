@@ -8,8 +8,10 @@ decides nothing else. Nobody but the process itself says it: its id is the diges
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.switches import OPERATOR
 from towpath_contracts.tools.workers import (
     FORGOTTEN_S,
@@ -41,7 +43,10 @@ class WorkerInstances:
         self._pool = pool
 
     async def beat(self, beat: WorkerBeat) -> WorkerHeard:
-        """Note that a process is there; say whether it is to take calls; raises ProblemError `forbidden`."""
+        """Note that a process is there; say whether it is to take calls, and which of its runs have ended.
+
+        Raises ProblemError `forbidden`.
+        """
         if not is_proved(beat.worker_id, beat.proof):
             raise ProblemError(problem("forbidden", f"this does not come from the worker {beat.worker_id}"))
         said = (beat.name, beat.host, beat.version, beat.slots, beat.in_flight, beat.idle)
@@ -49,8 +54,13 @@ class WorkerInstances:
         row = await self._pool.fetchrow(WORKERS.beat, *place, *said)
         if row is None:
             await self._pool.execute(WORKERS.begin, *place, *said, beat.up_s, FORGOTTEN_S, MAX_INSTANCES, GONE_S)
-            return WorkerHeard()
-        return WorkerHeard(drain=row["drain"])
+        return WorkerHeard(drain=row is not None and row["drain"], ended=await self._ended(beat))
+
+    async def _ended(self, beat: WorkerBeat) -> tuple[UUID, ...]:
+        if not beat.runs:
+            return ()
+        rows = await self._pool.fetch(WORKERS.ended_runs, beat.project, beat.runs, sorted(FINAL_STATUSES))
+        return tuple(row["run_id"] for row in rows)
 
     async def list(self, request: ListWorkers) -> WorkerList:
         """Return the processes of the project; those that have gone for a while longer."""

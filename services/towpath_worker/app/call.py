@@ -142,6 +142,11 @@ class CallSlots:
         """Return the call of this execution, if it is here."""
         return self._calls.get(execution_id)
 
+    def runs(self) -> set[UUID]:
+        """Return the runs whose calls are here, and those above them."""
+        called = (call.invocation for call in self)
+        return {run for one in called for run in (one.run_id, one.root_run_id) if run is not None}
+
     async def wait_room(self) -> None:
         """Wait until a call may begin."""
         await self._room.wait()

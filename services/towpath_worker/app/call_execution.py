@@ -31,6 +31,7 @@ from towpath_worker.adapters.run_files import FileChangesLostError, RunFiles
 from towpath_worker.adapters.tool_log import ToolLogWriter
 from towpath_worker.app.call import CallStage, WorkerCall, call_function
 from towpath_worker.app.probe_runner import ProbeAnswer, outcome_unknown, run_probe
+from towpath_worker.app.run_ends import RunEnds
 from towpath_worker.core.results import CallCutOffError, EncodedResult, ResultRefusedError, encode_result, failure_of
 from towpath_worker.metrics import WorkerMetrics
 
@@ -55,6 +56,7 @@ class CallExecutor:
         threads: Executor,
         folders: CallFolders,
         hooks: Hooks,
+        ends: RunEnds,
         metrics: WorkerMetrics,
         log: Logger,
         telemetry: SpanRecorder | None = None,
@@ -64,6 +66,7 @@ class CallExecutor:
         self._worker = worker
         self._threads = threads
         self._hooks = hooks
+        self._ends = ends
         self._metrics = metrics
         self._log = log
         self._telemetry = telemetry
@@ -164,6 +167,7 @@ class CallExecutor:
             probed = answer.verdict
         if call.cancel_reason is not None:
             return self.failed(call, cancelled_failure(call), probed)
+        self._ends.note(context)
         await self._notify_hooks("pre_tool_call", call, context)
         left_s = call.lease_until_s - monotonic()
         if left_s <= 0:

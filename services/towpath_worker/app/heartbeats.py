@@ -1,7 +1,7 @@
-"""Says that this worker is there, for each of its toolsets, and hears whether it is to take calls.
+"""Says that this worker is there, for each of its toolsets; hears whether it is to take calls, and which runs ended.
 
-What is said is for people to look at; only the drain in the answer has an effect. A word that gets no answer is not
-repeated: the next one says what is true then.
+What is said is for people to look at; only the answer has an effect. A word that gets no answer is not repeated: the
+next one says what is true then.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from typing import NamedTuple
+from uuid import UUID
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
@@ -16,6 +17,7 @@ from towpath_contracts.subjects import for_toolset
 from towpath_contracts.tools.workers import BEAT_S, WorkerBeat, WorkerHeard
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.bus import Bus
+from towpath_worker.app.run_ends import RunEnds
 
 LONGEST_PAUSE_S = 60.0
 """Between two words while nobody answers, as before this service's rights or tool access know of them."""
@@ -43,12 +45,14 @@ class Heartbeats:
         toolsets: Iterable[str],
         load: Callable[[], WorkerLoad],
         drain: Callable[[], Awaitable[None]],
+        ends: RunEnds | None = None,
     ) -> None:
         self._bus = bus
         self._project = project
         self._toolsets = tuple(toolsets)
         self._load = load
         self._drain = drain
+        self._ends = ends
         self._began_s = monotonic()
         self._known = {
             "worker_id": worker_id,
@@ -67,10 +71,21 @@ class Heartbeats:
                 drained = True
                 await self._drain()
                 heard = [await self._say(toolset) for toolset in self._toolsets]  # so that it is seen at once
+            await self._ask_for_ends()
             pause_s = BEAT_S if any(answer is not None for answer in heard) else min(pause_s * 2, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
 
-    async def _say(self, toolset: str) -> WorkerHeard | None:
+    async def _ask_for_ends(self) -> None:
+        """Ask which of the runs that used a tool here have ended; any toolset's word may ask for all."""
+        if self._ends is None:
+            return
+        for runs in self._ends.questions():
+            answer = await self._say(self._toolsets[0], runs)
+            if answer is None:
+                return
+            self._ends.take(answer.ended)
+
+    async def _say(self, toolset: str, runs: tuple[UUID, ...] = ()) -> WorkerHeard | None:
         load = self._load()
         beat = WorkerBeat(
             project=self._project,
@@ -79,6 +94,7 @@ class Heartbeats:
             slots=load.slots,
             in_flight=load.calls,
             idle=load.idle,
+            runs=runs,
             **self._known,
         )
         subject = for_toolset(rpc.WORKER_BEAT.subject, self._project, toolset)

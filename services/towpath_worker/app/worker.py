@@ -39,6 +39,7 @@ from towpath_worker.app.heartbeats import Heartbeats, WorkerLoad
 from towpath_worker.app.maintenance import WorkerMaintenance
 from towpath_worker.app.outcome_outbox import OutcomeSender
 from towpath_worker.app.registration import ToolsetRegistrar
+from towpath_worker.app.run_ends import RunEnds
 from towpath_worker.metrics import WorkerMetrics
 
 DEFAULT_CONCURRENCY = 16
@@ -118,6 +119,7 @@ class ToolWorker:
         self._registration = ToolsetRegistrar(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
+        self._ends = RunEnds(self._hooks, options.name, self._slots.runs)
         self._runner = self._make_runner()
         self.registered = asyncio.Event()
         """Set once TAS has taken the tools."""
@@ -131,6 +133,7 @@ class ToolWorker:
             toolsets=self._toolsets,
             load=self._load,
             drain=self.take_no_more,
+            ends=self._ends,
         )
 
     def _make_runner(self) -> CallRunner:
@@ -140,6 +143,7 @@ class ToolWorker:
             threads=self._threads,
             folders=self._folders,
             hooks=self._hooks,
+            ends=self._ends,
             metrics=self._metrics,
             log=self._log,
             telemetry=self._telemetry,
@@ -181,6 +185,7 @@ class ToolWorker:
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
                 group.create_task(maintenance.run(), name="maintenance")
                 group.create_task(self._heartbeats.run(), name="heartbeats")
+                group.create_task(self._ends.run(), name="tell of ended runs")
                 group.create_task(asyncio.to_thread(self._folders.remove_left), name="remove left folders")
         finally:
             self._runner.close()

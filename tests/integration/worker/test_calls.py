@@ -325,6 +325,26 @@ async def test_hooks_get_every_call_and_a_failing_one_is_contained(nats_server: 
     ]
 
 
+async def test_a_hook_hears_of_the_end_of_a_run_that_used_a_tool(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("towpath_worker.app.heartbeats.BEAT_S", 0.1)
+    ended: list[uuid.UUID | None] = []
+
+    @hook("run_finished")
+    def release(event: HookEvent) -> None:
+        ended.append(event.run_id)
+
+    used, root, refused = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), hooks=(release,)):
+        tas.ended_runs = {used, refused}
+        await tas.call("add", {"a": 1, "b": "x"}, run_id=refused)  # no tool ran
+        await tas.call("add", {"a": 1, "b": 2}, run_id=used, run={"root_run_id": str(root)})
+        await eventually(lambda: ended == [used])
+        tas.ended_runs = {used, root}
+        await eventually(lambda: ended == [used, root])
+
+
 async def test_a_drained_worker_ends_what_it_has_and_takes_nothing_new_also_after_the_broker_was_away(
     nats_server: Nats,
 ) -> None:

@@ -39,6 +39,7 @@ from towpath_contracts.tools.calls import (
     ToolsRegistered,
 )
 from towpath_contracts.tools.tickets import TicketClaims
+from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.tickets import TicketSigner
 
@@ -62,6 +63,7 @@ class TasPeer:
         self.clock_ahead_s = 0.0
         self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda _asked: GRANTED
         self.dead: list[ReportDeadLetter] = []
+        self.ended_runs: set[uuid.UUID] = set()
         self._inboxes: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -74,6 +76,7 @@ class TasPeer:
             (rpc.CLAIM_START, self._on_claim),
             (rpc.BLOB_PUT, self._on_blob),
             (rpc.DEAD_LETTER_CALLS, self._on_dead),
+            (rpc.WORKER_BEAT, self._on_beat),
         ):
             for subject in (method.subject, f"{method.subject}.*.*"):
                 await self.nc.subscribe(subject, cb=self._serving(method, handler))
@@ -120,6 +123,9 @@ class TasPeer:
     async def _on_dead(self, letter: ReportDeadLetter) -> Message:
         self.dead.append(letter)
         return ActionDone()
+
+    async def _on_beat(self, beat: WorkerBeat) -> Message:
+        return WorkerHeard(ended=tuple(run_id for run_id in beat.runs if run_id in self.ended_runs))
 
     async def _on_blob(self, chunk: BlobChunk) -> Message:
         if len(base64.b64decode(chunk.data_base64)) > 256 * 1024:

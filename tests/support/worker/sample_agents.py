@@ -117,5 +117,7 @@ def broken(event: HookEvent) -> None:
 
 
 BROKEN = ("pre_model_call", "pre_tool_call")
-on_start, on_finished, on_error, on_model, on_modelled, on_tool, on_tooled = (hook(name)(heard) for name in HOOK_EVENTS)
+on_start, on_finished, on_error, on_model, on_modelled, on_tool, on_tooled, on_run = (
+    hook(name)(heard) for name in HOOK_EVENTS
+)
 first_fails, second_fails = (Hook(name, broken) for name in BROKEN)

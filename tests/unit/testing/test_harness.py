@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from types import ModuleType
 from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
@@ -16,9 +18,11 @@ from towpath import (
     SystemParameter,
     ToolContext,
     ToolError,
+    hook,
     tool,
 )
 from towpath.agents.operations import AnyMove, execute_tool, respond
+from towpath.hooks import HookEvent
 from towpath.testing import harness, script
 from towpath_fabric import clock as fabric_clock
 from towpath_testing.platform import MemoryPlatform
@@ -110,6 +114,28 @@ async def test_a_tool_is_told_whose_call_it_is_in_the_words_of_the_task() -> Non
     (ctx,) = told
     assert (ctx.network, ctx.agent, ctx.caller, ctx.labels) == ("desk", "clerk", "tester", {"team": "blue"})
     assert (ctx.run_id, ctx.root_run_id, ctx.system_params) == (run.run_id, run.run_id, {"account": "ada"})
+
+
+async def test_what_a_tool_keeps_for_a_run_is_given_back_when_the_run_has_ended() -> None:
+    asked: dict[UUID, int] = {}
+
+    @tool(effect_class="pure")
+    def again(ctx: ToolContext) -> int:
+        asked[ctx.root_run_id] = asked.get(ctx.root_run_id, 0) + 1
+        return asked[ctx.root_run_id]
+
+    @hook("run_finished")
+    def forget(event: HookEvent) -> None:
+        ended.append(asked.pop(event.run_id))  # type: ignore[arg-type]
+
+    ended: list[int] = []
+    module = ModuleType("counting")
+    module.__dict__.update(again=again, forget=forget)
+    desk = Network("desk", [Agent("clerk", prompt="{tools}", tools=[again], can_respond=True, default=True)])
+    said = script([execute_tool("again"), execute_tool("again"), respond("done")])
+    async with harness(desk, policy=ALLOWED, tools=[module], model=said) as h:
+        await (await h.run("Count.")).result()
+        assert (asked, ended) == ({}, [2])
 
 
 async def test_a_budget_ends_a_run_as_on_a_platform() -> None:

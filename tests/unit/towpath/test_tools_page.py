@@ -12,6 +12,7 @@ import pytest
 from tests.support.places import ROOT
 
 from towpath import DidNotHappen, Happened, ToolContext, Unclear
+from towpath.hooks import HookEvent
 from towpath.toolbox import collect, load_module
 from towpath_worker.core.results import encode_result
 
@@ -107,3 +108,15 @@ def test_what_is_there_already_becomes_tools(folder: Path) -> None:
         "order-id": "A-1",
         "amount": 100,
     }
+
+
+def test_what_is_kept_for_a_run_is_given_back_when_the_run_ends_and_not_before(folder: Path) -> None:
+    module = example(folder, "sessions.py")
+    (found,), (forget,) = collect([module])
+    one, other = ToolContext(), ToolContext()
+    for item in ("tea", "salt", "tea"):
+        found.function(item, one)
+    found.function("milk", other)
+    forget(HookEvent(name=forget.event, run_id=one.run_id))
+    forget(HookEvent(name=forget.event, run_id=one.run_id))
+    assert (forget.event, module.BASKETS) == ("run_finished", {other.run_id: ["milk"]})

@@ -2,13 +2,17 @@
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from towpath.hooks import Hook, Hooks
+from towpath.tools.context import ToolContext
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.workers import WorkerHeard
 from towpath_worker.app import heartbeats
 from towpath_worker.app.heartbeats import Heartbeats, WorkerLoad
+from towpath_worker.app.run_ends import RunEnds
 
 
 class Answers:
@@ -26,7 +30,9 @@ class Answers:
         return answer
 
 
-async def run(monkeypatch: pytest.MonkeyPatch, bus: Answers, rounds: int) -> tuple[list[float], int]:
+async def run(
+    monkeypatch: pytest.MonkeyPatch, bus: Answers, rounds: int, ends: RunEnds | None = None
+) -> tuple[list[float], int]:
     pauses: list[float] = []
     drained = 0
 
@@ -43,7 +49,7 @@ async def run(monkeypatch: pytest.MonkeyPatch, bus: Answers, rounds: int) -> tup
     beats = Heartbeats(
         bus,  # type: ignore[arg-type]
         project="shop", worker_id="0" * 32, proof="its own", name="w-1", toolsets=("orders", "mail"),
-        load=lambda: WorkerLoad(calls=2, slots=4, idle=False), drain=drain,
+        load=lambda: WorkerLoad(calls=2, slots=4, idle=False), drain=drain, ends=ends,
     )  # fmt: skip
     with pytest.raises(asyncio.CancelledError):
         await beats.run()
@@ -62,6 +68,26 @@ async def test_each_toolset_is_spoken_of_on_its_own_subject_and_a_drain_is_done(
     assert (bus.said[0][1].in_flight, bus.said[0][1].slots, bus.said[0][1].toolset) == (2, 4, "orders")
     assert bus.said[0][1].version and {said.proof for _, said in bus.said} == {"its own"}
     assert (pauses, drained) == ([5.0, 5.0], 1)
+
+
+async def test_it_asks_which_runs_have_ended_until_it_hears_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    known = RunEnds(Hooks([Hook("run_finished", heard.append)], lambda *_: None), "w-1", set)
+    one, other = uuid4(), uuid4()
+    known.note(ToolContext(run_id=one))
+    known.note(ToolContext(run_id=other))
+    answers = (WorkerHeard(), WorkerHeard(), None, WorkerHeard(), WorkerHeard(), WorkerHeard(ended=(other,)))
+    bus = Answers(*answers)
+    await run(monkeypatch, bus, 3, known)
+    await known.notify()
+    orders = "svc.tas.worker_beat.shop.orders"
+    assert [(subject, beat.runs) for subject, beat in bus.said if beat.runs] == [
+        (orders, (one, other)),
+        (orders, (one, other)),
+        (orders, (one,)),
+    ]
+    assert [event.run_id for event in heard] == [other]
+    assert "runs" not in bus.said[0][1].model_dump()
 
 
 async def test_it_speaks_less_often_while_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

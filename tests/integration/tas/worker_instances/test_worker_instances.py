@@ -145,3 +145,24 @@ async def test_toolsets_of_many_processes_leave_room_for_others_and_each_process
 async def test_a_word_about_another_toolset_than_the_subject_names_is_refused(tas: Running) -> None:
     with pytest.raises(AssertionError, match="forbidden"):
         await beat(tas.caller, uuid.uuid4().hex, "orders", of="mail")
+
+
+async def test_a_worker_hears_which_of_its_runs_have_ended_and_of_other_projects_nothing(tas: Running) -> None:
+    caller, one = tas.caller, uuid.uuid4().hex
+    going, done, elsewhere, gone = (uuid.uuid4() for _ in range(4))
+    begun = (
+        "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller,"
+        " created_at, updated_at) VALUES ($1, $2, 'agent', 'n', 1, 'd', $3, 1, 'ann', now(), now())"
+    )
+    rows = [(going, caller.project, "waiting"), (done, caller.project, "completed"), (elsewhere, "another", "running")]
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.executemany(begun, rows)
+        asked = (going, done, elsewhere, gone)
+        assert set((await beat(caller, one, runs=asked)).ended) == {done, elsewhere, gone}, "from its first word on"
+        await connection.execute("UPDATE runs.run SET status = 'cancelled' WHERE run_id = $1", going)
+        assert (await beat(caller, one, runs=(going,))).ended == (going,)
+        assert (await beat(caller, one)).ended == ()
+    finally:
+        await connection.execute("DELETE FROM runs.run WHERE run_id = ANY ($1)", [row[0] for row in rows])
+        await connection.close()
