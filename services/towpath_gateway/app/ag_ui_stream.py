@@ -1,32 +1,18 @@
 """The stream of one AG-UI run: from where the client is to the end of the run, or to what a person has to decide."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from uuid import UUID
 
-from starlette.requests import Request
-
-from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
-from towpath_contracts.canonical import canonical_json
-from towpath_contracts.events.log import LogEntry
-from towpath_contracts.problems.registry import Problem
-from towpath_contracts.runs.views import GatePage, ListGates
+from towpath_gateway.app.asking_stream import AskingStream
 from towpath_gateway.app.dependencies import GatewayDependencies
-from towpath_gateway.app.run_reader import RunStreamReader
-from towpath_gateway.app.single_run_stream import SingleRunStream
 from towpath_gateway.core.ag_ui_events import AgUiEvents
 from towpath_gateway.core.api_keys import Principal
-from towpath_readings.stream.live import RunStreamGate, waiting_gate
-
-_STANDING = frozenset({"waiting", "quarantined"})
-"""Statuses in which something below a run may wait for a person."""
-
-MAX_ASKED = 16
-"""Gates of runs below that are asked at once; others are asked after these."""
+from towpath_readings.stream.live import RunStreamGate
 
 
-class AgUiStream(SingleRunStream):
-    """The events of a run for a client."""
+class AgUiStream(AskingStream):
+    """Ends with what is asked as its interrupts."""
 
     def __init__(
         self,
@@ -40,53 +26,10 @@ class AgUiStream(SingleRunStream):
         deltas: bool = True,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """The gates *decided* are not asked again: the client has just said its word, or that it has none."""
-        super().__init__(dependencies, principal, run_id, after=after, deltas=deltas, headers=headers)
-        self._events = events
-        self._decided = frozenset(decided)
+        super().__init__(
+            dependencies, principal, run_id, events, decided=decided, after=after, deltas=deltas, headers=headers
+        )
+        self._ag_ui = events
 
-    async def _begin(self) -> bytes:
-        return _sse(self._events.begin())
-
-    def _failed(self, why: Problem) -> bytes:
-        return _sse(self._events.failed(why))
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._events.has_ended
-
-    def _framed(self, reader: RunStreamReader, entries: Sequence[LogEntry]) -> bytes:
-        found = []
-        for entry in entries:
-            found += [event for piece in reader.superseded_by(entry) for event in self._events.piece(piece)]
-            found += self._events.of(entry)
-        return _sse(found + [event for piece in reader.new_deltas() for event in self._events.piece(piece)])
-
-    async def _stop(self, reader: RunStreamReader) -> bytes | None:
-        gates = await self._asked(reader)
-        return _sse(self._events.interrupted(gates)) if gates else None
-
-    async def _asked(self, reader: RunStreamReader) -> list[RunStreamGate]:
-        """Return what waits for a person: in the run, or below it where the key may see that."""
-        own = [gate for gate in self._events.gates.values() if gate.gate_id not in self._decided]
-        if own or reader.page is None or reader.page.status not in _STANDING:
-            return own
-        if "gates:read" not in self._principal.scopes or self._events.gates:
-            return []
-        request = ListGates(project=self._principal.project, root_run_id=self._run_id, paused=False, limit=MAX_ASKED)
-        page: GatePage = await self._dependencies.platform.request(rpc.LIST_GATES, request)
-        return [
-            waiting_gate(gate.gate_id, gate.gate_type, gate.detail, gate.expires_at)  # no call that this stream told of
-            for gate in page.gates
-            if gate.gate_id not in self._decided
-        ]
-
-
-def site_of(dependencies: GatewayDependencies, request: Request) -> str:
-    """Return where people find the gateway: where somebody said, else where the client found it."""
-    return dependencies.settings.own_url.rstrip("/") or str(request.base_url).rstrip("/")
-
-
-def _sse(events: Iterable[JsonObject]) -> bytes:
-    """Return events as the client reads them: one data line each, without names or ids."""
-    return b"".join(f"data: {canonical_json(event)}\n\n".encode() for event in events)
+    async def _interrupted(self, gates: list[RunStreamGate]) -> list[JsonObject]:
+        return self._ag_ui.interrupted(gates)

@@ -73,9 +73,9 @@ class SingleRunStream(Response, ABC):
     def _framed(self, reader: RunStreamReader, entries: Sequence[LogEntry]) -> bytes:
         """Return the frames of the next *entries* of the log, and of what a model has written since."""
 
-    async def _stop(self, _reader: RunStreamReader) -> bytes | None:
-        """Return the frames of an end before that of the run, which was read as far as it goes; None to go on."""
-        return None
+    async def _at_rest(self, _reader: RunStreamReader) -> bytes:
+        """Return the frames of what a run that was read as far as it goes waits for; the protocol may end with them."""
+        return b""
 
     @property
     def _has_ended(self) -> bool:
@@ -124,9 +124,11 @@ class SingleRunStream(Response, ABC):
                 if last := await self._end():
                     yield last
                 return
-            if not reader.is_behind and (stopped := await self._stop(reader)) is not None:
-                yield stopped
-                return
+            if not reader.is_behind and (frames := await self._at_rest(reader)):
+                sent = monotonic()
+                yield frames
+                if self._has_ended:
+                    return
             if stopping.is_set():
                 raise ProblemError(problem("unavailable", "this gateway ends; the run goes on"))
             if not (reader.is_behind and reader.has_read):

@@ -16,7 +16,8 @@ from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.views import GatePage, GateView, ListGates
 from towpath_gateway.app import single_run_stream
-from towpath_gateway.app.ag_ui_stream import MAX_ASKED, AgUiStream
+from towpath_gateway.app.ag_ui_stream import AgUiStream
+from towpath_gateway.app.asking_stream import MAX_ASKED
 from towpath_gateway.app.protocols.ag_ui.agent_input import GateAnswer
 from towpath_gateway.app.protocols.ag_ui.agent_runs import settles
 from towpath_gateway.app.stream_pace import StreamPace

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Request, Response
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError
-from towpath_gateway.app.ag_ui_stream import AgUiStream, site_of
+from towpath_gateway.app.ag_ui_stream import AgUiStream
+from towpath_gateway.app.asking_stream import site_of
 from towpath_gateway.app.dependencies import (
     ClientSpan,
     Dependencies,

@@ -20,7 +20,8 @@ from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.tree import GetTree, RunTreeNode
 from towpath_contracts.runs.views import ActionDone, CancelRun, ExecutionHistory, GetHistory, ListRuns, RunPage, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_gateway.app.ag_ui_stream import AgUiStream, site_of
+from towpath_gateway.app.ag_ui_stream import AgUiStream
+from towpath_gateway.app.asking_stream import site_of
 from towpath_gateway.app.dependencies import (
     ClientSpan,
     Dependencies,
