@@ -19,6 +19,7 @@ PAGES = sorted([
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "deploy/README.md")),
 ])  # fmt: skip
 RUN_BY = {
+    "docs/guides/a2a.md": "tests/e2e/protocols/test_agent_protocols.py",
     "docs/guides/ag-ui.md": "tests/e2e/protocols/test_agent_protocols.py",
     "docs/guides/approvals-in-chat.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/openai.md": "tests/e2e/protocols/test_openai_clients.py",

@@ -1,5 +1,13 @@
 // Made from the gateway's OpenAPI document by: python -m tests.typescript
 
+/** A call: which method, and its parameters as the protocol names them. */
+export interface A2aCall {
+  id?: string | number | null;
+  jsonrpc: "2.0";
+  method: string;
+  params?: Record<string, unknown> | null;
+}
+
 /** End the run as abandoned. */
 export interface AbandonInstruction {
   kind: "give_up";
@@ -3745,6 +3753,13 @@ export interface WorkspaceView {
 
 /** What each operation takes and gives, by its method and path. */
 export interface Operations {
+  /** Call a network of the project by A2A */
+  "POST /a2a": {
+    path: undefined;
+    query: undefined;
+    body: A2aCall;
+    answer: Record<string, unknown>;
+  };
   /** Every problem code */
   "GET /problems": {
     path: undefined;
@@ -4183,6 +4198,24 @@ export interface Operations {
     query: undefined;
     body: PreviewPromptBody;
     answer: PromptPreviewAnswer;
+  };
+  /** Call a network by A2A */
+  "POST /v1/networks/{network}/a2a": {
+    path: {
+      network: string;
+    };
+    query: undefined;
+    body: A2aCall;
+    answer: Record<string, unknown>;
+  };
+  /** The agent card of a network */
+  "GET /v1/networks/{network}/a2a/.well-known/agent-card.json": {
+    path: {
+      network: string;
+    };
+    query: undefined;
+    body: undefined;
+    answer: Record<string, unknown>;
   };
   /** Run a network for an AG-UI client */
   "POST /v1/networks/{network}/ag-ui": {

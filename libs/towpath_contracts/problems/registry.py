@@ -71,6 +71,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("forbidden", 403, "The credential lacks the scope", "Use a key with the scope named in detail."),
     ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),
     ProblemKind("protocol_missing", 501, "This protocol is not installed here", "Install the extra of the gateway."),
+    ProblemKind("operation_unsupported", 501, "This operation is not served here", "Do what detail names instead."),
     ProblemKind("run_not_found", 404, "There is no such run", "List runs: towpath runs list."),
     ProblemKind(
         "run_erased",

@@ -19,6 +19,7 @@ from towpath_contracts.problems.registry import Problem
 from towpath_gateway.app.console import ConsoleRoute
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.errors import answer_with_problems
+from towpath_gateway.app.protocols.a2a import agent_routes
 from towpath_gateway.app.protocols.ag_ui import agent_runs
 from towpath_gateway.app.protocols.mcp_server.route import McpRoute
 from towpath_gateway.app.protocols.openai import model_runs
@@ -71,6 +72,7 @@ ROUTERS = tuple(
         queues,
         workers,
         agent_runs,
+        agent_routes,
         networks,
         gates,
         notices,

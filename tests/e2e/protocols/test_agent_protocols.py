@@ -3,24 +3,42 @@
 import asyncio
 import json
 import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import httpx2
 import pytest
 import pytest_asyncio
 import yaml
+from a2a.client import A2ACardResolver, Client, ClientConfig, create_client
+from a2a.types import a2a_pb2 as a2a
+from a2a.utils.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
 from ag_ui.core import Event
+from google.protobuf.json_format import MessageToDict
 from pydantic import SecretStr, TypeAdapter
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
+from tests.support.gateway.a2a_calls import question, said, said_json, states, subscribed, told, written
 from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_gateway.adapters.key_store import CreateKeyBody
+from towpath_gateway.app.protocols.a2a.agent_cards import CARD
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 from towpath_gateway.wiring import create_key
@@ -55,11 +73,11 @@ async def published(client: httpx2.AsyncClient, spec: dict[str, Any]) -> bool:
     return (await client.post("/v1/networks", json={"spec": spec})).is_success
 
 
-async def key(platform: Platform, name: str, scopes: tuple[str, ...] = SCOPES) -> str:
+async def key(platform: Platform, name: str, scopes: tuple[str, ...] = SCOPES, project: str = "default") -> str:
     settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
     caller = f"{name}-{uuid.uuid4().hex[:6]}"
     new = CreateKeyBody(caller=caller, scopes=scopes, roles=("approver", "policy_admin", "operator"))
-    return await create_key(settings, new, "default")
+    return await create_key(settings, new, project)
 
 
 def http(platform: Platform, secret: str) -> httpx2.AsyncClient:
@@ -186,11 +204,11 @@ async def test_their_client_for_javascript_runs_answers_and_goes_on(platform: Pl
     assert found["painted"]["texts"] == ["It is blue."]
 
 
-async def node(*words: str, program: str = "", **environment: str) -> str:
-    """Run a program with Node and return what it printed."""
+async def output_of(*command: str, program: str = "", folder: Path = javascript.FOLDER, **environment: str) -> str:
+    """Run *command* and return what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *(javascript.node_path() or "node", *words),
-        cwd=javascript.FOLDER,
+        *command,
+        cwd=folder,
         env={**os.environ, **environment},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -209,7 +227,187 @@ async def test_the_programs_of_the_guide_run_in_javascript(platform: Platform) -
         if block.name
     }
     secret = await key(platform, "reader")
-    told = [await node("--input-type=module", program=programs[name], TOWPATH_API_KEY=secret) for name in programs]
+    node = (javascript.node_path() or "node", "--input-type=module")
+    told = [await output_of(*node, program=programs[name], TOWPATH_API_KEY=secret) for name in programs]
     assert list(programs) == ["support.mjs", "approve.mjs"]
     assert "calls orders.find" in told[0] and "refund" in told[0]
     assert "8812" in told[1] and "Nothing was refunded" in told[1]
+
+
+APPLICATION = ("runs:read", "runs:write", "networks:read")
+
+
+@asynccontextmanager
+async def a2a_client(
+    platform: Platform, secret: str, path: str = "/v1/networks/support/a2a", *, streaming: bool = True
+) -> AsyncIterator[Client]:
+    """Connect A2A's own client by the card that is below *path*."""
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}, timeout=60) as http:
+        config = ClientConfig(httpx_client=http, streaming=streaming)
+        yield await create_client(f"{platform.gateway_url}{path}", config)
+
+
+async def test_an_a2a_task_is_one_run_and_its_context_the_thread(platform: Platform) -> None:
+    secret = await key(platform, "alice", APPLICATION)
+    async with a2a_client(platform, secret) as client, http(platform, secret) as api:
+        first = said({"text": "Refund order 8811"})
+        streamed = await told(client, first)
+        task = streamed[0]["task"]
+        assert states(streamed)[-1] == "COMPLETED" and "WORKING" in states(streamed)
+        whole = MessageToDict(await client.get_task(a2a.GetTaskRequest(id=task["id"])))
+        view = (await api.get(f"/v1/runs/{task['id']}")).json()
+        assert written(streamed) == whole["artifacts"][0]["parts"][0]["text"] == view["final"]["message"]
+        assert (whole["contextId"], view["thread_id"]) == (task["contextId"], task["id"])
+        assert view["labels"] == {"a2a_message": first.message.message_id}
+        assert whole["history"][0]["messageId"] == first.message.message_id
+        again = await told(client, first)
+        assert [list(one) for one in again] == [["task"]] and again[0]["task"]["id"] == task["id"]
+        follow_up = said({"text": "Refund order 8811 again"}, contextId=task["contextId"])
+        answers = [(await told(client, follow_up))[0]["task"] for _ in range(2)]
+        assert answers[0]["id"] == answers[1]["id"] != task["id"] and answers[0]["contextId"] == task["contextId"]
+        assert (await api.get(f"/v1/runs/{answers[0]['id']}")).json()["previous_run_id"] == task["id"]
+        other = said({"text": "Refund order 8812"}, messageId=first.message.message_id)
+        with pytest.raises(InvalidParamsError, match="key"):
+            await told(client, other)
+
+
+async def test_an_a2a_task_waits_for_those_who_may_decide(platform: Platform) -> None:
+    alice, app, bob = (
+        await key(platform, "alice"), await key(platform, "app", APPLICATION), await key(platform, "bob")
+    )  # fmt: skip
+    async with (
+        a2a_client(platform, alice) as requester,
+        a2a_client(platform, app) as application,
+        a2a_client(platform, bob) as approver,
+    ):
+        waits = await told(requester, said({"text": "Refund order 8812"}))
+        assert states(waits)[-1] == "INPUT_REQUIRED"
+        task = waits[0]["task"]
+        asked = question(waits[-1]["statusUpdate"])
+        assert (asked["tool"], asked["arguments"]["order_id"], asked["rule"]) == (
+            "orders.refund",
+            "8812",
+            "refunds-over-100",
+        )
+        assert asked["url"].startswith(f"{platform.gateway_url}/approvals/") and asked["digest"]
+        yes = {"gate_id": asked["gate_id"], "digest": asked["digest"], "verdict": "approved"}
+        with pytest.raises(A2AError, match="submitted the run"):
+            await told(requester, said({"data": yes}, taskId=task["id"]))
+        with pytest.raises(InvalidParamsError, match="gates:resolve"):
+            await told(application, said({"data": yes}, taskId=task["id"]))
+        with pytest.raises(InvalidParamsError, match="gate_id and verdict"):
+            await told(approver, said({"text": "yes"}, taskId=task["id"]))
+        with pytest.raises(InvalidParamsError, match="verdikt"):
+            await told(approver, said({"data": {**yes, "verdikt": "approved"}}, taskId=task["id"]))
+        seen = MessageToDict(await application.get_task(a2a.GetTaskRequest(id=task["id"])))
+        assert seen["status"]["state"] == "TASK_STATE_AUTH_REQUIRED" and question(seen)["tool"] == "orders.refund"
+        followed = asyncio.create_task(subscribed(application, task["id"]))
+        await asyncio.sleep(0.3)
+        approved = await told(approver, said({"data": yes}, taskId=task["id"]))
+        assert states(approved)[-1] == "COMPLETED" and "8812" in written(approved)
+        others = await asyncio.wait_for(followed, 30)
+        assert "AUTH_REQUIRED" in states(others) and states(others)[-1] == "COMPLETED" and written(others)
+        with pytest.raises(UnsupportedOperationError):
+            await told(approver, said({"data": yes}, taskId=task["id"]))
+        with pytest.raises(UnsupportedOperationError):
+            await subscribed(approver, task["id"])
+
+
+async def test_a_call_that_does_not_stream_waits_for_the_answer_or_for_a_word(platform: Platform) -> None:
+    async with a2a_client(platform, await key(platform, "bob"), streaming=False) as client:
+        (done,) = await told(client, said({"text": "Refund order 8811"}, metadata={"towpath": {"max_steps": 9}}))
+        assert done["task"]["artifacts"] and states([done]) == ["COMPLETED"]
+        started = said({"text": "Refund order 8812"}, configuration={"returnImmediately": True, "historyLength": 0})
+        (started_task,) = await told(client, started)
+        assert states([started_task])[0] in {"SUBMITTED", "WORKING"} and "history" not in started_task["task"]
+        (waits,) = await told(client, said({"text": "Refund order 8812"}))
+        asked = question(waits["task"])
+        names = {"taskId": waits["task"]["id"]}
+        with pytest.raises(InvalidParamsError, match="teaches the model nothing"):
+            await told(client, said({"data": {"verdict": "denied"}}, **names))
+        (denied,) = await told(client, said({"data": {"verdict": "denied", "reason": "They keep it."}}, **names))
+        assert states([denied]) == ["COMPLETED"] and "Nothing was refunded" in str(denied["task"]["artifacts"])
+        (waits,) = await told(client, said({"text": "Refund order 8812"}))
+        edit = {**asked["arguments"], "amount": 99}
+        word = {"gate_id": question(waits["task"])["gate_id"], "edit": edit}
+        async with a2a_client(platform, await key(platform, "mia"), streaming=False) as other:
+            (edited,) = await told(other, said({"data": word}, taskId=waits["task"]["id"]))
+        assert states([edited]) == ["COMPLETED"], edited
+        (waits,) = await told(client, said({"text": "Refund order 8812"}))
+        task = a2a.CancelTaskRequest(id=waits["task"]["id"])
+        assert MessageToDict(await client.cancel_task(task))["status"]["state"] == "TASK_STATE_CANCELED"
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(task)
+
+
+async def test_what_is_refused_over_a2a_is_an_error_with_the_problem(platform: Platform) -> None:
+    alice, eve = await key(platform, "alice", APPLICATION), await key(platform, "eve", project="bank")
+    async with a2a_client(platform, alice, streaming=False) as client:
+        (task,) = await told(client, said({"text": "Refund order 8812"}))
+        name = task["task"]["id"]
+        config = a2a.TaskPushNotificationConfig(task_id=name, url="http://localhost/")
+        with pytest.raises(PushNotificationNotSupportedError):
+            await client.create_task_push_notification_config(config)
+        with pytest.raises(UnsupportedOperationError):
+            await client.list_tasks(a2a.ListTasksRequest())
+        with pytest.raises(ContentTypeNotSupportedError, match="nothing is fetched"):
+            await told(client, said({"text": "Look"}, {"url": "http://localhost/a.png", "mediaType": "image/png"}))
+        with pytest.raises(ContentTypeNotSupportedError):
+            await told(client, said({"text": "Look"}, configuration={"acceptedOutputModes": ["audio/wav"]}))
+    calls: list[tuple[str, dict[str, Any], int, str]] = [
+        ("GetTask", {"id": name}, -32001, "run_not_found"),
+        ("CancelTask", {"id": name}, -32001, "run_not_found"),
+        ("SubscribeToTask", {"id": name}, -32001, "run_not_found"),
+        ("SendMessage", said_json(taskId=name), -32001, "run_not_found"),
+        ("SendMessage", said_json(contextId=name), -32001, "run_not_found"),
+        ("SendMessage", said_json(contextId="mine"), -32001, "run_not_found"),
+        ("SendMessage", said_json(), -32602, "network_not_found"),
+        ("SendMessage", {"message": {}}, -32602, "request_invalid"),
+        ("SendMessage", {**said_json(), "tenant": "other"}, -32602, "request_invalid"),
+        ("tasks/get", {"id": name}, -32601, "operation_unsupported"),
+    ]
+    async with http(platform, eve) as api:
+        for method, params, code, problem in calls:
+            call = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+            answer = await api.post("/v1/networks/support/a2a", json=call)
+            error = answer.json()["error"]
+            assert (answer.status_code, answer.json()["id"], error["code"]) == (200, 7, code), (method, answer.text)
+            assert (error["data"][1]["value"]["code"], error["data"][0]["metadata"]["code"]) == (problem, problem)
+        broken = await api.post("/a2a", content=b"{", headers={"Content-Type": "application/json"})
+        assert (broken.status_code, broken.json()["error"]["code"], broken.json()["id"]) == (400, -32700, None)
+        old = await api.post("/a2a", json={**call, "method": "GetTask"}, headers={"A2A-Version": "0.3"})
+        assert old.json()["error"]["code"] == -32009
+        mine = await api.get(f"/v1/networks/support/a2a{CARD}")
+        assert mine.json()["code"] == "network_not_found"
+
+
+async def test_the_gateway_s_card_says_nothing_of_a_project_and_with_a_key_its_networks(platform: Platform) -> None:
+    secret = await key(platform, "alice", APPLICATION)
+    async with httpx.AsyncClient() as nobody:
+        card = await A2ACardResolver(nobody, platform.gateway_url).get_agent_card()
+        assert [skill.id for skill in card.skills] == ["run-network"]
+        assert (await nobody.get(f"{platform.gateway_url}/v1/networks/support/a2a{CARD}")).status_code == 401
+    async with a2a_client(platform, secret, "", streaming=False) as client:
+        extended = await client.get_extended_agent_card(a2a.GetExtendedAgentCardRequest())
+        assert [skill.id for skill in extended.skills] == ["support"]
+        named = await client.get_extended_agent_card(a2a.GetExtendedAgentCardRequest(tenant="support"))
+        assert named.supported_interfaces[0].url == f"{platform.gateway_url}/v1/networks/support/a2a"
+        (by_name,) = await told(client, said({"text": "Refund order 8811"}, tenant="support"))
+        (only,) = await told(client, said({"text": "Refund order 8811"}))
+        assert states([by_name]) == states([only]) == ["COMPLETED"]
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(a2a.GetTaskRequest(id=only["task"]["id"], tenant="sales"))
+
+
+async def test_the_a2a_guide_and_the_card_of_the_command_line(platform: Platform, tmp_path: Path) -> None:
+    own = {"TOWPATH_API_KEY": await key(platform, "reader"), "TOWPATH_SERVER": platform.gateway_url}
+    programs = {block.name: block.text for block in blocks_of(ROOT / "docs" / "guides" / "a2a.md") if block.name}
+    texts = [program.replace("http://127.0.0.1:8787", platform.gateway_url) for program in programs.values()]
+    outputs = [await output_of(sys.executable, "-", program=text, folder=tmp_path, **own) for text in texts]
+    assert list(programs) == ["ask.py", "approve.py"]
+    assert "refunded" in outputs[0]
+    assert "orders.refund" in outputs[1] and "Nothing was refunded" in outputs[1]
+    command = (sys.executable, "-m", "towpath.cli", "a2a", "card")
+    card = json.loads(await output_of(*command, "support", folder=tmp_path, **own))
+    assert card["supportedInterfaces"][0]["url"] == f"{platform.gateway_url}/v1/networks/support/a2a"
+    assert json.loads(await output_of(*command, folder=tmp_path, **own))["name"] == "Towpath"

@@ -8,6 +8,7 @@ AG_UI_INPUT = {
     "runId": "r",
     "messages": [{"id": "m", "role": "user", "content": "hello"}],
 }
+A2A_CALL = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": str(uuid.uuid4())}}
 CHAT = {"model": "support", "messages": [{"role": "user", "content": "hello"}]}
 
 OPERATIONS = [
@@ -52,6 +53,9 @@ OPERATIONS = [
     ("runs:write", "POST", "/v1/chat/completions", CHAT),
     ("runs:write", "POST", "/v1/responses", {"model": "support", "input": "hello"}),
     ("runs:write", "POST", "/v1/networks/support/ag-ui", AG_UI_INPUT),
+    ("runs:read", "POST", "/a2a", A2A_CALL),
+    ("runs:read", "POST", "/v1/networks/support/a2a", A2A_CALL),
+    ("networks:read", "GET", "/v1/networks/support/a2a/.well-known/agent-card.json", None),
     ("runs:read", "GET", f"/v1/responses/resp_{uuid.uuid4().hex}", None),
     ("runs:write", "POST", f"/v1/responses/resp_{uuid.uuid4().hex}/cancel", None),
     ("networks:read", "GET", "/v1/models", None),

@@ -1,0 +1,138 @@
+"""Finds what a run waits for, and says a person's word there, by the rules of all words.
+
+Who may decide is told by what a key may do. The tool-access service alone decides whose word counts: who submitted a
+run may be refused its approval, and can deny it.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from towpath_console.caller import Caller
+from towpath_contracts import rpc
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import GatePage, GateView, ListGates, RunView
+from towpath_gateway.app.asking_stream import MAX_ASKED, STANDING
+from towpath_gateway.app.dependencies import GatewayDependencies, require_scope
+from towpath_gateway.app.protocols.a2a.call_messages import GateWord
+from towpath_gateway.app.routes import gates
+from towpath_gateway.core.a2a_tasks import GateQuestion
+from towpath_gateway.core.api_keys import Principal, non_approval_roles
+
+_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
+"""Refusals of a word that came too late: the task says what is to be decided now."""
+
+
+async def questions_of(
+    dependencies: GatewayDependencies, principal: Principal, view: RunView, decided: Collection[UUID] = ()
+) -> list[GateQuestion]:
+    """Return what a run waits for; without those that need one word alone and have it, by *decided*.
+
+    What waits in a run below is told to a key that may see gates.
+    """
+    if view.status not in STANDING:
+        return []
+    found: list[GateView] = []
+    if "gates:read" in principal.scopes:
+        found = await _listed(dependencies, principal, root_run_id=view.run_id)
+    if not found:
+        found = await _listed(dependencies, principal, run_id=view.run_id)
+    open_gates = [gate for gate in found if gate.quorum > 1 or gate.gate_id not in decided]
+    return [GateQuestion(gate=gate, may_decide=may_decide(principal, gate)) for gate in open_gates]
+
+
+async def _listed(
+    dependencies: GatewayDependencies,
+    principal: Principal,
+    *,
+    run_id: UUID | None = None,
+    root_run_id: UUID | None = None,
+) -> list[GateView]:
+    request = ListGates(
+        project=principal.project, run_id=run_id, root_run_id=root_run_id, paused=False, limit=MAX_ASKED
+    )
+    page: GatePage = await dependencies.platform.request(rpc.LIST_GATES, request)
+    return list(page.gates)
+
+
+def may_decide(principal: Principal, gate: GateView) -> bool:
+    """Return whether the key may speak at *gate*, and has not spoken there."""
+    caller = Caller(
+        name=principal.caller,
+        scopes=principal.scopes,
+        roles=principal.roles,
+        gate_roles=non_approval_roles(principal),
+    )
+    has_spoken = {vote.actor for vote in gate.votes} & {principal.actor, principal.caller}
+    return not has_spoken and not caller.lacking_at(gate.model_dump(mode="json"))
+
+
+async def say(
+    dependencies: GatewayDependencies,
+    principal: Principal,
+    view: RunView,
+    words: Collection[GateWord],
+    questions: Collection[GateQuestion],
+) -> frozenset[UUID]:
+    """Say *words* at the gates of a run and return where they count; one that comes too late does not.
+
+    Raises ProblemError where a word is refused, or is of no gate of this task.
+    """
+    require_scope(principal, "gates:resolve")
+    placed = [(_gate_of(word, questions), word) for word in words]
+    decided = set()
+    for gate_id, word in placed:
+        if await _is_of(dependencies, principal, view, gate_id, questions) and await _say(
+            dependencies, principal, view, gate_id, word
+        ):
+            decided.add(gate_id)
+    return frozenset(decided)
+
+
+def _gate_of(word: GateWord, questions: Collection[GateQuestion]) -> UUID:
+    if word.gate_id is not None:
+        try:
+            return UUID(word.gate_id)
+        except ValueError:
+            raise ProblemError(problem("gate_not_found", "gate_id is no id of a gate")) from None
+    if len(questions) == 1:
+        return next(iter(questions)).gate.gate_id
+    detail = f"{len(questions)} gates wait: name one in gate_id" if questions else "nothing waits for a word"
+    raise ProblemError(problem("request_invalid", detail))
+
+
+async def _is_of(
+    dependencies: GatewayDependencies,
+    principal: Principal,
+    view: RunView,
+    gate_id: UUID,
+    questions: Collection[GateQuestion],
+) -> bool:
+    """Return whether the gate may still be open; raises ProblemError where it never was one of this task."""
+    if any(one.gate.gate_id == gate_id for one in questions):
+        return True
+    request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
+    page: GatePage = await dependencies.platform.request(rpc.LIST_GATES, request)
+    if not page.gates:
+        raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this task"))
+    run = await dependencies.platform.run(principal.project, page.gates[0].run_id)
+    if view.run_id not in {run.run_id, run.root_run_id}:
+        raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this task"))
+    return page.gates[0].status == "pending"
+
+
+async def _say(
+    dependencies: GatewayDependencies, principal: Principal, view: RunView, gate_id: UUID, word: GateWord
+) -> bool:
+    said = {"reason": word.reason, "digest": word.digest}
+    try:
+        if word.edit is not None:
+            edit = gates.EditGateBody.model_validate({"args": word.edit, **said})
+            await gates.edit_gate(gate_id, edit, dependencies, principal)
+        else:
+            vote = gates.ResolveGateBody.model_validate({"verdict": word.verdict, **said})
+            await gates.resolve_gate(gate_id, vote, dependencies, principal)
+    except ProblemError as error:
+        if error.problem.code not in _SETTLED:
+            raise ProblemError(error.problem.model_copy(update={"run_id": str(view.run_id)})) from error
+        return False
+    return True
