@@ -118,11 +118,9 @@ class SingleRunStream(Response, ABC):
             if frames := self._framed(reader, entries):
                 sent = monotonic()
                 yield frames
-            if self._has_ended:
-                return
-            if reader.has_ended:
-                if last := await self._end():
-                    yield last
+            if self._has_ended or reader.has_ended:
+                if not self._has_ended:
+                    yield await self._end()
                 return
             if not reader.is_behind and (frames := await self._at_rest(reader)):
                 sent = monotonic()
