@@ -3,10 +3,11 @@
 import asyncio
 import json
 import os
+import sqlite3
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,15 @@ async def platform() -> AsyncIterator[Platform]:
             async with http(running, await key(running, "publisher")) as client:
                 await found_within(lambda: published(client, spec))
             yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_refunds(platform: Platform) -> None:
+    """What one test has refunded, another may refund as well."""
+    shop = platform.data.parent / "orders.sqlite3"
+    if shop.exists():
+        with closing(sqlite3.connect(shop, timeout=10)) as connection, connection:
+            connection.execute("DELETE FROM refunds")
 
 
 async def found_within(look: Callable[[], Awaitable[Any]], within_s: float = 30) -> Any:

@@ -110,6 +110,7 @@ async def place() -> AsyncIterator[Place]:
         async with AsyncExitStack() as stack:
             model = await stack.enter_async_context(served(prompted_model(ANSWERS, "You tell short stories.")))
             asks = {"OPENAI_API_KEY": KEY, "TOWPATH_OPENAI_BASE_URL": str(model.base_url.join("/v1"))}
+            asks["TOWPATH_SCRIPT_DIR"] = str(SAMPLE)
             platform = sample_platform(folder, policy=policy(folder), tools=tools, orchestrator=told, decider=asks)
             stack.push_async_callback(platform.stop)
             with pytest.MonkeyPatch.context() as patch:

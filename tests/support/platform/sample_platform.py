@@ -29,7 +29,10 @@ def sample_platform(
     tools: Sequence[Path] = (),
     **role_environment: Mapping[str, str],
 ) -> Platform:
-    """Return a platform of one person with the sample's policy and tools, and *tools*; roles get *role_environment*."""
+    """Return a platform of one person with the sample's policy and tools, and *tools*.
+
+    A role of *role_environment* has what is said there, and nothing of the sample's.
+    """
     own = {
         "tas": {"TOWPATH_POLICY_FILE": str(policy), "TOWPATH_SINGLE_PERSON": "true"},
         "decider": {"TOWPATH_SCRIPT_DIR": str(SAMPLE)},
@@ -37,9 +40,7 @@ def sample_platform(
     return Platform(
         folder / "data",
         environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
-        role_environment={
-            role: {**own.get(role, {}), **role_environment.get(role, {})} for role in {*own, *role_environment}
-        },
+        role_environment={**own, **role_environment},
         workers=[WorkerLaunch(modules=tuple(map(str, (SAMPLE / "tools.py", *tools))))],
         durable=False,
         starts="fork",
