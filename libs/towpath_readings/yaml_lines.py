@@ -6,6 +6,11 @@ import yaml
 
 _HINTS = (
     ("found character '\\t'", "a tab begins this line; indent with spaces"),
+    ("found character that cannot start any token", "a sign that begins no text; quote it, and indent with spaces"),
+    ("did not find expected '-' indicator", "this line is indented otherwise than those it belongs to"),
+    ("did not find expected key", "this line is indented otherwise than those it belongs to"),
+    ("did not find expected ',' or ']'", "a list begins here with [ and is not closed with ]"),
+    ("did not find expected ',' or '}'", "a mapping begins here with { and is not closed with }"),
     ("mapping values are not allowed", "a colon where none may stand; quote the text, or look at the indentation"),
     ("expected <block end>", "this line is indented otherwise than those it belongs to"),
     ("expected ',' or ']'", "a list begins here with [ and is not closed with ]"),
@@ -26,7 +31,16 @@ def describe_yaml_fault(error: yaml.YAMLError) -> tuple[int, str]:
     ):
         mark = begun  # what is not closed is noticed lines later
     hint = next((hint for words, hint in _HINTS if words in said), said)
+    if "expected <block end>" in said and _text_before(mark):
+        hint = "the value ends before this text; quote the whole of it"
     return (mark.line + 1 if mark is not None else 1), hint
+
+
+def _text_before(mark: yaml.Mark | None) -> bool:
+    """Return whether something stands in the line before the place."""
+    if mark is None or mark.buffer is None:
+        return False
+    return bool(mark.buffer[: mark.pointer].rpartition("\n")[2].strip())
 
 
 class LineNumbers:

@@ -13,8 +13,8 @@ from tests.support.platform.sample_platform import served_sample
 def _write() -> None:
     offline, platform = mistakes_of("offline"), mistakes_of("platform")
     said = make_mistakes(offline)
-    with served_sample() as address:
-        said |= make_mistakes(platform, address)
+    with served_sample() as served:
+        said |= make_mistakes(platform, served)
     write_golden([*offline, *platform], said)
 
 

@@ -1,8 +1,9 @@
 """Mistakes that people make, as data, and the golden file of what is said to each.
 
 A file of an area has the right files once (`files`), and below `mistakes` what somebody did otherwise. A mistake has
-either `run`, a command line, or `python`, a program of the user's, or `http`, a request as it goes over the wire. Its
-`files` are added to those of the area; `change` edits one of them (file, old text, new text).
+either `run`, a command line, or `python`, a program of the user's, or `http`, a request as it goes over the wire, or
+`saved`, the texts of a policy file that is followed. Its `files` are added to those of the area; `change` edits one of
+them (file, old text, new text). {data}, {port} and {nats_url} stand for those of the platform that is asked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +19,11 @@ GOLDEN = ROOT / "tests" / "golden" / "mistakes.txt"
 KINDS = ("offline", "platform")
 """Mistakes that are noticed before a platform is asked, and those that one has to answer."""
 
-WAYS = ("run", "python", "http")
+WAYS = ("run", "python", "http", "saved")
 FIELDS = {"mistake", "files", "change", "environment", *WAYS}
 HEADING = "== "
+THEN = "--- then\n"
+"""Between the texts of a policy file that are saved one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

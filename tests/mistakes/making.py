@@ -16,38 +16,54 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from tests.mistakes.cases import Mistake
+from tests.mistakes.cases import THEN, Mistake
 from tests.support.places import ROOT
+from tests.support.platform.sample_platform import ServedSample
 
 WIDTH = "110"
 NOWHERE = "http://127.0.0.1:9"
 """Where no platform answers: for mistakes that are to be noticed before one is asked."""
 
 _LIMIT_S = 20
+_LOG_LINE = ('{"event":', '{"role":')
+"""What a service logs beside what it says to who started it."""
+
 _CHANGING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "DIGEST"),
     (re.compile(r"\bpid \d+"), "pid N"),
+    (re.compile(r"\b\d+\.\d s ·"), "TIME ·"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "TRACE"),
-    (re.compile(r"\b\d+(\.\d+)? ?m?s\b"), "TIME"),
+    (re.compile(r"\bin \d+(\.\d+)? m?s\b *"), "in TIME "),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b"), "WHEN"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
 )
 
 
-def make_mistakes(mistakes: Iterable[Mistake], server: str = NOWHERE) -> dict[str, str]:
-    """Return what is said to each of the *mistakes*, by its name."""
-    given = json.dumps({"server": server, "mistakes": [asdict(one) for one in mistakes]})
+def make_mistakes(mistakes: Iterable[Mistake], served: ServedSample | None = None) -> dict[str, str]:
+    """Return what is said to each of the *mistakes*, by its name; *served* is the platform that is asked."""
+    places = {} if served is None else _places(served)
+    given = json.dumps({"server": NOWHERE, **places, "mistakes": [asdict(one) for one in mistakes]})
     command = [sys.executable, "-m", "tests.mistakes.making"]
     done = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found
+
+
+def _places(served: ServedSample) -> dict[str, str]:
+    """Return what stands in mistakes as {data}, {nats_url}, {port}, and the address."""
+    state = json.loads((served.data / "state.json").read_text("utf-8"))
+    port = str(urlsplit(state["gateway_url"]).port)
+    found = {name: state[name] for name in ("nats_url", "database_url")}
+    return {**found, "server": served.address, "data": str(served.data), "port": port}
 
 
 def _make(mistake: Mistake, server: str) -> str:
@@ -63,7 +79,7 @@ def _make(mistake: Mistake, server: str) -> str:
             _, status = os.waitpid(child, 0)
             output.seek(0)
             said = output.read().decode("utf-8", "replace")
-        ending = "" if mistake.way == "http" else f"(exit {os.waitstatus_to_exitcode(status)})\n"
+        ending = "" if mistake.way in ("http", "saved") else f"(exit {os.waitstatus_to_exitcode(status)})\n"
         return _unchanging(said.replace(f"{folder}/", "").replace(str(folder), "."), server) + ending
 
 
@@ -72,7 +88,7 @@ def _unchanging(said: str, server: str) -> str:
     said = said.replace(server, "SERVER")
     for pattern, word in _CHANGING:
         said = pattern.sub(word, said)
-    return "".join(f"{line.rstrip()}\n" for line in said.splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in said.splitlines() if not line.startswith(_LOG_LINE))
 
 
 def _be_made(mistake: Mistake, server: str, folder: Path, output: int) -> NoReturn:
@@ -175,10 +191,19 @@ def _http(text: str, server: str) -> int:
     return 0
 
 
-_WAYS: dict[str, Callable[[str, str], int]] = {"run": _run, "python": _python, "http": _http}
+def _saved(text: str, _server: str) -> int:
+    """Save a policy file that the platform follows, each of the texts in turn."""
+    from tests.mistakes.followed_policy import save_in_turn
+
+    save_in_turn(text.split(THEN), _given["database_url"])
+    return 0
 
 
-def _import_ahead() -> None:
+_given: dict[str, str] = {}
+_WAYS: dict[str, Callable[[str, str], int]] = {"run": _run, "python": _python, "http": _http, "saved": _saved}
+
+
+def _import_ahead(*, platform: bool) -> None:
     """Import what the mistakes use, so that no fork has to."""
     from towpath.cli.app import _COMMANDS, _PROCESSES
 
@@ -192,16 +217,33 @@ def _import_ahead() -> None:
     programs = ("towpath_worker.__main__", "towpath_embedded.__main__", "towpath_worker.adapters.mcp.server_list")
     for name in (*commands, *others, *programs, "rich.console", "cyclopts.panel", "towpath.client.client"):
         importlib.import_module(name)
+    if platform:
+        importlib.import_module("tests.mistakes.followed_policy")
     gc.freeze()
+
+
+def _filled(mistake: Mistake, names: Mapping[str, str]) -> Mistake:
+    def fill(text: str) -> str:
+        for name, value in names.items():
+            text = text.replace(name, value)
+        return text
+
+    environment = {name: fill(value) for name, value in mistake.environment.items()}
+    return replace(mistake, text=fill(mistake.text), environment=environment)
 
 
 def _main() -> None:
     given = json.load(sys.stdin)
-    _import_ahead()
+    _given.update({name: text for name, text in given.items() if isinstance(text, str)})
+    _import_ahead(platform="data" in given)
     found = {}
+    names = {f"{{{name}}}": given[name] for name in ("data", "nats_url", "port") if name in given}
     for one in given["mistakes"]:
         mistake = Mistake(**one)
-        found[mistake.name] = _make(mistake, given["server"])
+        said = _make(_filled(mistake, names), given["server"])
+        for name, value in names.items():
+            said = re.sub(rf"{re.escape(value)}\b", name, said)
+        found[mistake.name] = said
     json.dump(found, sys.stdout)
 
 

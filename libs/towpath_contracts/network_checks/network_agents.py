@@ -93,7 +93,11 @@ def _check_keys(spec: NetworkSpec) -> list[ProblemDetail]:
     for index, agent in enumerate(spec.agents):
         key = agent.key.lower()
         if key in seen:
-            problems.append(_problem(f"/agents/{index}/key", "agent_duplicate", f"{agent.key} is declared twice"))
+            problems.append(
+                _problem(
+                    f"/agents/{index}/key", "agent_duplicate", f"{agent.key} is declared twice; rename one of them"
+                )
+            )
         seen.add(key)
     return problems
 
@@ -101,10 +105,14 @@ def _check_keys(spec: NetworkSpec) -> list[ProblemDetail]:
 def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
     defaults = [agent.key for agent in spec.agents if agent.is_default]
     if not defaults:
-        return [_problem("/agents", "default_agent_missing", "no agent has is_default")]
+        return [_problem("/agents", "default_agent_missing", "no agent has is_default: say it of the one that begins")]
     if len(defaults) > 1:
         return [
-            _problem("/agents", "default_agent_ambiguous", f"{len(defaults)} default agents: {', '.join(defaults)}")
+            _problem(
+                "/agents",
+                "default_agent_ambiguous",
+                f"{len(defaults)} default agents: {', '.join(defaults)}; keep the one that begins",
+            )
         ]
     return []
 
@@ -116,7 +124,7 @@ def _check_routes(spec: NetworkSpec, rosters: NetworkSwarms) -> list[ProblemDeta
         for route in agent.allowed_routes:
             pointer = f"/agents/{index}/allowed_routes"
             if route == agent.key:
-                problems.append(_problem(pointer, "route_to_self", f"{agent.key} routes to itself"))
+                problems.append(_problem(pointer, "route_to_self", f"{agent.key} routes to itself; take that out"))
             elif route not in keys:
                 meant = _meant(route, keys) if len(problems) < SUGGESTED else ""
                 detail = f"{agent.key} routes to {route}, which is no agent{meant}"
@@ -128,7 +136,9 @@ def _check_respond(spec: NetworkSpec) -> list[ProblemDetail]:
     responders = {agent.key for agent in spec.agents if agent.allow_respond}
     problems = []
     if not responders:
-        problems.append(_problem("/agents", "respond_agent_missing", "no agent has allow_respond"))
+        problems.append(
+            _problem("/agents", "respond_agent_missing", "no agent has allow_respond: say it of those that answer")
+        )
     else:
         problems += _check_reach(spec, responders)
     forced = spec.force_respond_agent
@@ -150,7 +160,8 @@ def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]
                     reached.add(target)
                     frontier.append(target)
         if not reached & responders:
-            detail = f"from {start} no path reaches an agent that may respond ({', '.join(sorted(responders))})"
+            answering = ", ".join(sorted(responders))
+            detail = f"from {start} no path of routes reaches an agent that may respond ({answering}); add a route"
             problems.append(_problem("/agents", "respond_unreachable", detail))
     return problems
 

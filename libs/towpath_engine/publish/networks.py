@@ -32,21 +32,24 @@ MAX_SWARM_BYTES = 64 * 1024
 """Of a compiled swarm as JSON: the first event of its every run holds it, and a message has at most 1 MiB."""
 
 
-def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
-    """Return every reason why *spec* can't be published; *tools* are the registered ones."""
+def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = ()) -> list[ProblemDetail]:
+    """Return every reason why *spec* can't be published; *tools* and *others* are the registered ones.
+
+    *tools* has at least those that the spec names.
+    """
     rosters = members_by_swarm(spec)
     swarm = swarm_problems(rosters) or list(size_problems(rosters))
-    return graph_problems(rosters) + _check_tools(spec, tools) + swarm
+    return graph_problems(rosters) + _check_tools(spec, tools, [*tools, *others]) + swarm
 
 
-def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
+def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequence[str]) -> list[ProblemDetail]:
     problems: list[ProblemDetail] = []
     for index, agent in enumerate(spec.agents):
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
                 why = "is switched off on this platform" if name in BUILT_IN_TOOLS else "nobody registered"
-                near = nearest_name(name, sorted(tools)) if len(problems) < SUGGESTED else None
+                near = nearest_name(name, known) if len(problems) < SUGGESTED else None
                 hint = f"; did you mean {near!r}?" if near is not None else ""
                 detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))

@@ -17,7 +17,7 @@ from towpath_fabric.settings import BrokerSettings
 from towpath_fabric.telemetry.logs import get_logger
 
 COMPLAIN_S = 10.0
-"""How often a stranger in place of the broker is logged."""
+"""How often a stranger in place of the broker is logged, and that none is there."""
 
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
@@ -34,14 +34,27 @@ class BrokerErrors:
         self._role = role
         self._on_denied = on_denied
         self._last_s = -math.inf
+        self._absent_s: float | None = None
 
     async def __call__(self, error: Exception) -> None:
         if isinstance(error, BrokerOwnerError):
             if monotonic() - self._last_s >= COMPLAIN_S:
                 self._last_s = monotonic()
                 get_logger(self._role).error("refused a stranger in place of the broker", error=str(error))
+        elif isinstance(error, OSError):
+            self._complain_of_absence(error)
         elif denied := _PUBLISH_DENIED.search(str(error)):
             self._on_denied(denied[1].lower())
+
+    def _complain_of_absence(self, error: OSError) -> None:
+        """Log now and then that no broker is there, but not the first failure: a server may just be starting."""
+        now = monotonic()
+        if self._absent_s is not None and now - self._absent_s < COMPLAIN_S:
+            return
+        if self._absent_s is not None:
+            remedy = "Start it: towpath up. In another folder, name the one that runs: TOWPATH_NATS_URL."
+            get_logger(self._role).warning("no broker answers; it is tried again", error=str(error), remedy=remedy)
+        self._absent_s = now
 
 
 def is_login_denied(error: Exception) -> bool:

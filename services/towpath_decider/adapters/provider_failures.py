@@ -75,6 +75,10 @@ class ErrorDetails:
     reasons: tuple[str, ...] = ()
 
 
+WHERE_IT_IS_SET = "in the environment of the decider (of towpath up, where that starts it), and start it again"
+"""Of a key or an address: what is said after its name."""
+
+
 def error_details(headers: Mapping[str, str], body: Any) -> ErrorDetails:
     """Read Retry-After, and Google's error details (google.rpc: RetryInfo, QuotaFailure, ErrorInfo) in *body*."""
     listed = tuple(_listed_details(body))
@@ -125,7 +129,7 @@ def failure_of_status(
     if code == REFUSED_REQUEST and ("API_KEY_INVALID" in details.reasons or _NO_ACCESS.search(text)):
         code = UNAUTHORIZED
     if code == UNAUTHORIZED and key_name:
-        message += f" (set a key that this API takes as {key_name} in the decider's environment, and start it again)"
+        message += f" (set a key that this API takes as {key_name} {WHERE_IT_IS_SET})"
     again = code in (RATE_LIMITED, "model_unavailable")
     wait = details.retry_after_s if again else None
     if wait is None and (details.daily_quota or _QUOTA_GONE.search(text)):

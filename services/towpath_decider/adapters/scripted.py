@@ -17,7 +17,10 @@ from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, M
 from towpath_decider.core.script import Script
 
 SWITCHED_OFF = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
-NONE_SENT = "the model scripted:task plays the task's script, and this task has none"
+NONE_SENT = (
+    "the model scripted:task plays the task's script, and this task has none: send one (towpath run --script FILE), "
+    "or name a model, such as --model gemini:gemini-2.5-flash"
+)
 
 TASK = "task"
 """`scripted:task` plays the script that came with the task; any other name is a file."""
@@ -60,7 +63,8 @@ class ScriptedProvider:
         if answer is None and request.kind in NEUTRAL:
             return ModelReply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if answer is None:
-            message = f"the script of {len(script)} entries has nothing left for agent {request.context.agent_key}"
+            agent = request.context.agent_key
+            message = f"the script of {len(script)} entries has nothing left for agent {agent}: add what it does next"
             return ModelCallFailure(code="script_exhausted", message=message)
         text = answer.text(question.repairs)
         if answer.delay_ms:

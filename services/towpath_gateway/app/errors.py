@@ -125,6 +125,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         return problem_response(error.problem, request)
     code = _CODES.get(HTTPStatus(error.status_code), "internal")
     remedy = {"remedy": _NO_PATH} if code == "not_found" else {}
+    if code == "method_not_allowed" and (allowed := (error.headers or {}).get("Allow")):
+        remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}
     found = problem(code, f"{request.method} {request.url.path}: {error.detail}", **remedy)
     return problem_response(found, request, error.headers)
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
 from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
 from towpath_tas.core.policy.conditions import Condition, ConditionContext, ConditionResult
@@ -44,10 +45,25 @@ _FUNCTIONS = frozenset(
 )
 
 
+_ASSIGNED = re.compile(r"(?<![=!<>])=(?!=)")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+
+
 @functools.cache
 def _library() -> Any:
     """Import the library with the first condition: it brings a command line with it, and few processes need it."""
     return importlib.import_module("cel")
+
+
+def _compiled(text: str) -> Any:
+    """Return the program of *text*; raises ValueError, for the most frequent mistake with what was meant."""
+    try:
+        return _library().compile(text)
+    except ValueError as error:
+        if _ASSIGNED.search(_QUOTED.sub("", text)):
+            msg = f"{str(error).rstrip()}\n= sets nothing in a condition; did you mean ==?"
+            raise ValueError(msg) from error
+        raise
 
 
 class CelCondition:
@@ -62,7 +78,7 @@ class CelCondition:
             raise ValueError(msg)
         tokens = tokens_of(text)
         self.text = text
-        self._program = _library().compile(text)
+        self._program = _compiled(text)
         self._work = work_of(text)
         self._plain = isinstance(self._work, PlainWork)
         self.has_macros = any(is_macro(tokens, place) for place in range(len(tokens)))
@@ -72,7 +88,9 @@ class CelCondition:
         self._names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - macro_variables(tokens)
         if unknown:
-            msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
+            near = nearest_name(min(unknown), sorted(VARIABLES))
+            meant = f"; did you mean {near!r}?" if near is not None else ""
+            msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}{meant}"
             raise ValueError(msg)
         named = origin_members(text)
         self._needs_whole_origin = "origin" in self._names and (WHOLE in named or not named)

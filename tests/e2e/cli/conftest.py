@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.platform.sample_platform import served_sample
+from tests.support.platform.sample_platform import ServedSample, served_sample
 
 from towpath.cli import main
 
@@ -13,10 +13,16 @@ Ask = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """The address of a platform that serves the sample."""
-    with served_sample() as address:
-        yield address
+def served() -> Iterator[ServedSample]:
+    """A platform that serves the sample."""
+    with served_sample() as sample:
+        yield sample
+
+
+@pytest.fixture
+def server(served: ServedSample) -> str:
+    """Its address."""
+    return served.address
 
 
 @pytest.fixture

@@ -93,7 +93,11 @@ async def test_a_network_is_published_once(client: httpx2.AsyncClient, peer: Pla
 
 async def test_every_problem_of_a_network_reaches_its_author(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     errors = (
-        ProblemDetail(pointer="/agents", code="default_agent_missing", detail="no agent has is_default"),
+        ProblemDetail(
+            pointer="/agents",
+            code="default_agent_missing",
+            detail="no agent has is_default: say it of the one that begins",
+        ),
         ProblemDetail(pointer="/agents/0/allowed_routes/0", code="route_unknown", detail="nobody is no agent"),
     )
     peer.answers[rpc.PUBLISH_NETWORK.subject] = problem("network_invalid", "2 problems", errors=errors)

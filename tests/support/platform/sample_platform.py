@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.places import EXAMPLES, ROOT
 
@@ -47,9 +48,16 @@ def sample_platform(
     )
 
 
+class ServedSample(NamedTuple):
+    """A platform that serves the sample: its address, and its data folder."""
+
+    address: str
+    data: Path
+
+
 @contextlib.contextmanager
-def served_sample() -> Iterator[str]:
-    """Serve the sample from a process of its own; gives the address."""
+def served_sample() -> Iterator[ServedSample]:
+    """Serve the sample from a process of its own."""
     with temporary_folder() as folder:
         command = [sys.executable, "-m", "tests.support.platform.sample_platform", folder]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -57,7 +65,7 @@ def served_sample() -> Iterator[str]:
         try:
             address = process.stdout.readline().strip()
             assert address.startswith("http://"), process.wait(timeout=60)
-            yield address
+            yield ServedSample(address, Path(folder) / "data")
         finally:
             process.terminate()
             process.communicate(timeout=60)

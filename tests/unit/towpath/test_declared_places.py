@@ -36,7 +36,10 @@ def test_each_problem_is_told_at_the_agent_that_has_it_and_others_at_the_network
     assert found["route_unknown"].startswith(f"here:{line_of(triage)}: triage routes to biling")
     assert found["model_unknown"].startswith(f"here:{line_of(billing)}: 'gpt-5': that is not provider:model")
     assert "did you mean 'openai:gpt-5'?" in found["model_unknown"]
-    assert found["respond_agent_missing"] == f"here:{line_of(network)}: no agent has allow_respond"
+    assert (
+        found["respond_agent_missing"]
+        == f"here:{line_of(network)}: no agent has allow_respond: say it of those that answer"
+    )
     assert line_of(billing) == line_of(triage) + 1 == line_of(network) - 1
 
 

@@ -120,6 +120,7 @@ class WaitOptions:
             raise ProblemError(problem("request_invalid", f"--wait: {error}")) from error
 
 
+_INSTEAD_OF_MESSAGE = frozenset({"script", "goal", "background", "plan"})
 _TASK = TaskOptions()
 _GOAL = GoalOptions()
 _OBJECTIVE = ObjectiveOptions()
@@ -160,6 +161,9 @@ async def run(
     options = task.options() | aim.options() | objective.options() | steps.options()
     out = common.out()
     rights.check()
+    if not message and task.continue_run is None and not options.keys() & _INSTEAD_OF_MESSAGE:
+        detail = f"no message is given: write what the run is about, as in towpath run {network} 'Refund order 8812'"
+        raise ProblemError(problem("request_invalid", detail))
     async with common.connect() as client:
         if task.continue_run is not None:
             network, message, options["continues"] = await _replied(client, task.continue_run, network, message)

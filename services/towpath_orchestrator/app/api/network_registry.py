@@ -5,7 +5,7 @@ in the audit before it can be used. Every problem is reported at once. Networks 
 to the platform: nobody publishes one; every project has the one that there is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -23,6 +23,7 @@ from towpath_contracts.networks.spec import (
     PublishNetwork,
 )
 from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
+from towpath_contracts.problems.near_names import MAX_NAMES, nearest_name
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.run_limits import USUAL_TIMES_MS
@@ -111,9 +112,12 @@ class _CompiledNetwork:
     address: str
 
 
-def compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> _CompiledNetwork:
-    """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it."""
-    found = [*check_name(spec.name), *check(spec, tools), *check_prompts(spec)]
+def compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = ()) -> _CompiledNetwork:
+    """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it.
+
+    One of *others* may have been meant where a tool is not there.
+    """
+    found = [*check_name(spec.name), *check(spec, tools, others), *check_prompts(spec)]
     if found:
         detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
         raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
@@ -140,8 +144,14 @@ class NetworkRegistry:
         if found is not None:
             return found
         if version is None:
-            raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}"))
+            meant = await self._meant(project, name)
+            raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}{meant}"))
         raise ProblemError(problem("version_not_found", f"{name!r} has no version {version}"))
+
+    async def _meant(self, project: str, name: str) -> str:
+        rows = await self._pool.fetch(QUERIES.current_networks, project, MAX_NAMES)
+        near = nearest_name(name, [row["name"] for row in rows])
+        return f"; did you mean {near!r}?" if near is not None else ""
 
     async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
         found = {}
@@ -180,7 +190,9 @@ class NetworkRegistry:
             invalid = list_faults(error, faults_of_sample(NetworkSpec, request.spec), NetworkSpec)
             raise ProblemError(problem("network_invalid", invalid.summary, errors=invalid.details)) from error
         tools = await self._tools(request.project, spec)
-        compiled = await self._threads.run(request.project, lambda: compile_checked(spec, tools))
+        missing = any(name not in tools for agent in spec.agents for name in agent.equipped_tools)
+        others = await self._other_tools(request.project) if missing else ()
+        compiled = await self._threads.run(request.project, lambda: compile_checked(spec, tools, others))
         return await self._publish_next(request, spec, compiled)
 
     async def _tools(self, project: str, spec: NetworkSpec) -> dict[str, ToolSpec]:
@@ -189,6 +201,14 @@ class NetworkRegistry:
             return {}
         described: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
         return {tool.name: tool for tool in described.tools}
+
+    async def _other_tools(self, project: str) -> tuple[str, ...]:
+        """Return the names of all tools, to say which one was meant; none where they are more than an answer holds."""
+        try:
+            found: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, DescribeTools(project=project))
+        except ProblemError:
+            return ()
+        return tuple(tool.name for tool in found.tools)
 
     async def _publish_next(
         self, request: PublishNetwork, spec: NetworkSpec, compiled: _CompiledNetwork

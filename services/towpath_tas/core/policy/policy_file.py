@@ -33,6 +33,7 @@ from towpath_contracts.files.policy_document import (
 )
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
+from towpath_readings.yaml_lines import describe_yaml_fault
 from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_size import PolicySize
@@ -144,10 +145,8 @@ def _compose(text: str, found: _Findings) -> yaml.Node | None:
             return None
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        what = getattr(error, "problem", None) or str(error)
-        found.problems.append(ProblemDetail(code="yaml", detail=f"{where}not YAML: {what}"))
+        line, what = describe_yaml_fault(error)
+        found.problems.append(ProblemDetail(code="yaml", detail=f"line {line}: not YAML: {what}"))
         return None
     if node is None:
         found.problems.append(ProblemDetail(code="empty", detail="the policy is empty; start with 'kind: Policy'"))
@@ -215,7 +214,7 @@ def _rule(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Finding
         found.add(parts["name"], f"{at}/name", "name", f"{name!r} is not a name: letters, digits and _ . : / - only")
     effect = _required(parts, "effect", node, at, found)
     if effect is not None and effect not in EFFECTS:
-        found.add(parts["effect"], f"{at}/effect", "effect", f"{effect!r} is not one of {', '.join(EFFECTS)}")
+        found.add(parts["effect"], f"{at}/effect", "effect", _no_choice(effect, EFFECTS))
     who = _mapping(parts["who"], f"{at}/who", CALLER_KEYS, found) if "who" in parts else {}
     for key, glob in [*(who or {}).items(), *((key, parts[key]) for key in ("tool", "operation") if key in parts)]:
         values[key] = _globbed(glob, f"{at}/{'who/' if key in CALLER_KEYS else ''}{key}", found)
@@ -290,9 +289,14 @@ def _approval_settings(
     if "on_expiry" in parts:
         action = _text(parts["on_expiry"], f"{at}/on_expiry", found)
         if action is not None and action not in ON_EXPIRY:
-            detail = f"{action!r} is not one of {', '.join(ON_EXPIRY)}"
-            found.add(parts["on_expiry"], f"{at}/on_expiry", "on_expiry", detail)
+            found.add(parts["on_expiry"], f"{at}/on_expiry", "on_expiry", _no_choice(action, ON_EXPIRY))
         values["on_expiry"] = action
+
+
+def _no_choice(given: str, choices: Sequence[str]) -> str:
+    near = nearest_name(given, choices)
+    hint = f"; did you mean {near!r}?" if near is not None else ""
+    return f"{given!r} is not one of {', '.join(choices)}{hint}"
 
 
 def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings) -> dict[str, yaml.Node] | None:
@@ -304,7 +308,8 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key not in allowed:
             near = nearest_name(key, allowed)
-            hint = f"; did you mean {near!r}?" if near is not None else f"; known are {', '.join(allowed)}"
+            known = ", ".join(dict.fromkeys(allowed))
+            hint = f"; did you mean {near!r}?" if near is not None else f"; known are {known}"
             found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
         elif key in parts:
             found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")
