@@ -104,7 +104,7 @@ async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
     last = (await orchestrator.until(11))[-1]
     assert isinstance(last, DecisionFailedFact)
     assert last.code == "script_exhausted"
-    assert last.message == "the script of 2 entries has nothing left for agent triage"
+    assert last.message == "the script of 2 entries has nothing left for agent triage: add what it does next"
 
 
 async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
