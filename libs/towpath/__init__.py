@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from towpath.agents.request import AgentRequest
     from towpath.client import Client
     from towpath.client.embedded import embedded
-    from towpath.client.run_handle import run, run_sync
+    from towpath.client.handles.run_handle import run, run_sync
+    from towpath.client.handles.sync_client import SyncClient
+    from towpath.client.handles.sync_runs import SyncSubmittedRun, SyncWaitingGate
     from towpath.client.streams import WaitingGate
+    from towpath.client.submitted_run import SubmittedRun
     from towpath.errors import (
         AgentError,
         DeclarationError,
@@ -67,6 +70,10 @@ _HOMES = {
     "RunFailedError": "towpath.errors",
     "RunTimeoutError": "towpath.errors",
     "Secret": "towpath.tools.secrets",
+    "SubmittedRun": "towpath.client.submitted_run",
+    "SyncClient": "towpath.client.handles.sync_client",
+    "SyncSubmittedRun": "towpath.client.handles.sync_runs",
+    "SyncWaitingGate": "towpath.client.handles.sync_runs",
     "Swarm": "towpath.networks.swarms",
     "SystemParameter": "towpath.tools.arguments",
     "Tool": "towpath.tools.declaration",
@@ -83,8 +90,8 @@ _HOMES = {
     "load_network": "towpath.networks.spec_files",
     "load_policy": "towpath.networks.spec_files",
     "plan": "towpath.tasks.plans",
-    "run": "towpath.client.run_handle",
-    "run_sync": "towpath.client.run_handle",
+    "run": "towpath.client.handles.run_handle",
+    "run_sync": "towpath.client.handles.run_handle",
     "run_process": "towpath.tools.process",
     "Sandbox": "towpath.tools.sandbox",
     "tool": "towpath.tools.declaration",
@@ -115,7 +122,11 @@ __all__ = [
     "RunTimeoutError",
     "Sandbox",
     "Secret",
+    "SubmittedRun",
     "Swarm",
+    "SyncClient",
+    "SyncSubmittedRun",
+    "SyncWaitingGate",
     "SystemParameter",
     "Tool",
     "ToolContext",

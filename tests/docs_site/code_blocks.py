@@ -26,6 +26,7 @@ RUN_BY = {
     "docs/guides/coming-from.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/django.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/fastapi.md": "tests/e2e/sdk/test_guides.py",
+    "docs/guides/python-client.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/javascript.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/javascript-nats.md": "tests/e2e/sdk/test_guides.py",
     "docs/mcp.md": "tests/e2e/protocols/test_mcp_server.py",

@@ -8,9 +8,29 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from towpath import Agent, Client, Goal, Network, RefusedError, Swarm, Tool, ToolContext, run, run_sync, tool
+from towpath import (
+    Agent,
+    Client,
+    Goal,
+    Network,
+    RefusedError,
+    SubmittedRun,
+    Swarm,
+    SyncClient,
+    SyncSubmittedRun,
+    SyncWaitingGate,
+    Tool,
+    ToolContext,
+    hook,
+    run,
+    run_sync,
+    tool,
+)
+from towpath.hooks import HookEvent
 from towpath.tasks.outputs import TypedRun
-from towpath_contracts.runs.views import RunPage, RunView
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.views import ActionDone, GateView, RunPage, RunView
+from towpath_contracts.tools.access import AuditPage
 
 
 class Refund(BaseModel):
@@ -66,6 +86,33 @@ shop = Network("shop", [clerk], model="gemini:gemini-2.5-flash", max_steps=20, f
 pair = Swarm("pair", [clerk], mode="team", max_parallel=2, max_steps=40)
 
 
+@hook("run_finished")
+def release(event: HookEvent) -> None:
+    """Give back what was kept for a run."""
+    assert_type(event.run_id, UUID | None)
+
+
+def without_asyncio() -> None:
+    """Do the same, and wait for each."""
+    with SyncClient("http://127.0.0.1:8787", api_key="key") as client:
+        submitted = client.submit("shop", "hello", labels={"team": "shop"})
+        assert_type(submitted, SyncSubmittedRun)
+        assert_type(submitted.result(timeout="5m", as_=Stock), Stock)
+        assert_type(submitted.result(), RunView)
+        for entry in submitted.events():
+            assert_type(entry, LogEntry)
+        for event in client.stream(submitted.run_id):
+            if isinstance(event, SyncWaitingGate):
+                assert_type(event.approve(reason="checked"), ActionDone)
+        assert_type(client.run("shop", "hello", output_type=Refund).output, Refund | None)
+        assert_type(client.get(submitted.run_id), RunView)
+        assert_type(client.gates.list(limit=3), tuple[GateView, ...])
+        assert_type(client.audit.search(tool="stock.count"), AuditPage)
+        assert_type(client.cancel(submitted.run_id, "enough"), ActionDone)
+        for line in client.audit.export(every_project=True):
+            assert_type(line, str)
+
+
 async def main() -> None:
     """Submit and read."""
     async with Client() as client:
@@ -77,6 +124,12 @@ async def main() -> None:
         assert_type(typed.output, Refund | None)
         plain = await client.run("shop", "hello", output_type=Stock)
         assert_type(plain.output, Stock | None)
+        submitted = await client.submit("shop", "hello", priority=3)
+        assert_type(submitted, SubmittedRun)
+        assert_type(await submitted.result(timeout="5m", as_=Stock), Stock)
+        assert_type(await submitted.cancel("enough"), ActionDone)
+        async for one in submitted.events(after=3):
+            assert_type(one, LogEntry)
         assert_type(await client.result(view.run_id, timeout="5m", as_=Stock), Stock)
         assert_type(await client.result(view.run_id), RunView)
         assert_type(view.text, str)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from towpath import Agent, Client, Network, Swarm, Tool, ToolContext, run, run_sync, tool
+from towpath import Agent, Client, Network, Swarm, SyncClient, Tool, ToolContext, run, run_sync, tool
 
 
 @dataclass
@@ -42,6 +42,7 @@ async def main() -> None:
     """Submit and read, with slips."""
     async with Client() as client:
         await client.submit("n", "hello", modle="x")  # wrong
+        assert (await client.submit("n", "hello")).runid  # wrong for any
         await client.submit("n", "hello", max_steps="three")  # wrong for any
         await client.run("n", "hello", labels=["team"])  # wrong for any
         view = await client.run("n", "hello")
@@ -58,6 +59,16 @@ async def main() -> None:
     run.sync("n", "hello", max_step=3)  # wrong
     run_sync("n", "hello", max_step=3)  # wrong
     assert run_sync("n", "hello").statuss  # wrong for any
+
+
+def without_asyncio() -> None:
+    """Do the same without asyncio, with slips."""
+    with SyncClient() as client:
+        assert client.submit("n", "hello").result(as_=Shelf).lamp  # wrong for any
+        client.gates.approve("id", because="x")  # wrong for any
+        assert client.get("id").statuss  # wrong for any
+        for event in client.events("id"):
+            assert event.sequence  # wrong for any
 
 
 async def start(context: ToolContext) -> None:

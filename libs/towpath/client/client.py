@@ -24,6 +24,7 @@ from towpath_fabric.clock import monotonic
 
 if TYPE_CHECKING:
     from towpath.client.run_controls import RunFilters
+    from towpath.client.submitted_run import SubmittedRun
     from towpath.client.transport import Transport
     from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
     from towpath.tasks.outputs import Output, TypedRun
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import LogEntry
     from towpath_contracts.runs.tree import RunTreeNode
-    from towpath_contracts.tasks import RunAccepted
     from towpath_readings.execution_log import RunLogView
     from towpath_readings.goals import GoalView
     from towpath_readings.nodes import RunNodesView
@@ -96,20 +96,20 @@ class Client(ClientResources, RunControls):
         *,
         plan: "PlanDraft | JsonObject | str | None" = None,
         **options: "Unpack[TaskKeywords]",
-    ) -> "RunAccepted":
-        """Submit a task and return once it is accepted.
+    ) -> "SubmittedRun":
+        """Submit a task and return once it is accepted: `run_id`, and what can be done with the run.
 
         *options* are TaskKeywords; a `deadline` is in the answer as `timeout_ms`.
         Without a key the client makes one, so that its own repeat after a lost answer never starts a second run. Put
         what others wrote, such as a customer's mail, into `quoted_inputs` and not into *message*, which counts as what
         the caller says.
         """
+        from towpath.client.submitted_run import SubmittedRun
         from towpath.tasks.task import task_of
-        from towpath_contracts.tasks import RunAccepted
 
         wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
         accepted = await self._transport.submit(task_of(network, message, wanted), 0.0)
-        return accepted if isinstance(accepted, RunAccepted) else RunAccepted.model_validate(accepted.model_dump())
+        return SubmittedRun.of(accepted, self)
 
     @overload
     async def run(

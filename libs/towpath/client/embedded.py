@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from towpath.client.client import Client
-from towpath.client.run_handle import Run
+from towpath.client.handles.run_handle import Run
 from towpath.client.settings import read_token
 from towpath.errors import RefusedError, UnavailableError
 from towpath_contracts.problems.registry import Problem, problem

@@ -1,5 +1,6 @@
 """docs/reference/sdk.md: every public name of the SDK with its signature, what it does, and its methods."""
 
+import re
 from collections.abc import Iterator
 
 import griffe
@@ -15,6 +16,7 @@ Every name that `from towpath import …` has. Methods that are shown with `asyn
 [runs](../runs.md).
 """
 _LINE = 100
+_WAITING = re.compile(r"(?:waiting|iterating)\((\w+)\.\w+\)")
 
 
 def sdk_page() -> str:
@@ -66,6 +68,17 @@ def _methods(found: griffe.Class, level: str, of: str = "") -> Iterator[str]:
         yield f"\n{level} {shown}\n"
         yield _python(_signatures(member, shown, skip_self="staticmethod" not in member.labels))
         yield prose(member.docstring.value)
+    yield from _waiting_methods(found)
+
+
+def _waiting_methods(found: griffe.Class) -> Iterator[str]:
+    """Name the methods that are made of those of another class, with their parameters."""
+    made: dict[str, list[str]] = {}
+    for name, member in found.members.items():
+        if isinstance(member, griffe.Attribute) and (call := _WAITING.match(str(member.value))):
+            made.setdefault(call[1], []).append(f"`{name}`")
+    for kind, names in made.items():
+        yield f"\nWith the parameters and results of those of `{kind}`, without `await`: {', '.join(sorted(names))}.\n"
 
 
 def _signatures(found: griffe.Function, name: str, *, skip_self: bool = False) -> str:

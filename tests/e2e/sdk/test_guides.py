@@ -21,7 +21,7 @@ import pytest_asyncio
 import uvicorn
 import yaml
 from fastapi import FastAPI, Request
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
 from tests.support.decider.model_servers import KEY
@@ -30,7 +30,7 @@ from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 from tests.support.waiting import eventually
 
-from towpath import Client
+from towpath import Client, RunFailedError, RunTimeoutError
 from towpath.agents.operations import execute_tool, execute_tools, respond, route
 from towpath_contracts.authority import USERS, client_rights
 from towpath_embedded.network_folder import NetworkFolderPublisher
@@ -85,6 +85,12 @@ PRINTED = {
 }
 SMALL = "Please refund order 8811, it arrived broken."
 LARGE = "Please refund order 8812, it arrived broken."
+
+
+class Said(BaseModel):
+    """An answer of the help desk."""
+
+    message: str
 
 
 class Place(NamedTuple):
@@ -197,6 +203,32 @@ async def test_an_api_of_ones_own_with_django(place: Place, monkeypatch: pytest.
         assert asked.status_code == 202
         assert "refunded" in str((await ended(place, client, asked.json()["id"]))["answer"])
         assert (await client.get("/questions/0199c0de-0000-7000-8000-000000000000")).status_code == 404
+
+
+async def test_a_refund_is_submitted_followed_and_approved_with_and_without_asyncio(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", place.url)
+    assert "refunded" in await program(place, "python-client.md", "refunds_async.py").refund(LARGE)
+    plain = program(place, "python-client.md", "refunds.py")
+    assert "refunded" in await asyncio.to_thread(plain.refund, LARGE)
+    newest = await asyncio.to_thread(plain.newest, "support")
+    steps = await asyncio.to_thread(plain.steps, newest)
+    assert (steps[0], steps[-1]) == ("run_created", "run_finished") and "gate_opened" in steps
+
+
+async def test_a_submitted_run_is_followed_stopped_and_read_in_a_type(place: Place) -> None:
+    async with Client(place.url) as client:
+        run = await client.submit("support", LARGE, labels={"team": "shop"}, idempotency_key="in-hand")
+        again = await client.submit("support", LARGE, labels={"team": "shop"}, idempotency_key="in-hand")
+        assert (again.run_id, again.duplicate, run.duplicate, run.network) == (run.run_id, True, False, "support")
+        with pytest.raises(RunTimeoutError):
+            await run.result(timeout=0.5)
+        await run.cancel("changed their mind")
+        assert [entry.event.type async for entry in run.events()][-1] == "run_finished"
+        assert (await run.get()).status == (await run.result(timeout="30s")).status == "cancelled"
+        with pytest.raises(RunFailedError):
+            await run.result(as_=Said)
 
 
 async def test_a_refund_is_approved_by_a_button_in_a_chat(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,9 @@ from towpath_embedded.chaos.options import ChaosOptions, campaign_settings
 
 ON = {
     "Client.stream(detailed)": "the stream tells typed events unless plain ones are asked for",
+    "SubmittedRun.stream(detailed)": "the same",
+    "SyncClient.stream(detailed)": "the same",
+    "SyncSubmittedRun.stream(detailed)": "the same",
     "GateResource.list(paused)": "calls that a switch holds are waiting, too",
     "GateResource.page(paused)": "the same",
     "show_proposal(all_of_it)": "a short form is what is asked for",

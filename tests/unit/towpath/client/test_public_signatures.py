@@ -53,7 +53,7 @@ def test_the_walk_sees_functions_methods_and_what_stands_behind_overloads() -> N
     assert {
         "towpath.tools.process.run_process",
         "towpath.client.client.Client.run",
-        "towpath.client.run_handle.Run.__call__",
+        "towpath.client.handles.run_handle.Run.__call__",
         "towpath.tools.context.ToolContext.run",
     } <= seen
 

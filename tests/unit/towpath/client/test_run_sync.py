@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from towpath import UnavailableError, run, run_sync
-from towpath.client.run_handle import LoopThread
+from towpath.client.handles.loop_thread import LoopThread
 
 NOBODY = "http://127.0.0.1:9"
 

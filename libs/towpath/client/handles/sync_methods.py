@@ -1,0 +1,75 @@
+"""Makes methods that wait of async ones, with the same parameters: classes for programs without asyncio are of them.
+
+The work is done by the one event loop in a thread that `run.sync` uses too, so connections are kept between calls.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from towpath.client.handles.loop_thread import LOOP
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_END: Any = object()
+
+
+class SyncTwin(Protocol):
+    """An object that stands for an async one."""
+
+    _twin: Any
+
+
+class WaitingMethod(Generic[P, R]):
+    """The method of a SyncTwin that stands for *method* of its twin, and returns what that returns."""
+
+    def __init__(self, method: Callable[..., Any], call: Callable[..., R]) -> None:
+        self.method = method
+        self._call = call
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> Callable[P, R]: ...
+
+    def __get__(self, owner: Any, kind: type) -> Self | Callable[P, R]:
+        if owner is None:
+            return self
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return self._call(getattr(owner._twin, self.method.__name__)(*args, **kwargs))
+
+        call.__name__, call.__doc__ = self.method.__name__, self.__doc__
+        return call
+
+
+def waiting(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> WaitingMethod[P, R]:
+    """Make a method that waits for *method*, a coroutine function, and returns its result."""
+    return WaitingMethod(method, LOOP.wait)
+
+
+def iterating(method: Callable[Concatenate[Any, P], AsyncIterator[R]]) -> WaitingMethod[P, Iterator[R]]:
+    """Make a method that yields what *method*, an async generator, yields, and waits for each."""
+    return WaitingMethod(method, each)
+
+
+def each(source: AsyncIterator[R]) -> Iterator[R]:
+    """Yield what *source* yields, and wait for each; who stops early has it closed."""
+
+    async def following() -> R:
+        return await anext(source, _END)
+
+    async def close() -> None:
+        ended = getattr(source, "aclose", None)
+        if ended is not None:
+            await ended()
+
+    try:
+        while (one := LOOP.wait(following())) is not _END:
+            yield one
+    finally:
+        if not sys.is_finalizing():  # then its thread stands still
+            LOOP.wait(close())

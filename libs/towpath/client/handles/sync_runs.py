@@ -1,0 +1,94 @@
+"""A submitted run, and a gate that it waits at, for programs without asyncio: each method returns when it is done."""
+
+from collections.abc import Iterable, Iterator
+from typing import Self, overload
+
+from pydantic import PrivateAttr
+
+from towpath.client.handles.loop_thread import LOOP
+from towpath.client.handles.sync_methods import each
+from towpath.client.streams import WaitingGate
+from towpath.client.submitted_run import SubmittedRun
+from towpath.tasks.outputs import Output
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.views import ActionDone, RunView
+from towpath_contracts.tasks import RunAccepted
+from towpath_readings.stream.live import RunStreamGate, RunStreamStatus, StreamEvent
+
+
+class SyncWaitingGate(RunStreamStatus):
+    """The run waits for a person, as WaitingGate: `event.approve(reason="checked")`, without await."""
+
+    gate: RunStreamGate
+    _twin: WaitingGate = PrivateAttr()
+
+    @classmethod
+    def of(cls, event: StreamEvent) -> StreamEvent:
+        """Return *event* itself, or a WaitingGate as what needs no await."""
+        if not isinstance(event, WaitingGate):
+            return event
+        found = cls.model_validate(dict(event))
+        found._twin = event
+        return found
+
+    def approve(self, *, reason: str = "", edit: JsonObject | None = None) -> ActionDone:
+        """Let the call happen; with *edit* as it is but for these arguments."""
+        return LOOP.wait(self._twin.approve(reason=reason, edit=edit))
+
+    def deny(self, reason: str) -> ActionDone:
+        """Refuse the call; the model sees *reason*."""
+        return LOOP.wait(self._twin.deny(reason))
+
+    def resolve(self, verdict: str, *, reason: str = "") -> ActionDone:
+        """Settle a gate that takes another verdict than yes and no: one of `gate.verdicts`."""
+        return LOOP.wait(self._twin.resolve(verdict, reason=reason))
+
+
+class SyncSubmittedRun(RunAccepted):
+    """What `SyncClient.submit` returns: a run that was accepted, and a hand on it."""
+
+    _twin: SubmittedRun = PrivateAttr()
+
+    @classmethod
+    def of(cls, run: SubmittedRun) -> Self:
+        """Return *run* as what needs no await."""
+        found = cls.model_validate(run.model_dump())
+        found._twin = run
+        return found
+
+    @overload
+    def result(self, timeout: str | float | None = None, *, as_: type[Output]) -> Output: ...
+
+    @overload
+    def result(self, timeout: str | float | None = None) -> RunView: ...
+
+    def result(self, timeout: str | float | None = None, *, as_: type[Output] | None = None) -> RunView | Output:
+        """Wait for the end and return the run, or with *as_* its answer as that; raises as `Client.result` does."""
+        if as_ is None:
+            return LOOP.wait(self._twin.result(timeout))
+        return LOOP.wait(self._twin.result(timeout, as_=as_))
+
+    def stream(
+        self,
+        *,
+        detailed: bool = True,
+        event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
+    ) -> Iterator[StreamEvent]:
+        """Yield the run as it happens; as `SyncClient.stream`."""
+        found = self._twin.stream(detailed=detailed, event_types=event_types, deltas=deltas, children=children)
+        return map(SyncWaitingGate.of, each(found))
+
+    def get(self) -> RunView:
+        """Return the run as it stands."""
+        return LOOP.wait(self._twin.get())
+
+    def events(self, after: int = 0, *, children: bool = False) -> Iterator[LogEntry]:
+        """Yield every event after seq *after* once and in order, until the run has ended; as `SyncClient.events`."""
+        return each(self._twin.events(after, children=children))
+
+    def cancel(self, reason: str = "") -> ActionDone:
+        """Ask the run to stop. It has stopped when its status says so."""
+        return LOOP.wait(self._twin.cancel(reason))

@@ -1,0 +1,97 @@
+"""What `Client.submit` returns: what was accepted, and a hand on the run itself."""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol, Self, overload
+from uuid import UUID
+
+from pydantic import BaseModel, PrivateAttr
+
+from towpath.tasks.outputs import Output
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.views import ActionDone, RunView
+from towpath_contracts.tasks import RunAccepted
+from towpath_readings.stream.live import StreamEvent
+
+
+class RunClient(Protocol):
+    """What a submitted run asks of the client that submitted it."""
+
+    async def get(self, run_id: UUID) -> RunView:
+        """Return a run as it stands."""
+        ...
+
+    @overload
+    async def result(self, run_id: UUID, timeout: str | float | None = None, *, as_: type[Output]) -> Output: ...
+
+    @overload
+    async def result(self, run_id: UUID, timeout: str | float | None = None) -> RunView: ...
+
+    def events(self, run_id: UUID, after: int = 0, *, children: bool = False) -> AsyncIterator[LogEntry]:
+        """Yield the events of a run."""
+        ...
+
+    def stream(
+        self,
+        run_id: UUID,
+        *,
+        detailed: bool,
+        event_types: Iterable[str] | None,
+        deltas: bool,
+        children: bool,
+    ) -> AsyncIterator[StreamEvent]:
+        """Yield a run as it happens."""
+        ...
+
+    async def cancel(self, run_id: UUID, reason: str = "") -> ActionDone:
+        """Ask a run to stop."""
+        ...
+
+
+class SubmittedRun(RunAccepted):
+    """A run that was accepted; its methods are those of the client, for this run."""
+
+    _client: RunClient = PrivateAttr()
+
+    @classmethod
+    def of(cls, accepted: BaseModel, client: RunClient) -> Self:
+        """Return the run of an answer that has the fields of RunAccepted, in the hands of *client*."""
+        run = cls.model_validate(accepted.model_dump())
+        run._client = client
+        return run
+
+    async def get(self) -> RunView:
+        """Return the run as it stands."""
+        return await self._client.get(self.run_id)
+
+    @overload
+    async def result(self, timeout: str | float | None = None, *, as_: type[Output]) -> Output: ...
+
+    @overload
+    async def result(self, timeout: str | float | None = None) -> RunView: ...
+
+    async def result(self, timeout: str | float | None = None, *, as_: type[Output] | None = None) -> RunView | Output:
+        """Wait for the end and return the run, or with *as_* its answer as that; raises as `Client.result` does."""
+        if as_ is None:
+            return await self._client.result(self.run_id, timeout)
+        return await self._client.result(self.run_id, timeout, as_=as_)
+
+    def events(self, after: int = 0, *, children: bool = False) -> AsyncIterator[LogEntry]:
+        """Yield every event after seq *after* once and in order, until the run has ended; as `Client.events`."""
+        return self._client.events(self.run_id, after, children=children)
+
+    def stream(
+        self,
+        *,
+        detailed: bool = True,
+        event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
+    ) -> AsyncIterator[StreamEvent]:
+        """Yield the run as it happens, in the words of a conversation; as `Client.stream`."""
+        return self._client.stream(
+            self.run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children
+        )
+
+    async def cancel(self, reason: str = "") -> ActionDone:
+        """Ask the run to stop. It has stopped when its status says so."""
+        return await self._client.cancel(self.run_id, reason)
