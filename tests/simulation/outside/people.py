@@ -193,6 +193,7 @@ class SimWorker:
                 run_id=call.run_id,
                 tool=call.tool,
                 args_digest=digest(call.args),
+                run_digest=call.run_digest,
                 now=wall().timestamp(),
             )
         except TicketRefusedError as error:
