@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.input_faults import FaultList, details_of, in_plain_words
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_gateway.core.a2a_errors import is_a2a, rpc_failure
+from towpath_gateway.core.a2a_errors import is_a2a, unread_call
 from towpath_gateway.core.headers import SAFE_METHODS
 from towpath_gateway.core.openai_errors import is_openai, openai_error, retry_header
 
@@ -85,7 +85,7 @@ def problem_response(found: Problem, request: Request, headers: Mapping[str, str
         is_one_run = request.method in SAFE_METHODS or "idempotency-key" in request.headers
         sent |= retry_header(found, is_one_run=is_one_run)
     elif is_a2a(request.scope["path"]):
-        told = {**rpc_failure(None, body), **told}
+        told = {**unread_call(body), **told}
     return _Json(told, found.status, sent)
 
 

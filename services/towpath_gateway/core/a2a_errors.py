@@ -79,5 +79,11 @@ def rpc_error(found: Problem, code: int | None = None) -> JsonObject:
     return {"code": code, "message": f"{found.title}: {detail.rstrip('.')}. {found.remedy}", "data": [info, problem]}
 
 
+def unread_call(found: Problem) -> JsonObject:
+    """Return the answer to what is no call that could be read: nobody knows its id."""
+    is_more = found.code in _CODES or found.status >= 500 or found.status == 429
+    return rpc_failure(None, found, None if is_more else INVALID_REQUEST)
+
+
 def _code_of(status: int) -> int:
     return INTERNAL_ERROR if status >= 500 or status == 429 else INVALID_PARAMS

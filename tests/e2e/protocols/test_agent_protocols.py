@@ -314,7 +314,10 @@ async def test_an_a2a_task_waits_for_those_who_may_decide(platform: Platform) ->
         followed = asyncio.create_task(subscribed(application, task["id"]))
         await asyncio.sleep(0.3)
         approved = await told(approver, said({"data": yes}, taskId=task["id"]))
-        assert states(approved)[-1] == "COMPLETED" and "8812" in written(approved)
+        assert states(approved)[-1] == "COMPLETED" and written(approved)
+        async with http(platform, bob) as api:
+            gate = (await api.get(f"/v1/gates/{asked['gate_id']}")).json()
+        assert (gate["status"], gate["votes"][0]["verdict"]) == ("approved", "approved")
         others = await asyncio.wait_for(followed, 30)
         assert "AUTH_REQUIRED" in states(others) and states(others)[-1] == "COMPLETED" and written(others)
         with pytest.raises(UnsupportedOperationError):
@@ -412,12 +415,16 @@ async def test_the_gateway_s_card_says_nothing_of_a_project_and_with_a_key_its_n
 async def test_the_a2a_guide_and_the_card_of_the_command_line(platform: Platform, tmp_path: Path) -> None:
     own = {"TOWPATH_API_KEY": await key(platform, "reader"), "TOWPATH_SERVER": platform.gateway_url}
     programs = {block.name: block.text for block in blocks_of(ROOT / "docs" / "guides" / "a2a.md") if block.name}
-    texts = [program.replace("http://127.0.0.1:8787", platform.gateway_url) for program in programs.values()]
-    outputs = [await output_of(sys.executable, "-", program=text, folder=tmp_path, **own) for text in texts]
-    assert list(programs) == ["ask.py", "approve.py"]
-    assert "refunded" in outputs[0]
-    assert "orders.refund" in outputs[1] and "Nothing was refunded" in outputs[1]
+    text = "".join(programs.values()).replace("http://127.0.0.1:8787", platform.gateway_url)
     command = (sys.executable, "-m", "towpath.cli", "a2a", "card")
-    card = json.loads(await output_of(*command, "support", folder=tmp_path, **own))
-    assert card["supportedInterfaces"][0]["url"] == f"{platform.gateway_url}/v1/networks/support/a2a"
-    assert json.loads(await output_of(*command, folder=tmp_path, **own))["name"] == "Towpath"
+    output, *cards = await asyncio.gather(
+        output_of(sys.executable, "-", program=text, folder=tmp_path, **own),
+        output_of(*command, "support", folder=tmp_path, **own),
+        output_of(*command, folder=tmp_path, **own),
+    )
+    assert list(programs) == ["ask.py", "approve.py"]
+    first, _, second = output.partition("orders.refund")
+    assert "refunded" in first and "Nothing was refunded" in second
+    of_network, of_gateway = map(json.loads, cards)
+    assert of_network["supportedInterfaces"][0]["url"] == f"{platform.gateway_url}/v1/networks/support/a2a"
+    assert of_gateway["name"] == "Towpath"

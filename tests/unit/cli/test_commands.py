@@ -52,6 +52,7 @@ COMMANDS = [
         "tools withdraw",
         "audit search",
     ),
+    "a2a card",
     *("mcp inspect", "mcp serve", "mcp config", "tools proposals", "tools diff"),
     *("init", "new agent", "new network", "new tool", "new policy", "schema"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),

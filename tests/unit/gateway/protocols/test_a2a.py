@@ -18,7 +18,7 @@ from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, SendMessage
 from towpath_gateway.app.protocols.a2a.gate_lookup import may_decide
 from towpath_gateway.app.protocols.a2a.message_tasks import gate_words, message_task
 from towpath_gateway.core import a2a_tasks
-from towpath_gateway.core.a2a_errors import CallRefusedError, is_a2a, rpc_error
+from towpath_gateway.core.a2a_errors import CallRefusedError, is_a2a, rpc_error, unread_call
 from towpath_gateway.core.a2a_events import A2aEvents
 from towpath_gateway.core.api_keys import SCOPES, Principal
 from towpath_readings.stream.live import RunStreamDelta, RunStreamSuperseded
@@ -331,6 +331,15 @@ def test_a_problem_is_an_error_with_the_problem_in_its_data(code: str, rpc_code:
     info, whole = found["data"]
     assert (found["code"], info["reason"], info["metadata"]["code"]) == (rpc_code, reason, code)
     assert whole["value"]["remedy"] == info["metadata"]["remedy"] and whole["value"]["remedy"] in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("code", "rpc_code"),
+    [("request_malformed", -32700), ("request_invalid", -32600), ("unauthenticated", -32600), ("overloaded", -32603)],
+)
+def test_what_is_no_call_is_an_error_without_an_id(code: str, rpc_code: int) -> None:
+    found = unread_call(problem(code, "what was tried"))
+    assert (found["jsonrpc"], found["id"], found["error"]["code"]) == ("2.0", None, rpc_code)
 
 
 def test_paths_of_calls_are_known_from_others() -> None:
