@@ -13,7 +13,7 @@ from towpath_contracts.decisions import request as decisions_request
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.grant_proposals import proposals
 from towpath_contracts.networks import spec
-from towpath_contracts.runs import bulk, costs, gate_delegations, idle_runs, records, run_control, tree, views
+from towpath_contracts.runs import bulk, costs, forks, gate_delegations, idle_runs, records, run_control, tree, views
 from towpath_contracts.tools import (
     access,
     audit,
@@ -88,7 +88,7 @@ LIST_NOTICES = RpcMethod(
     "orchestrator", "list_notices", gate_notices.ListGateNotices, gate_notices.GateNoticePage, repeatable=True
 )
 RETRY_NOTICE = RpcMethod("orchestrator", "retry_notice", gate_notices.RetryGateNotice, views.ActionDone)
-FORK_RUN = RpcMethod("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
+FORK_RUN = RpcMethod("orchestrator", "fork_run", forks.ForkRun, tasks.RunAccepted)
 
 GRANT_FROM_RUNS = RpcMethod("orchestrator", "grant_from_runs", proposals.GetGrantFromRuns, proposals.GrantProposal)
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts import rpc
-from towpath_contracts.runs.records import ForkRun
+from towpath_contracts.runs.forks import ForkRun
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
 from towpath_contracts.tasks import RunAccepted
 from towpath_fabric.dead_letters import DeadLetters

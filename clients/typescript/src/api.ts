@@ -1288,12 +1288,30 @@ export interface FinishInstruction {
 }
 
 /**
+ * What the task of a fork says otherwise than that of the run that it is of; what is None stays as it was.
+ *
+ * Of `budget` and `model_settings` only what is given changes. `max_steps` and `max_tool_errors` count those before
+ * the fork too. A `budget` is for forks with one of their own, a `user_message` for those of the first step.
+ */
+export interface ForkChanges {
+  budget?: Budget | null;
+  max_steps?: number | null;
+  max_tool_errors?: number | null;
+  model?: string | null;
+  model_settings?: ModelSettings | null;
+  timeout_ms?: number | null;
+  user_message?: string | null;
+}
+
+/**
  * How a run is forked: the new run shares what happened before step `from_step` and decides that step anew.
  *
  * It spends what is left of the budget of the run that it is of, and shares its counts of calls, unless it has a
  * `fresh_budget`. `note` is given to the model; `script` replaces the decisions of a scripted run from that step on.
+ * `changes` are made to its task.
  */
 export interface ForkOptions {
+  changes?: ForkChanges | null;
   fresh_budget?: boolean;
   from_step: number;
   idempotency_key?: string | null;

@@ -41,16 +41,19 @@ class RunControls:
         note: str = "",
         script: list[Any] | None = None,
         fresh_budget: bool = False,
+        changes: "JsonObject | None" = None,
         idempotency_key: str | None = None,
     ) -> "RunAccepted":
         """Start a new run that shares what *run_id* did before step *from_step*; *note* is shown to the model.
 
         No call before that step is made again. *script* replaces the decisions from there on. It spends what the other
-        run has left of its budget, unless it has a *fresh_budget*. HTTP only.
+        run has left of its budget, unless it has a *fresh_budget*. *changes* are of its task: `model`,
+        `model_settings`, `max_steps`, `max_tool_errors`, `timeout_ms`, `budget`, `user_message`. HTTP only.
         """
         from towpath_contracts.tasks import RunAccepted
 
         body: JsonObject = {"from_step": from_step, "note": note, "script": script, "fresh_budget": fresh_budget}
+        body["changes"] = changes
         body["idempotency_key"] = idempotency_key or f"client-{uuid4().hex}"
         sent = {name: value for name, value in body.items() if value is not None}
         return RunAccepted.model_validate(

@@ -1,16 +1,15 @@
-"""Stored runs as material: their record for export, the result of its replay, and forking a run from a step.
+"""Stored runs as material: their record for export, the result of its replay, and where a fork came from.
 
 A record travels as text, exactly as it is stored, so that a replay elsewhere compares the same bytes.
 """
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from towpath_contracts.base import ClientMessage, Message, MessagePart
-from towpath_contracts.runs.script_size import check_script
+from towpath_contracts.base import Message, MessagePart
 
 Verdict = Literal["identical", "diverged", "parked", "incomplete", "unreadable"]
 """What a replay found.
@@ -93,31 +92,3 @@ class ForkedFrom(MessagePart):
 
     run_id: UUID
     step: int
-
-
-class ForkOptions(ClientMessage):
-    """How a run is forked: the new run shares what happened before step `from_step` and decides that step anew.
-
-    It spends what is left of the budget of the run that it is of, and shares its counts of calls, unless it has a
-    `fresh_budget`. `note` is given to the model; `script` replaces the decisions of a scripted run from that step on.
-    """
-
-    from_step: int = Field(ge=1, le=1_000_000)
-    note: str = Field(default="", max_length=2_000)
-    script: tuple[Any, ...] | None = Field(default=None, max_length=1_000)
-    fresh_budget: bool = Field(default=False, exclude_if=lambda fresh: not fresh)
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
-
-    _script = field_validator("script")(check_script)
-
-
-class ForkRun(Message):
-    """Fork a run of `project`; `caller` owns the new run, `actor` stands in its log."""
-
-    project: str
-    run_id: UUID
-    caller: str
-    actor: str
-    options: ForkOptions
-    key_prefix: str = ""
-    key_commitment: str = ""

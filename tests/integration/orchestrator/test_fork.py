@@ -14,7 +14,8 @@ from tests.support.orchestrator.orchestrator_peers import Peers, connected, orch
 
 from towpath_contracts import rpc
 from towpath_contracts.events.log import RunForked
-from towpath_contracts.runs.records import ForkOptions, ForkRun, ReplayRuns
+from towpath_contracts.runs.forks import ForkOptions, ForkRun
+from towpath_contracts.runs.records import ReplayRuns
 from towpath_contracts.runs.views import GetEvents
 
 
@@ -72,6 +73,7 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         script = next(d for d in peers.decisions if str(d.run_id) == other["run_id"])
         assert script.model == "scripted:task" and script.script is not None and script.script.cursors == {}
         await check_judged_by_script(peers)
+        await check_changed(peers, parent)
 
         assert (await fork(peers, parent, 4))["code"] == "fork_refused"
         assert (await fork(peers, parent, 9))["code"] == "fork_refused"
@@ -101,6 +103,25 @@ async def check_judged_by_script(peers: Peers) -> None:
     asked = [(one.kind, one.model) for one in peers.decisions if one.run_id == view.run_id]
     assert asked == [("decide", "scripted:task"), ("validate", "scripted:task")]
     peers.decide = three_steps
+
+
+async def check_changed(peers: Peers, parent: str) -> None:
+    """A fork asks another model, with other settings, and may take other steps; every mistake is told at once."""
+    wanted = {"model": "openai:other", "model_settings": {"temperature": 0.5}, "max_steps": 7}
+    view = await ended(peers, (await fork(peers, parent, 2, changes=wanted))["run_id"])
+    asked = [one for one in peers.decisions if one.run_id == view.run_id]
+    assert {(one.model, one.settings.temperature if one.settings else None) for one in asked} == {("openai:other", 0.5)}
+    assert (view.status, view.max_steps) == ("completed", 7)
+    assert peers.actions[-1].detail["changed"] == ["max_steps", "model", "model_settings"]
+    wrong = {"model": "gpt-5", "max_steps": 1, "user_message": "Another one.", "budget": {"usd": 1.0}}
+    refused = await fork(peers, parent, 2, changes=wrong)
+    assert (refused["code"], [one["pointer"] for one in refused["errors"]]) == (
+        "request_invalid", ["/changes/model", "/changes/max_steps", "/changes/budget", "/changes/user_message"],
+    )  # fmt: skip
+    anew = await fork(peers, parent, 1, changes={"user_message": "Another one."})
+    view = await ended(peers, anew["run_id"])
+    assert (view.user_message, view.step) == ("Another one.", 3)
+    assert next(one for one in peers.decisions if one.run_id == view.run_id).context.user_message == "Another one."
 
 
 async def test_a_run_that_is_erased_while_it_is_forked_has_no_fork(

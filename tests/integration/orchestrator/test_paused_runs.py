@@ -20,7 +20,7 @@ from towpath_contracts import rpc, streams
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.runs.records import ForkOptions, ForkRun
+from towpath_contracts.runs.forks import ForkOptions, ForkRun
 from towpath_contracts.runs.views import CallCounts, GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolInvocation

@@ -12,7 +12,8 @@ from tests.integration.orchestrator.test_task_runs import ended, publish, three_
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
-from towpath_contracts.runs.records import ForkOptions, ForkRun, ReplayRuns
+from towpath_contracts.runs.forks import ForkOptions, ForkRun
+from towpath_contracts.runs.records import ReplayRuns
 from towpath_contracts.runs.views import GetEvents, GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
 

@@ -6,6 +6,7 @@ is started as a program and never imported.
 
 import asyncio
 import importlib.util
+import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -70,7 +71,7 @@ def add_to(app: App) -> None:
         fork,
         help_epilogue=examples(
             "towpath runs fork 0192f3 --from-step 3 --note 'The order is 8813.'",
-            "towpath runs fork 0192f3 --from-step 1 --decisions other.json",
+            "towpath runs fork 0192f3 --from-step 1 --set model=openai:gpt-5-mini --set max_steps=20",
         ),
     )
     app.command(
@@ -168,6 +169,7 @@ async def fork(
     note: str = "",
     decisions_file: Annotated[Path | None, Parameter(name="--decisions")] = None,
     fresh_budget: Annotated[bool, Parameter(negative="")] = False,
+    settings: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Start a new run that shares what happened before a step, and goes on from there.
@@ -181,15 +183,48 @@ async def fork(
         note: Given to the model before it decides.
         decisions_file: JSON list of decisions that are played from that step on, instead of asking a model.
         fresh_budget: Give it the whole budget of the task once more; without it the two share what is left.
+        settings: What its task says otherwise, KEY=VALUE, as often as wanted: model, model_settings.temperature,
+            max_steps, max_tool_errors, timeout_ms, with --fresh-budget budget.usd, with --from-step 1 message.
     """
+    changes = fork_changes(settings)
     script = None if decisions_file is None else read_script(decisions_file)
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
-        accepted = await client.fork(run_id, from_step, note=note, script=script, fresh_budget=fresh_budget)
+        accepted = await client.fork(
+            run_id, from_step, note=note, script=script, fresh_budget=fresh_budget, changes=changes
+        )
     out = common.out()
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)
     out.write(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")
     out.write(f"follow it: towpath runs watch {accepted.run_id}", "dim")
+
+
+def fork_changes(settings: tuple[str, ...]) -> JsonObject | None:
+    """Return KEY=VALUE pairs as the changes of a fork; a dot leads into a part. Raises ProblemError."""
+    changes: JsonObject = {}
+    for setting in settings:
+        name, equals, written = setting.partition("=")
+        if not equals or not all(name.split(".")):
+            raise ProblemError(problem("request_invalid", f"--set takes KEY=VALUE, not {one_line(setting, 60)}"))
+        *path, last = ("user_message" if name == "message" else name).split(".")
+        place = changes
+        for part in path:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise ProblemError(problem("request_invalid", f"--set gives {part} a value of its own, and parts"))
+        place[last] = written if last in _TEXTS else _value(written)
+    return changes or None
+
+
+_TEXTS = ("user_message", "model")
+
+
+def _value(written: str) -> Any:
+    """Return JSON as its value, and any other text as it is."""
+    try:
+        return json.loads(written)
+    except ValueError:
+        return written
 
 
 async def erase(run: str, /, *, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:

@@ -8,15 +8,8 @@ from fastapi import APIRouter, Query, Response
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.records import (
-    ForkOptions,
-    ForkRun,
-    GetRunRecord,
-    ReplayPage,
-    ReplayResult,
-    ReplayRuns,
-    RunRecordPiece,
-)
+from towpath_contracts.runs.forks import ForkOptions, ForkRun
+from towpath_contracts.runs.records import GetRunRecord, ReplayPage, ReplayResult, ReplayRuns, RunRecordPiece
 from towpath_contracts.tasks import RunAccepted
 from towpath_gateway.app.dependencies import (
     Dependencies,

@@ -15,7 +15,8 @@ from towpath_contracts.events.log import LogEntry, RunCreated, event_adapter
 from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.records import ForkedFrom, ForkRun
+from towpath_contracts.runs.forks import ForkRun
+from towpath_contracts.runs.records import ForkedFrom
 from towpath_contracts.tasks import RunAccepted
 from towpath_engine.handlers.fork import ForkRefusedError, ForkStateFinder
 from towpath_engine.reducers.budget import total_cost
@@ -29,6 +30,7 @@ from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
 from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
+from towpath_orchestrator.core.fork_changes import changed_names, changed_task, fork_problem
 from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.tasks import replayed_by_script
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -127,7 +129,11 @@ class RunForks:
             **_budget(request, parent, state),
             "caps": caps_of(self._settings, parent.caps),
         }
+        if (refused := fork_problem(options, parent, state.step, self._settings)) is not None:
+            raise ProblemError(refused)
         task = parent.model_copy(update=changes)
+        if options.changes is not None:
+            task = changed_task(task, options.changes)
         if options.script is not None:
             script = list(options.script)
             text, script_digest = canonical_json(script), digest(script)
@@ -144,6 +150,8 @@ class RunForks:
         return forked, task
 
     async def _audit(self, request: ForkRun, forked: RunForkedFact) -> None:
+        changes = request.options.changes
+        changed: dict[str, Any] = {} if changes is None else {"changed": changed_names(changes)}
         await record_action(
             self._bus,
             request,
@@ -153,6 +161,7 @@ class RunForks:
             parent=str(request.run_id),
             from_step=request.options.from_step,
             fresh_budget=request.options.fresh_budget,
+            **changed,
         )
 
 

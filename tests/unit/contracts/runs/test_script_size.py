@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from towpath_contracts.grant_proposals.proposals import GrantQuestion
-from towpath_contracts.runs.records import ForkOptions
+from towpath_contracts.runs.forks import ForkOptions
 from towpath_contracts.runs.script_size import MAX_SCRIPT_VALUES
 from towpath_contracts.tasks import SubmitTask
 

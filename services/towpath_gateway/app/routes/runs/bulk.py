@@ -28,7 +28,7 @@ from towpath_contracts.runs.bulk import (
     Labels,
     RunFilter,
 )
-from towpath_contracts.runs.records import ForkOptions, ForkRun
+from towpath_contracts.runs.forks import ForkOptions, ForkRun
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import CancelRun, ListRuns, RunPage, RunView
 from towpath_contracts.tasks import RunAccepted
