@@ -21,6 +21,9 @@ EDGE = "EDGE"
 ANY = "*"
 """Every project, every toolset: for what people start by hand on their own machine."""
 
+STREAM_EXPIRES = "1h"
+"""How long an agent's answer may take in all; the gateway ends it before."""
+
 RESPONSE_EXPIRES = "5m"
 """How long a request may be answered: longer than any wait a question may ask for."""
 
@@ -33,6 +36,10 @@ class NatsUserRights:
     subscribe: tuple[str, ...]
     account: str = CORE
     answers: bool = False
+    streams: tuple[str, ...] = ()
+    """What it hears from accounts of clients and answers with many messages: the gateway's, as agents."""
+    prompts: tuple[tuple[str, str], ...] = ()
+    """What it asks of agents: the subject in its own account, and the one that the gateway hears."""
 
 
 def _inbox(role: str) -> str:
@@ -149,10 +156,19 @@ def client_rights(caller: str, *, operates: bool = False) -> NatsUserRights:
     verbs = CLIENT_VERBS + OPERATOR_VERBS if operates or caller == subjects.ANONYMOUS else CLIENT_VERBS
     own = tuple(f"task.{verb}.{caller}" for verb in verbs)
     plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
-    live = () if caller == subjects.ANONYMOUS else (subjects.task_live_of(caller),)
+    live = () if caller == subjects.ANONYMOUS else (subjects.task_live_of(caller), subjects.AGENTS_BEATS_ALL)
     return NatsUserRights(
-        account=f"CLIENT_{caller}", publish=own + plain, subscribe=(*live, "_INBOX.>", f"_INBOX_client_{caller}.>")
+        account=f"CLIENT_{caller}",
+        publish=own + plain,
+        subscribe=(*live, "_INBOX.>", f"_INBOX_client_{caller}.>"),
+        prompts=() if caller == subjects.ANONYMOUS else _prompts(caller),
     )
+
+
+def _prompts(caller: str) -> tuple[tuple[str, str], ...]:
+    own = (subjects.agents_prompt, subjects.agents_status, subjects.agents_answer)
+    same = ((heard, heard) for heard in (subject(caller, ANY) for subject in own))
+    return ((subjects.AGENTS_DISCOVERY, subjects.agents_info(caller)), *same)
 
 
 SERVICES: dict[str, NatsUserRights] = {
@@ -237,6 +253,10 @@ SERVICES: dict[str, NatsUserRights] = {
             *(method.subject for method in rpc.METHODS if method not in NOT_FOR_PEOPLE),
         ),
         subscribe=(subjects.RUN_EVENT_ALL, subjects.RUN_TOKENS_ALL, _inbox("gateway")),
+        streams=(
+            *(subjects.AGENTS_INFO_ALL, subjects.AGENTS_PROMPT_ALL, subjects.AGENTS_STATUS_ALL),
+            subjects.AGENTS_ANSWER_ALL,
+        ),
     ),
 }
 """Users of the platform's own services."""
@@ -248,10 +268,14 @@ USERS: dict[str, NatsUserRights] = {**SERVICES, "worker": worker_rights("worker"
 def broker_permissions(rights: NatsUserRights) -> JsonObject:
     """Return *rights* as nats-server's `permissions`; what is listed nowhere is denied.
 
-    Who answers may do so once to each request, however late, without a right to publish to its sender's inbox.
+    Who answers may do so once to each request, however late, without a right to publish to its sender's inbox; who
+    answers with streams, as often as it likes.
     """
-    sides = (("publish", rights.publish), ("subscribe", rights.subscribe))
+    asked = tuple(local for local, _ in rights.prompts)
+    sides = (("publish", rights.publish + asked), ("subscribe", rights.subscribe + rights.streams))
     allowed: JsonObject = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
     if rights.answers:
         allowed["allow_responses"] = {"max": 1, "expires": RESPONSE_EXPIRES}
+    if rights.streams:
+        allowed["allow_responses"] = {"max": -1, "expires": STREAM_EXPIRES}
     return allowed

@@ -4,15 +4,17 @@ Nothing crosses between accounts but what a user of the importing account may pu
 alone. SYS, which could look into every account, has no user.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from towpath_contracts.authority import CORE, RESPONSE_EXPIRES, NatsUserRights, broker_permissions
+from towpath_contracts.authority import CORE, EDGE, RESPONSE_EXPIRES, NatsUserRights, broker_permissions
 from towpath_contracts.base import JsonObject
+from towpath_contracts.subjects import AGENTS_BEATS_ALL
 
 SYSTEM = "SYS"
 
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
-_INBOX = "_INBOX"
+_OWN = ("_INBOX", AGENTS_BEATS_ALL)
+"""What is heard in the own account alone."""
 _NONE: Mapping[str, str] = {}
 
 
@@ -33,7 +35,24 @@ def broker_accounts(
     received = sorted({subject for rights in outside for subject in _received_subjects(rights)})
     if outside:
         found[CORE]["exports"] = [*map(_service, asked), *({"stream": subject} for subject in received)]
+    if EDGE in found:
+        _add_agents(found, users.values())
     return found
+
+
+def _add_agents(found: JsonObject, users: Iterable[NatsUserRights]) -> None:
+    """Let clients prompt the gateway: it hears each in that one's own name, and answers with many messages."""
+    prompted = {heard for rights in users for _, heard in rights.prompts}
+    for rights in users:
+        imports = found[rights.account].setdefault("imports", []) if rights.prompts else []
+        for local, heard in rights.prompts:
+            renamed = {} if local == heard else {"to": local}
+            imports.append({"service": {"account": EDGE, "subject": heard}, **renamed})
+    if prompted:
+        found[EDGE]["exports"] = [
+            {"service": subject, "response_type": "stream", "response_threshold": RESPONSE_EXPIRES}
+            for subject in sorted(prompted)
+        ]
 
 
 def _imports(rights: NatsUserRights) -> list[JsonObject]:
@@ -42,7 +61,7 @@ def _imports(rights: NatsUserRights) -> list[JsonObject]:
 
 
 def _received_subjects(rights: NatsUserRights) -> tuple[str, ...]:
-    return tuple(subject for subject in rights.subscribe if not subject.startswith(_INBOX))
+    return tuple(subject for subject in rights.subscribe if not subject.startswith(_OWN))
 
 
 def _service(subject: str) -> JsonObject:

@@ -29,6 +29,14 @@ TOOL_CONFIRM_ALL = "tool.confirm.*.*.*"
 RUN_EVENT_ALL = "run.event.*"
 RUN_TOKENS_ALL = "run.tokens.*"
 LOG_ALL = "log.>"
+AGENTS_INFO_ALL = "agents.info.*"
+AGENTS_PROMPT_ALL = "agents.prompt.towpath.*.*"
+AGENTS_STATUS_ALL = "agents.status.towpath.*.*"
+AGENTS_ANSWER_ALL = "agents.answer.*.*"
+AGENTS_BEATS_ALL = "agents.hb.*.*.*"
+"""Where clients of that protocol listen by themselves, in their own accounts; nobody speaks there."""
+AGENTS_DISCOVERY = "$SRV.INFO.agents"
+"""Where clients of the NATS agent protocol look for agents; of each client's account that is its own `agents.info`."""
 LOG_LLM_CALL = "log.llm_call"
 LOG_TOOL_ALL = "log.tool.*.*"
 
@@ -85,6 +93,26 @@ def task_live(caller: str, run_id: UUID) -> str:
 def task_live_of(caller: str) -> str:
     """Every event of *caller*'s runs, and of the runs below them."""
     return f"task.live.{caller}.*"
+
+
+def agents_info(caller: str) -> str:
+    """Where the gateway is asked for the agents that *caller* may prompt."""
+    return f"agents.info.{caller}"
+
+
+def agents_prompt(caller: str, session: str) -> str:
+    """Where *caller* prompts a network as an agent; the protocol calls a network's place a session."""
+    return f"agents.prompt.towpath.{caller}.{session}"
+
+
+def agents_status(caller: str, session: str) -> str:
+    """Where *caller* asks whether an agent is there."""
+    return f"agents.status.towpath.{caller}.{session}"
+
+
+def agents_answer(caller: str, question: str) -> str:
+    """Where *caller* answers a question that it was asked while it prompts."""
+    return f"agents.answer.{caller}.{question}"
 
 
 def run_inbox(source: str, run_id: UUID) -> str:

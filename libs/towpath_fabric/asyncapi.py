@@ -31,6 +31,8 @@ PARAMETERS = {
     "pool": "The decider pool, or that of an agent in user code: `agent_<project>=<name>`.",
     "agent": "The name of an agent in user code.",
     "project": "The tenant that the toolset's tools are offered to.",
+    "session": "A network, as the NATS agent protocol has it.",
+    "question": "What was asked, a random name.",
     "place": "The name that the worker chose for itself.",
     "toolset": "The group of tools that one kind of worker serves.",
     "execution_id": "The tool call, as a UUID.",
@@ -63,7 +65,27 @@ def _summary(verb: str) -> str:
     return f"For runs of its own project.{once}"
 
 
+_AGENTS = (
+    ("Discovery", subjects.AGENTS_DISCOVERY, "Look for agents; `agents.info` of the own name."),
+    ("Info", subjects.agents_info("{caller}"), "The networks of the caller's project, one message each."),
+    (
+        "Prompt",
+        subjects.agents_prompt("{caller}", "{session}"),
+        "Run a network; answered in chunks, the last empty.",
+    ),
+    ("Status", subjects.agents_status("{caller}", "{session}"), "Ask whether an agent is there."),
+    ("Answer", subjects.agents_answer("{caller}", "{question}"), "Answer a question of a prompted run."),
+    ("Beats", "agents.hb.{agent}.{owner}.{session}", "Where clients listen; nothing is said there."),
+)
+"""The NATS agent protocol, whose messages are its own: docs/guides/nats-agents.md."""
+
 CHANNELS: tuple[AsyncApiChannel, ...] = (
+    *(
+        AsyncApiChannel(
+            key=f"agents{key}", address=address, sender="client", receiver="gateway", summary=summary, messages=()
+        )
+        for key, address, summary in _AGENTS
+    ),
     AsyncApiChannel(
         key="taskSubmitAnonymous",
         address=subjects.TASK_SUBMIT_ANONYMOUS,

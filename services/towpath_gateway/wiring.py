@@ -10,6 +10,7 @@ from towpath_gateway.app.admission import Admission
 from towpath_gateway.app.application import create_app, public_paths
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.oidc_sign_in import OidcSignIn, read_grants
+from towpath_gateway.app.protocols.nats_agents.prompt_server import PromptServer
 from towpath_gateway.app.request_log import RequestLog
 from towpath_gateway.app.routes.sign_in import OIDC_DONE
 from towpath_gateway.app.session_cookies import SessionCookies
@@ -56,6 +57,7 @@ def build_service(settings: GatewaySettings) -> Service:
             "nobody is asked for a key or a token: every process of this machine may do everything here"
         )
     service.loop(dependencies.sampler.run)
+    service.loop(PromptServer(dependencies).run)
     api = create_app(dependencies)
     if service.telemetry.requests is not None:
         service.telemetry.requests.instrument_app(api)

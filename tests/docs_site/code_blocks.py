@@ -29,6 +29,7 @@ RUN_BY = {
     "docs/guides/python-client.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/javascript.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/javascript-nats.md": "tests/e2e/sdk/test_guides.py",
+    "docs/guides/nats-agents.md": "tests/e2e/sdk/test_guides.py",
     "docs/mcp.md": "tests/e2e/protocols/test_mcp_server.py",
     "docs/projects.md": "tests/e2e/sdk/test_projects.py",
     "docs/tutorial.md": "tests/e2e/test_readme.py",

@@ -214,7 +214,7 @@ def _subjects(asyncapi: Json) -> Entries:
     for key, channel in channels.items():
         if channel["address"] is not None:
             carrier = channel["x-carrier"]
-            fields = {"takes": "|".join(channel["messages"])}
+            fields = {"takes": "|".join(channel["messages"])} if channel["messages"] else {}
             if reply := channels.get(f"{key}Reply"):
                 fields["answers"] = "|".join(reply["messages"])
             fields["by"] = carrier if isinstance(carrier, str) else carrier["stream"]

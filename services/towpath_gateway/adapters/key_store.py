@@ -9,7 +9,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncpg
 from pydantic import Field
@@ -121,6 +121,10 @@ class KeyStore:
         if stored is None or why is not None:
             raise ProblemError(problem("unauthenticated", why or "the key is not known"))
         return principal_of(stored)
+
+    async def project_of(self, caller: str) -> str | None:
+        """Return the project that *caller* belongs to; None for one whom no key names."""
+        return cast("str | None", await _query(lambda: self._pool().fetchval(_queries.project_of, caller)))
 
     async def stored(self, prefix: str, *, anew: bool = False) -> tuple[StoredKey, datetime] | None:
         """Return a key as the table holds it, and the time there; *anew* looks even where it did so just now."""

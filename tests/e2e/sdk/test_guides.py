@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import importlib.util
 import json
+import os
 import runpy
 import sys
 import time
@@ -16,12 +17,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import httpx2
+import nats
 import pytest
 import pytest_asyncio
 import uvicorn
 import yaml
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, SecretStr
+from synadia_ai.agents import Agents, ResponseChunk, StatusChunk
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
 from tests.support.decider.model_servers import KEY
@@ -100,6 +103,7 @@ class Place(NamedTuple):
     folder: Path
     bridge_port: int
     broker: dict[str, str]
+    other_key: str
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -125,9 +129,13 @@ async def place() -> AsyncIterator[Place]:
             lines: list[str] = []
             await NetworkFolderPublisher(SAMPLE, platform.client_url, lines.append).publish_changed()
             settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
-            await create_key(settings, CreateKeyBody(caller=CALLER, scopes=("runs:read",)), "default")
-            login = {"TOWPATH_NATS_URL": platform.nats_url, "TOWPATH_NATS_PASSWORD": platform.nats.password(CALLER)}
-            yield Place(platform.client_url, folder, port, login)
+            scopes = ("runs:read", "runs:write", "gates:read", "gates:resolve")
+            new = CreateKeyBody(caller=CALLER, scopes=scopes, roles=("approver",))
+            key = await create_key(settings, new, "default")
+            other = await create_key(settings, new.model_copy(update={"caller": "other"}), "default")
+            password = platform.nats.password(CALLER)
+            login = {"TOWPATH_NATS_URL": platform.nats_url, "TOWPATH_NATS_PASSWORD": password, "TOWPATH_API_KEY": key}
+            yield Place(platform.client_url, folder, port, login, other)
 
 
 def policy(folder: Path) -> Path:
@@ -321,3 +329,65 @@ async def test_the_programs_beside_those_of_other_frameworks_print_what_they_sho
         await asyncio.to_thread(runpy.run_path, str(path), run_name="__main__")
         printed[name] = capsys.readouterr().out.strip()
     assert printed == PRINTED
+
+
+async def test_a_client_of_the_nats_agent_protocol_prompts_a_network_and_is_asked(place: Place, tmp_path: Path) -> None:
+    path = written(tmp_path, "nats-agents.md", "prompt.py")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(path), env={**os.environ, **place.broker}, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    lines = out.decode().splitlines()
+    assert lines[0].startswith("asked: A run of support waits for your word:")
+    assert "Tool: orders.refund" in lines
+    assert lines[-2] == "Answer approve or deny, and why."
+    assert lines[-1].startswith("answer: ")
+    assert "refunded" in lines[-1]
+
+
+async def test_prompts_without_a_key_and_those_that_are_refused(place: Place) -> None:
+    login = {"user": CALLER, "password": place.broker["TOWPATH_NATS_PASSWORD"]}
+    refused: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        refused.append(error)
+
+    nc = await nats.connect(place.broker["TOWPATH_NATS_URL"], error_cb=note, **login)
+    try:
+        (found,) = await Agents(nc=nc).discover()
+        assert (found.agent, found.owner, found.session_name) == ("towpath", CALLER, "support")
+        assert (await found.status()).instance_id == found.instance_id
+        said = [message async for message in found.prompt(SMALL)]
+        assert [one.status for one in said if isinstance(one, StatusChunk)] == ["ack"]
+        assert "refunded" in "".join(one.text for one in said if isinstance(one, ResponseChunk))
+        for subject, headers, why in (
+            (f"agents.prompt.towpath.{CALLER}.nobody", {}, "404 network_not_found"),
+            (f"agents.prompt.towpath.{CALLER}.x--zz", {}, "404 network_not_found"),
+            (f"agents.status.towpath.{CALLER}.nobody", {}, "404 network_not_found"),
+            (found.prompt_subject, {"Authorization": "Bearer twp_nothing"}, "401 unauthenticated"),
+            (found.prompt_subject, {"Authorization": f"Bearer {place.other_key}"}, "401 unauthenticated"),
+        ):
+            assert await refusal(nc, subject, headers) == why
+        async with Client(place.url) as towpath:
+            waiting = found.prompt(LARGE)
+            async for message in waiting:
+                assert isinstance(message, StatusChunk), "nobody without a key is asked"
+                if message.status == "waiting":
+                    break
+            (gate,) = await towpath.gates.list(status="pending")
+            await towpath.gates.deny(gate.gate_id, reason="not today")
+            assert [one.text for one in [m async for m in waiting] if isinstance(one, ResponseChunk)]
+        assert not refused, "what this client asks of the broker by itself"
+    finally:
+        await nc.close()
+
+
+async def refusal(nc: Any, subject: str, headers: dict[str, str]) -> str:
+    """Return the code and the problem that a prompt is refused with; nothing but the end comes behind."""
+    inbox = nc.new_inbox()
+    answers = await nc.subscribe(inbox)
+    await nc.publish(subject, b"hello", reply=inbox, headers=headers or None)
+    while (message := await answers.next_msg(timeout=20)).headers is None:
+        assert json.loads(message.data) == {"type": "status", "data": "ack"}
+    assert (await answers.next_msg(timeout=20)).data == b""
+    return f"{message.headers['Nats-Service-Error-Code']} {message.headers['Towpath-Problem']}"

@@ -20,9 +20,16 @@ from tests.support.platform.nats_rights import (
 )
 from tests.support.waiting import eventually
 
-from towpath_contracts.authority import CORE
+from towpath_contracts.authority import CORE, USERS
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.subjects import tool_exec
+from towpath_contracts.subjects import (
+    AGENTS_DISCOVERY,
+    agents_answer,
+    agents_info,
+    agents_prompt,
+    agents_status,
+    tool_exec,
+)
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
@@ -106,3 +113,31 @@ async def test_nobody_outside_receives_more_than_the_file_says(server: Nats, use
         await trial.settle()
         outside = {subject for subject in allowed if not subject.startswith("_")}
         assert {subject for subject, _ in trial.own} == outside
+
+
+async def test_a_client_prompts_agents_in_its_own_name_alone_and_hears_every_chunk(server: Nats) -> None:
+    heard: list[str] = []
+    gateway = await nats.connect(server.url("gateway"), inbox_prefix=b"_INBOX_gateway.x")
+
+    async def answer(message: Msg) -> None:
+        heard.append(message.subject)
+        for chunk in (b"one", b"two", b"") if message.reply else ():
+            await message.respond(chunk)
+
+    for subject in USERS["gateway"].streams:
+        await gateway.subscribe(subject, cb=answer)
+    await gateway.flush()
+    kinds = (agents_prompt, agents_status, agents_answer)
+    places = [kind(caller, "x") for kind in kinds for caller in ("alice", "bob", "anonymous", "*")]
+    tried = [*places, AGENTS_DISCOVERY, agents_info("alice"), agents_info("bob"), "$SRV.PING", "$SRV.INFO"]
+    own = {*(kind("alice", "x") for kind in kinds), AGENTS_DISCOVERY}
+    async with Trial(server, "alice") as alice, Trial(server, "anonymous") as nobody:
+        assert set(await alice.say(tried)) == own
+        assert await nobody.say(tried) == []
+        await eventually(lambda: len(heard) == len(own))
+        assert set(heard) == {*(kind("alice", "x") for kind in kinds), agents_info("alice")}
+        inbox = alice.nc.new_inbox()
+        answers = await alice.nc.subscribe(inbox)
+        await alice.nc.publish(agents_prompt("alice", "x"), b"hi", reply=inbox)
+        assert [(await answers.next_msg(timeout=20)).data for _ in range(3)] == [b"one", b"two", b""]
+    await gateway.close()

@@ -1,0 +1,1 @@
+"""Networks as agents of the NATS agent protocol, for clients of the broker."""
