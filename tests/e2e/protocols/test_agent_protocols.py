@@ -6,13 +6,12 @@ import os
 import sqlite3
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import httpx
-import httpx2
 import pytest
 import pytest_asyncio
 import yaml
@@ -27,26 +26,19 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from ag_ui.core import Event
 from google.protobuf.json_format import MessageToDict
-from pydantic import SecretStr, TypeAdapter
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
 from tests.support.gateway.a2a_calls import question, said, said_json, states, subscribed, told, written
+from tests.support.gateway.agent_clients import EVENTS, ask, events_of, found_within, http, key, published
 from tests.support.places import ROOT
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.app.protocols.a2a.agent_cards import CARD
-from towpath_gateway.core.api_keys import SCOPES
-from towpath_gateway.settings import GatewaySettings
-from towpath_gateway.wiring import create_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-EVENTS: TypeAdapter[Any] = TypeAdapter(list[Event])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,44 +60,6 @@ def _no_refunds(platform: Platform) -> None:
     if shop.exists():
         with closing(sqlite3.connect(shop, timeout=10)) as connection, connection:
             connection.execute("DELETE FROM refunds")
-
-
-async def found_within(look: Callable[[], Awaitable[Any]], within_s: float = 30) -> Any:
-    """Return what *look* finds as soon as it finds something; fail after *within_s*."""
-    async with asyncio.timeout(within_s):
-        while True:
-            if found := await look():
-                return found
-            await asyncio.sleep(0.1)
-
-
-async def published(client: httpx2.AsyncClient, spec: dict[str, Any]) -> bool:
-    return (await client.post("/v1/networks", json={"spec": spec})).is_success
-
-
-async def key(platform: Platform, name: str, scopes: tuple[str, ...] = SCOPES, project: str = "default") -> str:
-    settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
-    caller = f"{name}-{uuid.uuid4().hex[:6]}"
-    new = CreateKeyBody(caller=caller, scopes=scopes, roles=("approver", "policy_admin", "operator"))
-    return await create_key(settings, new, project)
-
-
-def http(platform: Platform, secret: str) -> httpx2.AsyncClient:
-    headers = {"Authorization": f"Bearer {secret}"}
-    return httpx2.AsyncClient(base_url=platform.gateway_url, headers=headers, timeout=60)
-
-
-def events_of(body: str) -> list[dict[str, Any]]:
-    """Return the events of a stream; those of AG-UI's own models, too."""
-    found = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: ")]
-    checked = EVENTS.validate_python(found)
-    assert len(checked) == len(found)
-    return found
-
-
-def ask(text: str, **more: Any) -> dict[str, Any]:
-    message = {"id": "1", "role": "user", "content": text}
-    return {"threadId": "t", "runId": uuid.uuid4().hex, "messages": [message], **more}
 
 
 async def test_an_ag_ui_run_is_one_run_however_often_it_is_asked_for(platform: Platform) -> None:

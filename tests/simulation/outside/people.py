@@ -39,8 +39,7 @@ from towpath_orchestrator.app.api.client_requests import ClientCancel
 from towpath_worker.app.start_claims import claim_start
 
 PROJECT = "default"
-RESEND_S = 3.0
-BEAT_S = 6.0
+RESEND_S, BEAT_S = 3.0, 6.0
 REPEATABLE = (EffectClass.PURE, EffectClass.IDEMPOTENT)
 
 
