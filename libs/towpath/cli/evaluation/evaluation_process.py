@@ -13,7 +13,7 @@ from towpath.cli.shared.exit_codes import INTERRUPTED
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 MODULE = "towpath_testing.evaluation"
-REMEDY = "Install what tests need: pip install 'towpath[testing]'."
+REMEDY = "Install what tests need: pip install 'towpath[testing]', or uv sync --extra testing in a clone."
 _NEEDED = ("towpath_testing", "asyncpg", "cel", "jinja2")
 
 
