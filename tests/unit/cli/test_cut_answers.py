@@ -10,6 +10,7 @@ import pytest
 from towpath.cli.access.costs_command import costs
 from towpath.cli.administration.workers_commands import list_workers
 from towpath.cli.runs.bulk_command import bulk
+from towpath.cli.shared.output import OutputPrinter
 from towpath_contracts.runs.costs import CostReport, NamedCost
 from towpath_contracts.tools.workers import WorkerList
 
@@ -21,7 +22,8 @@ def options(client: Any) -> Any:
     async def connect() -> Any:
         yield client
 
-    out = SimpleNamespace(rows=lambda *_, **__: None, record=lambda *_, **__: None)
+    quiet = OutputPrinter("json").progress
+    out = SimpleNamespace(rows=lambda *_, **__: None, record=lambda *_, **__: None, progress=quiet)
     return SimpleNamespace(connect=connect, out=lambda: out)
 
 

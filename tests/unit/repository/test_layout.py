@@ -153,6 +153,7 @@ def test_nothing_outside_the_repository_is_cited() -> None:
 
 
 SMALL_ON_PURPOSE = {
+    "towpath.cli.shared.command_client": "imports the client, for which a command that asks no platform need not pay",
     "towpath_console": "one module a page, and a drawing",
     "towpath_contracts.events": "one module a group of events; `log` has their union",
     "towpath_contracts.problems": "rows of the registry, by subject",

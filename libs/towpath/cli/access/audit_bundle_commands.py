@@ -16,6 +16,7 @@ from towpath.cli.shared.erasure_columns import show_request
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.cli.shared.progress import ProgressLine
 from towpath.cli.shared.text import json_escaped
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -74,9 +75,11 @@ async def export(
     try:
         with unfinished.open("w", encoding="utf-8") as written:
             async with ConnectionOptions(server=server, api_key=api_key, context=context).connect() as client:
-                async for line in client.audit.export(since=begin, until=end, every_project=every_project):
-                    written.write(f"{line}\n")
-                    lines += 1
+                with OutputPrinter().progress("Exporting the audit") as shown:
+                    async for line in client.audit.export(since=begin, until=end, every_project=every_project):
+                        written.write(f"{line}\n")
+                        lines += 1
+                        shown.count(lines, "lines")
         unfinished.replace(file)
     except OSError as error:
         raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
@@ -108,11 +111,12 @@ def verify(
     trusted = [_key(one) for one in key]
     lines = _lines(bundle)
     head = "".join(itertools.islice(lines, 2))
-    if is_proof(head):
-        report = verify_proof(head + "".join(lines), checkpoints=notes, keys=trusted)
-    else:
-        report = check(_lines(bundle), checkpoints=notes, keys=trusted)
     out = printed.out()
+    with out.progress(f"Verifying {bundle}") as shown:
+        if is_proof(head):
+            report = verify_proof(head + "".join(lines), checkpoints=notes, keys=trusted)
+        else:
+            report = check(_counted(_lines(bundle), shown), checkpoints=notes, keys=trusted)
     if not out.for_people:
         out.data(report.as_json())
     elif is_proof(head):
@@ -278,6 +282,12 @@ _FIGURES = (
     ("checkpoints", "checkpoints"),
     ("payloads_erased", "payloads erased"),
 )
+
+
+def _counted(lines: Iterator[str], shown: ProgressLine) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        yield line
+        shown.count(number, "lines")
 
 
 def _lines(path: Path) -> Iterator[str]:

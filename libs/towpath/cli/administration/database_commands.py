@@ -30,7 +30,8 @@ async def migrate(*, database_url: Address = None, printed: OutputOptions = OUTP
     """
     from towpath_fabric.postgres.migrations import migrate as apply
 
-    done = await _reached(apply, database_url)
+    with printed.out().progress("Migrating the database"):
+        done = await _reached(apply, database_url)
     rows = [{**_row(migration), "applied": True} for migration in done]
     printed.out().rows("migrations", rows, _COLUMNS, empty="The database is up to date.")
 
@@ -44,7 +45,8 @@ async def status(*, database_url: Address = None, printed: OutputOptions = OUTPU
     """
     from towpath_fabric.postgres.migrations import status as look
 
-    found = await _reached(look, database_url)
+    with printed.out().progress("Looking at the database"):
+        found = await _reached(look, database_url)
     printed.out().rows("migrations", [_row(migration) for migration in found], _COLUMNS, empty="There are none.")
     return 0 if all(migration.applied for migration in found) else 1
 

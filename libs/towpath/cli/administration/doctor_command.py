@@ -40,7 +40,8 @@ async def doctor(
         model: Have a decider ask this model once, as openai:gpt-5-mini; may be given more than once. That costs a few
             tokens, and takes the role operator.
     """
-    findings = [*_check_machine(), *await _processes(), *await _platform(common, model)]
+    with common.out().progress("Checking this machine and the platform"):
+        findings = [*_check_machine(), *await _processes(), *await _platform(common, model)]
     marks = {True: "✓", False: "✕", None: "·"}
     columns = (
         Column("", lambda row: marks[row["good"]]),

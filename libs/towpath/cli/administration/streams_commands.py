@@ -38,24 +38,25 @@ async def ensure(
     from towpath_fabric.nats.streams import ensure_streams
 
     owner, login = _login(nats_url, nats_user, nats_password)
-    try:
-        connection = await connect(
-            nats_url,
-            owner=owner,
-            **login,
-            inbox_prefix=b"_INBOX_deploy",
-            connect_timeout=CONNECT_TIMEOUT_S,
-            allow_reconnect=False,
-        )
-    except (OSError, TimeoutError, NoServersError, Error) as error:
-        detail = f"NATS at {_without_login(nats_url)}: {type(error).__name__} {error}".strip()
-        raise ProblemError(
-            problem("unavailable", detail, remedy="Check the address, the user and the server.")
-        ) from error
-    try:
-        await ensure_streams(connection)
-    finally:
-        await connection.close()
+    with printed.out().progress("Declaring the streams"):
+        try:
+            connection = await connect(
+                nats_url,
+                owner=owner,
+                **login,
+                inbox_prefix=b"_INBOX_deploy",
+                connect_timeout=CONNECT_TIMEOUT_S,
+                allow_reconnect=False,
+            )
+        except (OSError, TimeoutError, NoServersError, Error) as error:
+            detail = f"NATS at {_without_login(nats_url)}: {type(error).__name__} {error}".strip()
+            raise ProblemError(
+                problem("unavailable", detail, remedy="Check the address, the user and the server.")
+            ) from error
+        try:
+            await ensure_streams(connection)
+        finally:
+            await connection.close()
     rows = [{"stream": s.name, "consumers": [c.durable for c in CONSUMERS if c.stream == s.name]} for s in STREAMS]
     columns = (Column("stream", "stream"), Column("consumers", lambda row: ", ".join(row["consumers"])))
     printed.out().rows("streams", rows, columns, empty="There are none.")

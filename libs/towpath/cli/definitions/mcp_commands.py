@@ -42,10 +42,11 @@ async def inspect(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIO
     Args:
         file: The file that `towpath worker --mcp` takes.
     """
-    _, servers = await run_module("towpath_worker", "--mcp", str(file), "--inspect")
-    accepted = await _accepted(common)
-    rows = [row for server in servers for row in _rows(server, accepted)]
     out = common.out()
+    with out.progress("Asking the servers for their tools"):
+        _, servers = await run_module("towpath_worker", "--mcp", str(file), "--inspect")
+        accepted = await _accepted(common)
+    rows = [row for server in servers for row in _rows(server, accepted)]
     columns = (
         Column("tool", "tool"),
         Column("standing", "standing"),

@@ -34,7 +34,8 @@ async def read_tools(
             described = await client.tools.list()
         return [DeclaredTool(spec) for spec in described.tools if is_of_user(spec)]
     if mcp is not None:
-        _, servers = await run_module("towpath_worker", "--mcp", str(mcp), "--inspect")
+        with common.out().progress("Asking the servers for their tools"):
+            _, servers = await run_module("towpath_worker", "--mcp", str(mcp), "--inspect")
         away = [f"{server['name']}: {server['state']}" for server in servers if not server["connected"]]
         if away:
             raise ProblemError(problem("service_failed", f"not every server answers: {'; '.join(away)}"))
@@ -43,7 +44,8 @@ async def read_tools(
             for server in servers
             for one in server["tools"]
         ]
-    _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
+    with common.out().progress("Importing the tools"):
+        _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
     return [DeclaredTool(ToolSpec.model_validate(one["spec"]), one["output"]) for one in found]
 
 

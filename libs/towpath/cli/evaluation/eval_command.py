@@ -74,11 +74,13 @@ async def eval_suites(
     runs: list[Row] = []
     asked |= {"suites": [str(path) for path in paths]}
     try:
-        for path in paths:
-            async for found in evaluate({**asked, "suite": str(path)}):
-                if "run" in found:
-                    runs.append({"suite": str(path), **found["run"]})
-                    show_run(runs[-1], out)
+        with out.progress("Evaluating") as shown:
+            for path in paths:
+                async for found in evaluate({**asked, "suite": str(path)}):
+                    if "run" in found:
+                        runs.append({"suite": str(path), **found["run"]})
+                        shown.count(len(runs), "runs")
+                        show_run(runs[-1], out)
     finally:  # what has run was paid for, also where the rest can't be run
         if junit is not None and runs:
             write_junit(junit, runs)

@@ -106,10 +106,11 @@ async def _verdicts(file: Path, out: OutputPrinter) -> Row:
 async def _evaluation(file: Path, out: OutputPrinter) -> Row:
     runs: list[Mapping[str, Any]] = []
     left_out = ""
-    async for found in evaluate({"suite": str(file), "offline": True}):
-        left_out = found.get("left_out", left_out)
-        if "run" in found:
-            runs.append({"suite": str(file), **found["run"]})
-            show_run(runs[-1], out)
+    with out.progress(f"Evaluating {file}"):
+        async for found in evaluate({"suite": str(file), "offline": True}):
+            left_out = found.get("left_out", left_out)
+            if "run" in found:
+                runs.append({"suite": str(file), **found["run"]})
+                show_run(runs[-1], out)
     failed = sum(not run["passed"] for run in runs)
     return {"tests": str(file), "passed": len(runs) - failed, "failed": failed, "left_out": left_out}

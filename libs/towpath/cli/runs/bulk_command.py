@@ -13,6 +13,7 @@ from towpath.cli.runs.stored_run_commands import record_pieces
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath.cli.shared.progress import progress, without_progress
 from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.cli.shared.text import json_escaped
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -94,9 +95,11 @@ async def bulk(
         if action == "label":
             body |= {"labels": labels, "remove": list(remove)}
         results: list[dict[str, Any]] = []
-        for first in range(0, selection["count"], MAX_AT_ONCE):
-            some = {**body, "run_ids": selection["run_ids"][first : first + MAX_AT_ONCE]}
-            results += (await client.request("POST", "/v1/runs/bulk", body=some))["results"]
+        with out.progress(f"Doing to each run: {action}") as shown:
+            for first in range(0, selection["count"], MAX_AT_ONCE):
+                some = {**body, "run_ids": selection["run_ids"][first : first + MAX_AT_ONCE]}
+                results += (await client.request("POST", "/v1/runs/bulk", body=some))["results"]
+                shown.count(len(results), "runs", of=selection["count"])
     out.rows("runs", results, _DONE, empty="No run matches.")
     if not selection["whole"]:
         sys.stderr.write(f"these were {selection['count']} runs; there are more\n")
@@ -122,9 +125,12 @@ async def retry(run: str, /, *, reason: str = "", common: ConnectionOptions = CO
 
 
 async def _export(client: Any, selection: dict[str, Any]) -> int:
-    for run_id in selection["run_ids"]:
-        async for text in record_pieces(client, f"/v1/runs/{run_id}/record"):
-            sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
+    with progress("Exporting runs", shown=not sys.stdout.isatty()) as shown:
+        for number, run_id in enumerate(selection["run_ids"]):
+            shown.count(number, "runs", of=selection["count"])
+            async for text in record_pieces(client, f"/v1/runs/{run_id}/record"):
+                with without_progress():
+                    sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
     more = "" if selection["whole"] else "; there are more"
     sys.stderr.write(f"{selection['count']} runs{more}\n")

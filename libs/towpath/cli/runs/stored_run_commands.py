@@ -20,6 +20,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter, show_text
+from towpath.cli.shared.progress import ProgressLine, progress, without_progress
 from towpath.cli.shared.text import json_escaped, one_line, plain_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -145,7 +146,8 @@ async def replay(
             run_id = await short_ids.resolve_run_id(client, run)
             answer = await client.request("GET", f"/v1/runs/{run_id}/replay")
             return _show_replay(common.out(), ReplayResult.model_validate(answer))
-        return await _replay_all(client, common.out(), {"since": since, "network": network})
+        with common.out().progress("Replaying runs") as shown:
+            return await _replay_all(client, common.out(), {"since": since, "network": network}, shown)
 
 
 async def export(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
@@ -156,8 +158,10 @@ async def export(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS)
     """
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
-        async for text in record_pieces(client, f"/v1/runs/{run_id}/record"):
-            sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
+        with progress("Exporting the run", shown=not sys.stdout.isatty()):
+            async for text in record_pieces(client, f"/v1/runs/{run_id}/record"):
+                with without_progress():
+                    sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
@@ -257,7 +261,7 @@ async def record_pieces(client: Any, path: str) -> AsyncIterator[str]:
         cursor = piece.next
 
 
-async def _replay_all(client: Any, out: OutputPrinter, filters: JsonObject) -> int:
+async def _replay_all(client: Any, out: OutputPrinter, filters: JsonObject, shown: ProgressLine) -> int:
     """Replay page by page; what differs is printed as it is found, so that nothing piles up."""
     totals: dict[str, Any] = {"runs": 0, "events": 0, "identical": 0}
     failed, after = False, None
@@ -266,6 +270,7 @@ async def _replay_all(client: Any, out: OutputPrinter, filters: JsonObject) -> i
         page = ReplayPage.model_validate(await client.request("GET", "/v1/replays", query=query))
         for name in ("runs", "events", "identical"):
             totals[name] += getattr(page, name)
+        shown.count(totals["runs"], "runs")
         for result in page.results:
             totals[result.verdict] = totals.get(result.verdict, 0) + 1
             failed = failed or _failed(result)
@@ -328,7 +333,8 @@ async def _replay_files(files: tuple[Path, ...], out: OutputPrinter) -> int:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", ENGINE, "replay", "--each", *words), stdout=asyncio.subprocess.PIPE
     )
-    written, _ = await process.communicate()
+    with out.progress(f"Replaying {len(files)} files"):
+        written, _ = await process.communicate()
     if process.returncode not in (0, 1):
         raise ProblemError(problem("request_invalid", "a file is no record; the line above says which"))
     results = [ReplayResult.model_validate_json(line) for line in written.splitlines()[:-1]]

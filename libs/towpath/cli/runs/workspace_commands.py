@@ -109,8 +109,10 @@ async def export(run: str, folder: Path, /, *, common: ConnectionOptions = CONNE
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         view = await client.workspaces.list(run_id)
-        for file in view.files:
-            texts[file.path] = await client.workspaces.read(run_id, file.path)
+        with common.out().progress("Reading files") as shown:
+            for file in view.files:
+                texts[file.path] = await client.workspaces.read(run_id, file.path)
+                shown.count(len(texts), "files", of=len(view.files))
     written = _write(folder, texts)
     out = common.out()
     if out.for_people:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from towpath.cli.shared.progress import without_progress
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -16,7 +17,8 @@ def prompt(question: str) -> str:
     """Read one line from the terminal. Ctrl-C interrupts the question too, which asyncio's own handler would not."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return input(question)
+        with without_progress():
+            return input(question)
     except EOFError:
         return "s"
     finally:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from cyclopts import Group, Parameter
 
 from towpath.cli.shared.output import Format, OutputPrinter
+from towpath.cli.shared.progress import progress_line
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
@@ -75,13 +76,16 @@ class ConnectionOptions(OutputOptions):
 
         The client itself retries for long: right for a program, too slow for a person who forgot `towpath up`.
         """
-        from towpath.client.client import Client
+        from towpath.cli.shared.command_client import CommandClient
+        from towpath.client.contexts import shown_address
 
         target = self.target()
-        client = Client(target)  # raises for what is no address
-        await _reach(target.server)
-        async with client:
-            yield client
+        with progress_line(f"Waiting for {shown_address(target.server)}", shown=self.out().for_people) as line:
+            client = CommandClient(target, line)  # raises for what is no address
+            with line.working():
+                await _reach(target.server)
+            async with client:
+                yield client
 
 
 async def _reach(address: str) -> None:

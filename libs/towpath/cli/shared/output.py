@@ -5,9 +5,11 @@ A table is drawn for a person only, so without `-o` a pipe gets JSON; the fields
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from towpath.cli.shared.progress import ProgressLine, progress, without_progress
 from towpath.cli.shared.text import one_line, plain_json, plain_yaml, printable
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ class Column(NamedTuple):
 
 def print_notice(line: str) -> None:
     """Print one line for people to stderr, whatever the format: stdout is a program's."""
-    print(printable(line), file=sys.stderr, flush=True)
+    with without_progress():
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def show_text(text: str) -> None:
@@ -75,7 +78,12 @@ class OutputPrinter:
     def write(self, line: str, style: str | None = None) -> None:
         """Print one line for a person; programs don't get it."""
         if self.for_people:
-            self.console.print(printable(line), style=style, soft_wrap=True)
+            with without_progress():
+                self.console.print(printable(line), style=style, soft_wrap=True)
+
+    def progress(self, text: str) -> AbstractContextManager[ProgressLine]:
+        """Tell a person at a terminal *text* and how far it is, while the block takes longer than a moment."""
+        return progress(text, shown=self.for_people)
 
     def data(self, value: Any) -> None:
         """Print *value* for a program; in a table's place, as YAML."""
@@ -121,7 +129,8 @@ class OutputPrinter:
         for row in rows:
             cells = (_short_id(column.of(row)) if column.is_id and narrow else column.of(row) for column in columns)
             table.add_row(*map(Text, cells))
-        self.console.print(table)
+        with without_progress():
+            self.console.print(table)
 
 
 def _short_id(text: str) -> str:
