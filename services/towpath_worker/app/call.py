@@ -66,6 +66,17 @@ class WorkerCall:
         return attempt_key(self.invocation)
 
     @property
+    def root_run_id(self) -> UUID | None:
+        """The run that the caller submitted, as the call's ticket attests it; None where it says nothing of it.
+
+        The envelope's is for traces alone, and missing in some.
+        """
+        try:
+            return UUID((self.invocation.run or {}).get("root_run_id"))
+        except (TypeError, ValueError, AttributeError):  # not attested yet, so anything may stand there
+            return None
+
+    @property
     def overrun(self) -> bool:
         """Whether a plain function still runs in its thread although its call was given up."""
         return self.task is None and self.thread is not None and not self.thread.done()
@@ -144,8 +155,7 @@ class CallSlots:
 
     def runs(self) -> set[UUID]:
         """Return the runs whose calls are here, and those above them."""
-        called = (call.invocation for call in self)
-        return {run for one in called for run in (one.run_id, one.root_run_id) if run is not None}
+        return {run for call in self for run in (call.invocation.run_id, call.root_run_id) if run is not None}
 
     async def wait_room(self) -> None:
         """Wait until a call may begin."""

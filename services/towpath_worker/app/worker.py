@@ -250,12 +250,16 @@ class ToolWorker:
         return WorkerLoad(calls=len(self._slots), slots=self._options.concurrency, idle=idle)
 
     async def drain(self, grace_s: float) -> None:
-        """Take nothing new, let what runs end for *grace_s* seconds, and give the rest to other workers."""
+        """Take nothing new, let what runs end for *grace_s* seconds, and give the rest to other workers.
+
+        Within that time hooks also hear of the runs that are known to have ended.
+        """
         for consumer in self._slots.consumers:
             await consumer.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._wait_until_idle()
+                await self._ends.notify()  # what a slow hook has not heard yet
         left = {call: call.task for call in self._slots if call.task is not None}
         for call, task in left.items():
             await nak(call.deliveries[-1], 0)

@@ -345,6 +345,27 @@ async def test_a_hook_hears_of_the_end_of_a_run_that_used_a_tool(
         await eventually(lambda: ended == [used, root])
 
 
+async def test_hooks_hear_before_a_worker_stops_of_what_is_known_to_have_ended(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("towpath_worker.app.heartbeats.BEAT_S", 0.1)
+    began: list[uuid.UUID | None] = []
+    ended: list[uuid.UUID | None] = []
+
+    @hook("run_finished")
+    async def release(event: HookEvent) -> None:
+        began.append(event.run_id)
+        await asyncio.sleep(0.3)
+        ended.append(event.run_id)
+
+    used, root = uuid.uuid4(), uuid.uuid4()
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), hooks=(release,), drain_s=10.0):
+        await tas.call("add", {"a": 1, "b": 2}, run_id=used, run={"root_run_id": str(root)})
+        tas.ended_runs = {used, root}
+        await eventually(lambda: began != [])
+    assert ended == [root, used]
+
+
 async def test_a_drained_worker_ends_what_it_has_and_takes_nothing_new_also_after_the_broker_was_away(
     nats_server: Nats,
 ) -> None:

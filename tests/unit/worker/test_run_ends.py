@@ -53,6 +53,59 @@ async def test_the_end_of_a_run_waits_for_its_calls_here() -> None:
     assert known.questions() == [(ROOT, BELOW)]
 
 
+async def test_a_run_is_not_told_as_finished_whose_call_began_since_it_was_asked_about() -> None:
+    busy: set[UUID] = set()
+    heard: list[HookEvent] = []
+    known = ends(busy, heard)
+    for run_id in (ROOT, BELOW):
+        known.note(ToolContext(run_id=run_id))
+    busy.add(ROOT)  # between the question and its answer
+    known.take([ROOT, BELOW])
+    busy.add(BELOW)  # between the answer and the hook
+    await known.notify()
+    assert heard == []
+    busy.clear()
+    assert known.questions() == [(ROOT, BELOW)], "they are asked about again"
+    known.take([ROOT, BELOW])
+    await known.notify()
+    assert [event.run_id for event in heard] == [ROOT, BELOW]
+
+
+async def test_of_ends_that_wait_for_a_slow_hook_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_ends, "MAX_RUNS", 2)
+    heard: list[HookEvent] = []
+    known = ends(set(), heard)
+    runs = [uuid4() for _ in range(3)]
+    for run_id in runs:
+        known.note(ToolContext(run_id=run_id))
+        known.take([run_id])
+    await known.notify()
+    assert [event.run_id for event in heard] == runs[1:]
+
+
+async def test_who_has_hooks_called_also_waits_for_those_that_are_called_already() -> None:
+    heard: list[UUID | None] = []
+    goes_on = asyncio.Event()
+
+    async def hear(event: HookEvent) -> None:
+        await goes_on.wait()
+        heard.append(event.run_id)
+
+    known = RunEnds(Hooks([Hook("run_finished", hear)], lambda *_: None), "w-1", set)
+    for run_id in (ROOT, BELOW):
+        known.note(ToolContext(run_id=run_id))
+    known.take([ROOT, BELOW])
+    calling = asyncio.create_task(known.run())
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(known.notify())
+    await asyncio.sleep(0.01)
+    assert not stopping.done()
+    goes_on.set()
+    await stopping
+    calling.cancel()
+    assert heard == [ROOT, BELOW]
+
+
 async def test_nothing_is_remembered_where_no_hook_wants_to_hear_it() -> None:
     known = RunEnds(Hooks([], lambda *_: None), "w-1", set)
     known.note(ToolContext(run_id=BELOW))
