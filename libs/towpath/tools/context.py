@@ -24,7 +24,8 @@ NO_RUN = UUID(int=0)
 class ToolContext:
     """Handed to a parameter annotated with it. Made without arguments it serves for calling a tool in a test.
 
-    What an older tool-access service does not tell of the run is empty.
+    What an older tool-access service does not tell of the run is empty, also of a call that it accepted and a newer one
+    sends to a worker: such a call may have `run_id` as its `root_run_id`, and has no `system_params`.
     """
 
     execution_id: UUID = field(default_factory=uuid4)

@@ -15,8 +15,9 @@ from towpath_contracts.tools.calls import EffectClass
 class CallingRun(MessagePart):
     """Whose call it is, as the tool-access service attests it; what an older one does not say is empty.
 
-    `root_run_id` is None in a run that a caller submitted. `system_params` names the arguments that the platform
-    filled in, which no model has chosen.
+    `root_run_id` is the run that a caller submitted, the call's own or one above it; None where that is not known, as
+    of a call that an older service accepted. `system_params` names the arguments that the platform filled in, which no
+    model has chosen; of such a call none.
     """
 
     network: str = ""

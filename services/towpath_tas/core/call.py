@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.files.policy_document import OnExpiry
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.policy.matrix import RateLimit
@@ -89,12 +89,24 @@ class LedgerCall:
         return str(json.loads(self.context).get("workspace", ""))
 
     @property
-    def calling_run(self) -> str:
-        """Whose call it is, a CallingRun as canonical JSON: the ticket has its digest, so a worker may believe it."""
+    def trace_id(self) -> str:
+        """The caller's trace, for most calls empty."""
+        if '"trace_id"' not in self.context:
+            return ""
+        return str(json.loads(self.context).get("trace_id", ""))
+
+    def calling_run(self, root: UUID | None = None) -> dict[str, Any]:
+        """Return whose call it is, as members of a CallingRun: the ticket has their digest, so a worker may believe it.
+
+        A row of an older service says nothing of the run above it: *root* is what a request says of it, None where none
+        is at hand. Which arguments the platform filled in, such a row can't tell any more.
+        """
         context = json.loads(self.context)
         run = {"network": self.network, "agent_key": self.agent_key, "caller": self.caller}
+        if root is not None:
+            run["root_run_id"] = str(root)
         told = ("labels", "root_run_id", "system_params")
-        return canonical_json(run | {name: context[name] for name in told if context.get(name)})
+        return run | {name: context[name] for name in told if context.get(name)}
 
     def next_revision(self, **values: Any) -> "LedgerCall":
         """Return the next revision of this row with *values*."""

@@ -52,10 +52,13 @@ async def test_whoever_submitted_the_run_still_says_that_an_approved_call_happen
 
 
 async def test_a_call_that_needs_nobody_runs_again_on_the_word_of_whoever_asked(tas: Running) -> None:
-    request = await tas.caller.put(tas.caller.request("orders.refund"))
+    above = {"root_run_id": uuid.uuid4(), "trace_id": uuid.uuid4()}
+    request = await tas.caller.put(tas.caller.request("orders.refund", **above))
     word = await lost(tas, request)
     await tas.caller.ask(rpc.SETTLE_CALL, **word, verdict="retry", actor=request.caller)
-    await tas.caller.dispatched(request, times=2)
+    second = await tas.caller.dispatched(request, times=2)
+    assert {name: getattr(second, name) for name in above} == above, "though no request said it again"
+    assert second.run is not None and second.run["root_run_id"] == str(above["root_run_id"])
 
 
 @pytest.mark.parametrize("later", [NEVER, policy()])
@@ -97,4 +100,5 @@ async def test_an_invocation_says_whose_call_it_is_and_its_ticket_attests_that_a
         claims = TicketVerifier(registered.ticket_keys).open(invocation.ticket)
         assert claims.run_digest == invocation.run_digest == digest(invocation.run)
     plain = await caller.call("orders.find")
-    assert plain.run == {"network": "support", "agent_key": "billing", "caller": "anonymous"}
+    own = {"network": "support", "agent_key": "billing", "caller": "anonymous", "root_run_id": str(plain.run_id)}
+    assert (plain.run, plain.root_run_id) == (own, None)

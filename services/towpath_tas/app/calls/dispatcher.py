@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts import subjects
-from towpath_contracts.canonical import digest_text
+from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.tools.calls import CancelTool
 from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
@@ -95,14 +95,14 @@ class LedgerEffectPublisher:
         self._tickets = tickets
         self._metrics = metrics
 
-    async def send(self, change: LedgerChange, root: UUID | None = None, trace: UUID | None = None) -> None:
-        """Publish all effects of *change*; *root* is the root run of the call, *trace* the caller's trace, if any."""
+    async def send(self, change: LedgerChange, root: UUID | None = None) -> None:
+        """Publish all effects of *change*; *root* is the root run of the call, for rows that do not know theirs."""
         for effect in change.effects:
             match effect:
                 case DispatchCall() if is_internal(effect.call):
                     await self._send_fact(effect.call.run_id, permission_fact(effect.call))
                 case DispatchCall():
-                    await self._dispatch(effect.call, root, trace)
+                    await self._dispatch(effect.call, root)
                 case SendFact():
                     await self._send_fact(effect.run_id, effect.fact)
                 case StopCall():
@@ -117,11 +117,13 @@ class LedgerEffectPublisher:
         await self._bus.publish(subjects.run_inbox("tas", run_id), fact.encode())
         await crash_point_after_flush("tas.told")
 
-    async def _dispatch(self, call: LedgerCall, root: UUID | None, trace: UUID | None) -> None:
+    async def _dispatch(self, call: LedgerCall, root: UUID | None) -> None:
         crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
-        run = call.calling_run
-        body = invocation_body(call, self._tickets.issue(call, digest_text(run)), run, root, trace)
+        run = call.calling_run(root)
+        text = canonical_json(run)
+        above = run.get("root_run_id", "")
+        body = invocation_body(call, self._tickets.issue(call, digest_text(text)), text, above)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.publish(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_after_flush("tas.dispatched")
@@ -141,13 +143,11 @@ class LedgerEffectPublisher:
                     continue
 
 
-def invocation_body(
-    call: LedgerCall, ticket: str, run: str, root: UUID | None = None, trace: UUID | None = None
-) -> bytes:
+def invocation_body(call: LedgerCall, ticket: str, run: str, root: str = "") -> bytes:
     """Return the ToolInvocation of *call* as JSON. Arguments and *run* are JSON already and are not parsed again."""
     files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
-    above = f',"root_run_id":"{root}"' if root is not None else ""
-    traced = f',"trace_id":"{trace}"' if trace is not None else ""
+    above = f',"root_run_id":"{root}"' if root not in {"", str(call.run_id)} else ""
+    traced = f',"trace_id":"{call.trace_id}"' if call.trace_id else ""
     return (
         f'{{"schema_version":1,"execution_id":"{call.execution_id}","attempt":{call.attempt},"run_id":"{call.run_id}",'
         f'"project":{json.dumps(call.project)},"toolset":{json.dumps(call.toolset)},"tool":{json.dumps(call.tool)},'

@@ -196,7 +196,7 @@ class ToolRequestConsumer:
         if update.contested:
             await self._guard.give_back(item.message, CONTESTED_S)
             return
-        await self._dispatcher.send(update.change, item.request.root_run_id, item.request.trace_id)
+        await self._dispatcher.send(update.change, item.request.root_run_id or item.request.run_id)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_after_flush("tas.request_before_ack")
         reason = update.change.dead_letter_reason or item.poison

@@ -176,7 +176,7 @@ def _new_row(
 ) -> LedgerCall:
     """Return the row before its first decision: revision 0 means "not stored yet"."""
     spec = decision.tool.spec if decision.tool else None
-    context: dict[str, Any] = {}
+    context: dict[str, Any] = {"root_run_id": str(request.root_run_id or request.run_id)}
     if request.labels:
         context["labels"] = request.labels
     if request.spent_usd is not None:
@@ -187,8 +187,8 @@ def _new_row(
         context["grants"] = query.grants
     if request.workspace:
         context["workspace"] = request.workspace
-    if request.root_run_id is not None:
-        context["root_run_id"] = str(request.root_run_id)
+    if request.trace_id is not None:
+        context["trace_id"] = str(request.trace_id)
     if request.system_params:
         context["system_params"] = request.system_params
     if decision.origin is not None:
@@ -212,7 +212,7 @@ def _new_row(
         timeout_ms=spec.timeout_ms if spec else 0,
         args=query.args_text,
         args_digest=args_digest,
-        context=json.dumps(context, separators=(",", ":")) if context else "{}",
+        context=json.dumps(context, separators=(",", ":")),
         status=CallStatus.REQUESTED,
         fence=request.fence,
         attempt=1,
