@@ -9,15 +9,19 @@ import sys
 import traceback
 from collections.abc import Set as AbstractSet
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import CodeType
 
 from towpath.errors import DeclarationError
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import likeness
 from towpath_fabric.file_owners import fault_of
 
 _folders: dict[str, AbstractSet[int]] = {}
 """The users' folders of this process, and who is trusted with what lies below each."""
+
+_SLIP = 0.85
+"""From which likeness on a missing module is a known one with a slip in its name: one of seven letters, say."""
 
 
 class SourceLoader(SourceFileLoader):
@@ -83,11 +87,22 @@ def describe_import_fault(name: str, error: Exception) -> str:
     own = [one for one in traceback.extract_tb(error.__traceback__) if _is_of_user(one.filename)]
     where = f"{_short(own[-1].filename)}:{own[-1].lineno}" if own else name
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
-        near = nearest_name(error.name, sorted(sys.stdlib_module_names))
-        hint = f"did you mean {near}?" if near is not None else f"install it here, e.g. pip install {error.name}"
-        return f"{where}: there is no module {error.name}; {hint}"
+        near = _module_meant(error.name)
+        hint = "" if near is None else f"did you mean {near}? If not, "
+        return f"{where}: there is no module {error.name}; {hint}check the name, then install the package that has it"
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"{where}: {said}; this was raised while {name} was imported"
+
+
+def _module_meant(name: str) -> str | None:
+    """Return the module that *name* is a slip of; another library with a name of its own is none."""
+    alike = likeness(name)
+    for known in (packages_distributions(), sys.stdlib_module_names):
+        others = [one for one in known if not (one.startswith(name) or name.startswith(one))]  # as httpx and http
+        best = max(sorted(others), key=alike, default="")
+        if alike(best) >= _SLIP:
+            return best
+    return None
 
 
 def _is_of_user(file: str) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
 from towpath.errors import DeclarationError
+from towpath.module_sources import describe_import_fault
 from towpath.toolbox import collect, leave_out_working_folder, load_module
 
 TOOLS = """
@@ -223,3 +224,15 @@ def test_an_environment_in_the_working_folder_keeps_its_bytecode(folder: Path) -
     load_module("shop_tools")
     found = importlib.util.find_spec("installed_shop")
     assert type(found.loader) is SourceFileLoader if found is not None else False
+
+
+@pytest.mark.parametrize("name", ["numpy", "httpx", "redis", "bs4", "winreg", "pydantic.none", "numpi", "pytset"])
+def test_another_library_is_not_taken_for_a_slip_and_nothing_is_installed_by_a_name_with_one(name: str) -> None:
+    told = describe_import_fault("tools.py", ModuleNotFoundError(name=name))
+    assert told.endswith(f": there is no module {name}; check the name, then install the package that has it")
+
+
+def test_a_slip_in_the_name_of_an_installed_module_is_told_before_one_of_python() -> None:
+    for name, meant in (("pydantci", "pydantic"), ("asnycio", "asyncio"), ("reqeusts", "requests")):
+        told = describe_import_fault("tools.py", ModuleNotFoundError(name=name))
+        assert f"; did you mean {meant}? If not, check the name, then install" in told

@@ -364,7 +364,7 @@ def test_a_module_that_is_not_there_is_told_from_a_broken_one(tmp_path: Path, mo
     with pytest.raises(DeclarationError, match=r"nothing\.py is not there"):
         load_module("./nothing.py")
     (tmp_path / "broken.py").write_text("import surely_not_there\n")
-    with pytest.raises(DeclarationError, match=r"broken\.py:1: there is no module surely_not_there; install it here"):
+    with pytest.raises(DeclarationError, match=r"broken\.py:1: there is no module surely_not_there; check the name"):
         load_module(str(tmp_path / "broken.py"))
 
 
