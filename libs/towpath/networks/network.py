@@ -4,10 +4,12 @@
 platform, which adds what only it knows, such as the tools that are registered.
 """
 
+import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
+from typing import Any, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +17,7 @@ from towpath.errors import DeclarationError, RefusedError
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
+from towpath.tools.functions import check_keywords
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
@@ -23,6 +26,8 @@ from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 
 _PASSED = ("towpath", "dataclasses")
 """Packages through which a declaration may pass before it reaches the user's file."""
+
+C = TypeVar("C", bound=type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,26 @@ def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, Declar
     )
 
 
+def checks_keywords(declared: C) -> C:
+    """Have *declared* refuse a keyword that it does not take with DeclarationError: where, and what was meant.
+
+    Python's own TypeError says neither before 3.13. Who reads the signature sees that of the class.
+    """
+    plain: Any = vars(declared)["__init__"]
+    known = [name for name in inspect.signature(plain).parameters if name not in {"self", "declared_at"}]
+
+    @functools.wraps(plain)
+    def init(self: object, *args: Any, **given: Any) -> None:
+        unknown = given.keys() - {*known, "declared_at"}
+        if unknown:
+            check_keywords(sorted(unknown), known, str(declared_place()), declared.__name__)
+        plain(self, *args, **given)
+
+    setattr(declared, "__init__", init)  # noqa: B010 - mypy takes no assignment to it
+    return declared
+
+
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the agents that it may hand over to, or their keys.

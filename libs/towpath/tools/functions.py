@@ -49,6 +49,8 @@ def bound_keywords(function: Callable[..., Any]) -> frozenset[str]:
 def place_of(function: Callable[..., Any]) -> str:
     """Return file, line and name of *function*; of what is not written in Python its module and name."""
     written = underlying_function(function)
+    if isinstance(written, type):
+        return _place_of_class(written)
     code = getattr(written, "__code__", None)
     name = getattr(written, "__qualname__", repr(function))
     if code is None:
@@ -56,8 +58,23 @@ def place_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}: {name}"
 
 
+def _place_of_class(written: type) -> str:
+    name = f"{written.__module__}.{written.__qualname__}"
+    try:
+        _, line = inspect.findsource(written)
+        return f"{inspect.getsourcefile(written)}:{line + 1}: {written.__qualname__}"
+    except (OSError, TypeError):
+        return name
+
+
 def check_function(function: object) -> None:
     """Raise DeclarationError for what can't be a tool."""
+    if isinstance(function, type):
+        msg = (
+            f"{place_of(function)}: a tool is a plain function, and this is a class; write @tool above a function, "
+            f"or make a method a tool: tool({function.__name__}().method)"
+        )
+        raise DeclarationError(msg)
     if not callable(function) or not inspect.isfunction(underlying_function(function)):
         msg = f"a tool is a plain function, a bound method or a functools.partial of one, not {function!r}"
         raise DeclarationError(msg)

@@ -1,5 +1,6 @@
 """Mistakes in a network that is written in Python are told by file and line, before anything is sent."""
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,3 +99,25 @@ def test_tools_and_names_of_tools_are_taken() -> None:
         """Count."""
 
     assert Agent("a", tools=[count, "stock.find"]).to_json()["equipped_tools"] == ["count", "stock.find"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"promt": "Sort."}, "Agent takes no 'promt'; did you mean 'prompt'?"),
+        ({"tool": ["a"], "declared_at": None}, "Agent takes no 'tool'; did you mean 'tools'?"),
+        ({"xyz": 1}, "Agent takes no 'xyz'; there are key, prompt, description"),
+    ],
+)
+def test_a_misspelt_keyword_of_an_agent_is_told_at_its_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"^{HERE}:\d+: {re.escape(said)}") as caught:
+        Agent("triage", **given)
+    assert "declared_at" not in str(caught.value)
+
+
+def test_an_agent_shows_the_signature_that_it_declares() -> None:
+    shown = inspect.signature(Agent)
+    assert list(shown.parameters)[:3] == ["key", "prompt", "description"]
+    assert not any(one.kind is one.VAR_KEYWORD for one in shown.parameters.values())
+    with pytest.raises(TypeError, match="'key'"):
+        Agent()  # type: ignore[call-arg]
