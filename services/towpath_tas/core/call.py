@@ -95,6 +95,11 @@ class LedgerCall:
             return ""
         return str(json.loads(self.context).get("trace_id", ""))
 
+    @property
+    def system_params(self) -> set[str]:
+        """Names of the arguments that the platform filled in from the task, as far as the row tells."""
+        return set(json.loads(self.context).get("system_params", ()))
+
     def calling_run(self, root: UUID | None = None) -> dict[str, Any]:
         """Return whose call it is, as members of a CallingRun: the ticket has their digest, so a worker may believe it.
 

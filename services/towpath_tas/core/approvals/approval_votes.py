@@ -6,12 +6,14 @@ denial denies; an approval counts towards the quorum. An edit makes another call
 call first, the approvals of all others are dropped, and the editor's own vote counts as one of the quorum.
 """
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_contracts.runs.views import ResolveGate
 from towpath_contracts.subjects import ANONYMOUS, LOCAL
 from towpath_contracts.tools.calls import CallStatus
@@ -171,6 +173,10 @@ def _edit(
         if denial is None:
             return problem("edit_refused", "the matrix denies it")
         return problem("edit_refused", denial.reason, errors=argument_faults(denial))
+    owned = call.system_params | set(decision.tool.spec.system_params if decision.tool else ())
+    if changed := _changed(owned, json.loads(call.args), request.args):
+        errors = tuple(ProblemDetail(pointer=f"/args/{name}", detail="the task sets it") for name in changed)
+        return problem("edit_refused", f"the task sets {', '.join(changed)}, and nobody else", errors=errors)
     edited = replace(
         call,
         args=text,
@@ -203,6 +209,12 @@ def _edit(
     )
     effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolution_fact(made))
     return replace(waiting, notes=(*waiting.notes, note), effects=effects, vote=vote, edits=True)
+
+
+def _changed(owned: set[str], before: JsonObject, after: JsonObject) -> list[str]:
+    """Return which of the arguments *owned* by the task differ, or are missing on one side alone: tools trust them."""
+    said = [{name: canonical_json(args[name]) for name in owned if name in args} for args in (before, after)]
+    return sorted(name for name in owned if said[0].get(name) != said[1].get(name))
 
 
 def _canonical_args(request: ResolveGate) -> str | None:

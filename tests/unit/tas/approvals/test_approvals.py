@@ -281,6 +281,27 @@ def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
     assert isinstance(again, Problem), "the same edit of the approval that it made is no edit"
 
 
+@pytest.mark.parametrize(
+    ("asked", "spec"),
+    [(("order_id",), ()), ((), ("order_id",)), ((), ("order_id", "shop"))],
+    ids=["by the row", "by the tool, of an older row", "and another that the task left out"],
+)
+def test_an_edit_changes_nothing_that_the_task_sets(asked: tuple[str, ...], spec: tuple[str, ...]) -> None:
+    ruled = decision("require_approval")
+    assert ruled.tool is not None
+    ruled = replace(ruled, tool=replace(ruled.tool, spec=ruled.tool.spec.model_copy(update={"system_params": spec})))
+    step = ask(None, request(system_params=asked), ruled)
+    call, approval = become(step), step.approvals[0]
+    others: list[dict[str, Any]] = [{**HALF, "order_id": "B-2"}, {"amount": 5}, {**HALF, "order_id": None}]
+    others += [{**HALF, "order_id": "B-2", "shop": "s"}] if "shop" in spec else []
+    for args in others:
+        refused = decide(call, approval, vote(approval, "edit", args=args), ruled=ruled)
+        assert isinstance(refused, Problem) and refused.code == "edit_refused"
+        names = ["order_id", "shop"] if "shop" in args else ["order_id"]
+        assert [fault.pointer for fault in refused.errors] == [f"/args/{name}" for name in names]
+    assert isinstance(decide(call, approval, vote(approval, "edit", args=HALF), ruled=ruled), LedgerChange)
+
+
 def test_edits_come_to_an_end_with_a_gate_that_takes_none() -> None:
     call, approval = waiting()
     for number in range(1, 5):
