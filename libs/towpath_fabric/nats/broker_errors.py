@@ -19,7 +19,11 @@ from towpath_fabric.telemetry.logs import get_logger
 COMPLAIN_S = 10.0
 """How often a stranger in place of the broker is logged, and that none is there."""
 
+MAX_DENIED = 100
+"""First words of subjects whose denial is logged, each once: what is said on them may be said again and again."""
+
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
+_SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
 
 
@@ -28,13 +32,18 @@ class PublishDeniedError(NatsError):
 
 
 class BrokerErrors:
-    """nats-py's error callback: logs strangers now and then, and hands on which subject was denied, in lower case."""
+    """nats-py's error callback: logs strangers now and then, and hands on which subject was denied, in lower case.
 
-    def __init__(self, role: str, on_denied: Callable[[str], None]) -> None:
+    *on_denied* returns whether somebody waited for an answer there, and so was told. Else the denial is logged, once
+    for all subjects that begin alike: the process goes on without what it may not say or hear.
+    """
+
+    def __init__(self, role: str, on_denied: Callable[[str], bool]) -> None:
         self._role = role
         self._on_denied = on_denied
         self._last_s = -math.inf
         self._absent_s: float | None = None
+        self._denied: set[tuple[str, str]] = set()
 
     async def __call__(self, error: Exception) -> None:
         if isinstance(error, BrokerOwnerError):
@@ -44,7 +53,20 @@ class BrokerErrors:
         elif isinstance(error, OSError):
             self._complain_of_absence(error)
         elif denied := _PUBLISH_DENIED.search(str(error)):
-            self._on_denied(denied[1].lower())
+            if not self._on_denied(denied[1].lower()):
+                self._complain_of_rights("publish", denied[1])
+        elif denied := _SUBSCRIBE_DENIED.search(str(error)):
+            self._complain_of_rights("subscribe", denied[1])
+
+    def _complain_of_rights(self, right: str, subject: str) -> None:
+        about = (right, subject.partition(".")[0].lower())
+        if about in self._denied or len(self._denied) >= MAX_DENIED:
+            return
+        self._denied.add(about)
+        remedy = "Write authority.conf anew, towpath streams authority, and start the broker again."
+        get_logger(self._role).warning(
+            "the broker denies this process a right; it goes on without", right=right, subject=subject, remedy=remedy
+        )
 
     def _complain_of_absence(self, error: OSError) -> None:
         """Log now and then that no broker is there, but not the first failure: a server may just be starting."""

@@ -215,9 +215,8 @@ class Bus:
             timer.cancel()
             self._unacknowledged.pop(reply, None)
 
-    def _on_denied(self, subject: str) -> None:
-        if self._requests is not None:
-            self._requests.deny(subject)
+    def _on_denied(self, subject: str) -> bool:
+        return self._requests is not None and self._requests.deny(subject)
 
     def _on_ack(self, message: Msg) -> None:
         acknowledged = self._unacknowledged.get(message.subject)

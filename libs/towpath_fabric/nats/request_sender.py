@@ -108,11 +108,15 @@ class RequestSender:
         finally:
             del self._open[reply]
 
-    def deny(self, subject: str) -> None:
-        """End the open requests on *subject*, which is in lower case: the broker has refused one of them."""
-        for exchange in self._open.values():
-            if exchange.subject == subject:
-                exchange.arrived.put_nowait(PublishDeniedError(subject))
+    def deny(self, subject: str) -> bool:
+        """End the open requests on *subject*, which is in lower case, and return whether there are any.
+
+        The broker has refused one of them.
+        """
+        denied = [exchange for exchange in self._open.values() if exchange.subject == subject]
+        for exchange in denied:
+            exchange.arrived.put_nowait(PublishDeniedError(subject))
+        return bool(denied)
 
     async def _exchange(
         self, exchange: _Exchange, subject: str, body: bytes, reply: str, limit_s: float, repeats: int, held_s: float

@@ -10,7 +10,7 @@ from towpath_fabric.nats.broker_errors import BrokerErrors
 async def test_a_broker_that_is_not_there_is_told_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(broker_errors, "monotonic", lambda: now)
-    complain = BrokerErrors("worker", lambda _subject: None)
+    complain = BrokerErrors("worker", lambda _subject: False)
     told = []
     for after_s in (0.0, 9.9, 10.0, 19.9, 20.0):
         now = 100.0 + after_s

@@ -1,0 +1,45 @@
+"""What the broker denies is logged once for all subjects that begin alike, unless somebody who waits is told of it."""
+
+import pytest
+from nats.errors import Error
+from structlog.testing import capture_logs
+
+from towpath_fabric.nats import broker_errors
+from towpath_fabric.nats.broker_errors import MAX_DENIED, BrokerErrors
+
+
+def denied(what: str, subject: str) -> Error:
+    return Error(f'nats: Permissions Violation for {what} to "{subject}"')
+
+
+async def logged(complain: BrokerErrors, *errors: Error) -> list[tuple[str, str]]:
+    with capture_logs() as logs:
+        for error in errors:
+            await complain(error)
+    assert all("towpath streams authority" in one["remedy"] for one in logs)
+    return [(one["right"], one["subject"]) for one in logs]
+
+
+async def test_each_right_that_is_missing_is_logged_once() -> None:
+    complain = BrokerErrors("gateway", lambda _subject: False)
+    said = [denied("Publish", "task.live.Shop.1"), denied("Publish", "task.live.other.2")]
+    heard = [denied("Subscription", f"agents.{word}.*") for word in ("info", "status")]
+    assert await logged(complain, *said, *heard, *said, *heard) == [
+        ("publish", "task.live.Shop.1"),
+        ("subscribe", "agents.info.*"),
+    ]
+
+
+async def test_who_waits_for_an_answer_is_told_instead() -> None:
+    waits = {"svc.tas.beat"}
+    complain = BrokerErrors("worker", lambda subject: subject in waits)
+    assert await logged(complain, denied("Publish", "svc.TAS.beat")) == []
+    waits.clear()
+    assert await logged(complain, denied("Publish", "svc.TAS.beat")) == [("publish", "svc.TAS.beat")]
+
+
+async def test_no_more_than_a_hundred_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    complain = BrokerErrors("worker", lambda _subject: False)
+    assert len(await logged(complain, *(denied("Publish", f"word{n}.x") for n in range(101)))) == MAX_DENIED == 100
+    monkeypatch.setattr(broker_errors, "MAX_DENIED", 101)
+    assert len(await logged(complain, denied("Publish", "word100.x"))) == 1
