@@ -14,6 +14,7 @@ from towpath.errors import RefusedError
 from towpath.missing_files import missing_file
 from towpath.networks.network import spec_from
 from towpath_contracts.base import JsonObject
+from towpath_contracts.files.policy_document import TAKEN_BY
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
@@ -22,12 +23,6 @@ MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
 
 _REMEDY = "Correct the file at the line that is named, and try again; nothing was changed."
-_TAKEN_BY = {
-    "Network": "towpath networks publish",
-    "Policy": "towpath policy apply",
-    "McpServers": "towpath worker --mcp",
-}
-"""Which command takes a file of which kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +70,8 @@ def refuse_other_kind(code: str, path: Path, written: JsonObject, lines: LineNum
     found = str(written.get("kind", kind))
     if found == kind:
         return
-    if found in _TAKEN_BY:
-        detail = f"this is a {found}, not a {kind}; it is taken by: {_TAKEN_BY[found]} {path}"
+    if found in TAKEN_BY:
+        detail = f"this is a {found}, not a {kind}; it is taken by: {TAKEN_BY[found]} {path}"
     else:
         detail = f"the kind {found!r} is not known; did you mean {kind!r}?"
     fault = ProblemDetail(pointer="/kind", code="kind", detail=detail)

@@ -14,6 +14,13 @@ RuleEffect = Literal["allow", "deny", "require_approval"]
 OnExpiry = Literal["deny", "escalate"]
 ProfileName = Literal["open", "balanced", "strict"]
 
+TAKEN_BY = {
+    "Network": "towpath networks publish",
+    "Policy": "towpath policy apply",
+    "McpServers": "towpath worker --mcp",
+}
+"""Which command takes a file of which kind."""
+
 MAX_RULES = 10_000
 MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
 DEFAULT_EXPIRES_S = 86_400

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from towpath_contracts.problems.cel_faults import describe_cel_fault
 from towpath_contracts.tools.reports import TEST_MEMBERS
 from towpath_engine.expressions import costs
 from towpath_engine.expressions.costs import expensive_part, library
@@ -33,7 +34,6 @@ FILES = "workspace_files"
 
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
-_ASSIGNED = re.compile(r"(?<![=!<>])=(?![=<>])")
 _OPERATOR = re.compile(r"^[^A-Za-z]|@")
 _LITERAL = re.compile(
     r"""\b[bB]?[rR][bB]?(?:'[^'\n]*'|"[^"\n]*")|'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*""",
@@ -66,7 +66,7 @@ class CompiledCriterion:
         if len(_ANY_MACRO.findall(bare)) > 1:
             msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
             raise ValueError(msg)
-        self._program = library().compile(text)
+        self._program = _compiled(text)
         self.names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
@@ -96,6 +96,14 @@ class CompiledCriterion:
             return False
 
 
+def _compiled(text: str) -> Any:
+    """Return the program of *text*; raises ValueError with what is wrong, and where, in plain words."""
+    try:
+        return library().compile(text)
+    except ValueError as error:
+        raise ValueError(describe_cel_fault(str(error), _LITERAL.sub("", text))) from error
+
+
 def _with_files(text: str) -> str:
     """Return *text* with the files under a name of their own, unless that could mean another thing there."""
     if FILES in text or "workspace" in _MACRO.findall(text):
@@ -120,8 +128,7 @@ def fault_of(text: str) -> str:
     try:
         compile_criterion(text)
     except ValueError as error:
-        fault = str(error).partition("\n")[0]
-        return f"{fault}; did you mean ==?" if _ASSIGNED.search(_LITERAL.sub("", text)) else fault
+        return str(error).partition("\n")[0]
     if compile_criterion(text).copies_files:
         return "beside a macro, write workspace.files, and no item of that name"
     return expensive_part(text, _LITERAL, VARIABLES) or _strange_member(text)

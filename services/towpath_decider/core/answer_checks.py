@@ -4,6 +4,7 @@ Every answer is held against what its request asks for, whatever the provider pr
 the model what is wrong, and never raises for what a model wrote.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +17,16 @@ from towpath_contracts.decisions.evidence import evidence_fault, listed_names
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_decider.core.answers import Check, RefusedAnswer
 
 MAX_ERRORS = 5
 """Problems named to the model at once."""
+
+MAX_NAME_CHARS = 64
+"""Of a wrong action; a model may write anything there."""
+
+_QUOTED = re.compile(r"'([^']+)'")
 
 _DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
 
@@ -93,9 +100,19 @@ def decision_check(context: PromptContext) -> Check | RefusedAnswer:
 
 def _describe_errors(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry_message(entry)}"
+        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {_describe_entry(entry)}"
         for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
     )
+
+
+def _describe_entry(entry: Any) -> str:
+    if entry["type"] != "union_tag_invalid":
+        return entry_message(entry)
+    wrong, known = str(entry["ctx"]["tag"]), _QUOTED.findall(entry["ctx"]["expected_tags"])
+    near = nearest_name(wrong, known)
+    hint = f"did you mean {near}? There" if near is not None else "there"
+    field = entry["ctx"]["discriminator"].strip("'")
+    return f"no {field} is called {wrong[:MAX_NAME_CHARS]!r}; {hint} are {', '.join(known)}"
 
 
 def schema_check(schema: Mapping[str, Any]) -> Check | RefusedAnswer:

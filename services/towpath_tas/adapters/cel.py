@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from towpath_contracts.problems.cel_faults import describe_cel_fault
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
 from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
@@ -45,7 +46,6 @@ _FUNCTIONS = frozenset(
 )
 
 
-_ASSIGNED = re.compile(r"(?<![=!<>])=(?!=)")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
@@ -56,14 +56,11 @@ def _library() -> Any:
 
 
 def _compiled(text: str) -> Any:
-    """Return the program of *text*; raises ValueError, for the most frequent mistake with what was meant."""
+    """Return the program of *text*; raises ValueError with what is wrong, and where, in plain words."""
     try:
         return _library().compile(text)
     except ValueError as error:
-        if _ASSIGNED.search(_QUOTED.sub("", text)):
-            msg = f"{str(error).rstrip()}\n= sets nothing in a condition; did you mean ==?"
-            raise ValueError(msg) from error
-        raise
+        raise ValueError(describe_cel_fault(str(error), _QUOTED.sub("", text))) from error
 
 
 class CelCondition:

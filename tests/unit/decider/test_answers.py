@@ -80,7 +80,9 @@ def test_a_decision_is_accepted_as_it_was_written(decision: dict[str, object]) -
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"action": "DANCE"}, "DANCE"),
+        ({"action": "DANCE"}, "answer: no action is called 'DANCE'; there are USE_TOOL, "),
+        ({"action": "USETOOL"}, "answer: no action is called 'USETOOL'; did you mean USE_TOOL? There are USE_TOOL"),
+        ({"action": "X" * 99}, f"answer: no action is called '{'X' * 64}'; "),
         ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
         ({"action_details": {}}, "payload: Field required"),
         ({"action_details": {"payload": 7}}, "payload: Input should be a valid dictionary"),
