@@ -1,19 +1,22 @@
 """A call in the words of its tool: `Refund {amount} EUR to {customer.name}`, filled with the arguments of the call.
 
 Arguments are what a model wrote: they come as one line, cut, and a brace in one of them is only a brace. What the tool
-is not given is told as that, so that nobody takes a gap for a value.
+is not given is told as that, so that nobody takes a gap for a value. Whoever serves the tool wrote the template, and
+the whole is one line of bounded length too.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import to_json
-
-from towpath_contracts.text import name_hidden, truncate
+from towpath_contracts.text import name_hidden, sendable, truncate
 
 MAX_VALUE_CHARS = 60
 """Of one argument; the whole of it stands beside the summary."""
+
+MAX_SUMMARY_CHARS = 500
+"""Of a whole summary: a template may name one argument many times."""
 
 NOT_GIVEN = "(not given)"
 
@@ -27,7 +30,7 @@ def placeholders(template: str) -> tuple[str, ...]:
 
 def summarize_call(template: str, args: Mapping[str, Any]) -> str:
     """Return *template* with each `{path}` as the argument there; empty for a tool without one."""
-    return _PLACE.sub(lambda match: _shown(args, match[1].strip()), template)
+    return _line(_PLACE.sub(lambda match: _shown(args, match[1].strip()), template), MAX_SUMMARY_CHARS)
 
 
 def summary_of_gate(detail: Mapping[str, Any]) -> str:
@@ -42,5 +45,9 @@ def _shown(args: Mapping[str, Any], path: str) -> str:
         if not isinstance(value, Mapping) or part not in value:
             return NOT_GIVEN
         value = value[part]
-    text = value if isinstance(value, str) else to_json(value).decode()
-    return truncate(name_hidden(" ".join(text.split())), MAX_VALUE_CHARS)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _line(text, MAX_VALUE_CHARS)
+
+
+def _line(text: str, most: int) -> str:
+    return truncate(name_hidden(" ".join(sendable(text).split())), most)

@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from towpath.cli.shared.text import one_line, shorten, sinks_first
+from towpath.cli.shared.text import call_in_words, cut_words, one_line
 from towpath_contracts import subjects
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
@@ -105,9 +105,7 @@ def waits_line(run: str, event: dict[str, Any]) -> str:
     """Return the line for a gate: what waits, why, and how to decide."""
     detail = event.get("detail") or {}
     gate = str(UUID(event["gate_id"]))[:8]
-    tool = one_line(detail.get("tool", ""), ARGS_WIDTH)
-    args = shorten(sinks_first(detail), ARGS_WIDTH) if tool else ""
-    what = f"{tool} {args}".strip() if tool else one_line(event["reason"], ARGS_WIDTH)
+    what = call_in_words(detail, ARGS_WIDTH) if detail.get("tool") else cut_words(event["reason"], ARGS_WIDTH)
     decide = f"towpath gates approve {gate}" if event.get("approval_id") else f"towpath gates show {gate}"
     return f"◐ run {run} waits: {what} · {decide}"
 

@@ -35,6 +35,7 @@ TEXT = "text/plain"
 JSON = "application/json"
 
 _YES_OR_NO = ("approved", "denied")
+_SENTENCE_ENDS = ".!?…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +133,15 @@ def _question(gate: GateView, site: str) -> list[JsonObject]:
     """Return what waits at *gate*: in words, and as data of which `gate_id` and `digest` come back with the answer."""
     known = gate.detail
     tool = known.get("tool", "")
-    words = summary_of_gate(known) or (f"May {tool} be called?" if tool else gate.gate_type.replace("_", " "))
+    summary = summary_of_gate(known)
+    words = summary or (f"May {tool} be called?" if tool else gate.gate_type.replace("_", " "))
+    told = words if words[-1] in _SENTENCE_ENDS else f"{words}."
     url = f"{site}/approvals/{gate.gate_id}"
     data = {
         "gate_id": str(gate.gate_id),
         "gate_type": gate.gate_type,
         "tool": tool,
+        "summary": summary,
         "arguments": known.get("args"),
         "rule": known.get("rule"),
         "digest": known.get("digest"),
@@ -149,7 +153,7 @@ def _question(gate: GateView, site: str) -> list[JsonObject]:
         "url": url,
     }
     shown = {name: value for name, value in data.items() if value not in (None, "")}
-    return [text_part(f"{words} A person decides it here, or at {url}"), data_part(shown)]
+    return [text_part(f"{told} A person decides it here, or at {url}"), data_part(shown)]
 
 
 def _time(at: datetime) -> str:

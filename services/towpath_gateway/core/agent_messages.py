@@ -13,6 +13,7 @@ from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.views import GateView
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 AGENT = "towpath"
 PROTOCOL = "0.3"
@@ -130,7 +131,13 @@ def gate_question(gate: GateView, refused: str) -> str | None:
     if len(args) > MAX_SHOWN_CHARS:
         return None
     words = " or ".join({"approved": "approve", "denied": "deny"}.get(one, one) for one in _verdicts(detail))
-    shown = (("Tool", detail.get("tool")), ("Arguments", args), ("Rule", detail.get("rule")), ("Run", gate.run_id))
+    shown = (
+        ("Call", summary_of_gate(detail)),
+        ("Tool", detail.get("tool")),
+        ("Arguments", args),
+        ("Rule", detail.get("rule")),
+        ("Run", gate.run_id),
+    )
     lines = [
         *([_line(refused)] if refused else []),
         f"A run of {_line(gate.network or 'a network')} waits for your word: {_line(gate.reason)}",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
-from towpath.cli.runs.run_follower import unknown_call_lines
+from towpath.cli.runs.run_follower import how_to_settle, unknown_call_lines
 from towpath.cli.shared.short_ids import unique_match
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall, TransferInstruction
 from towpath_contracts.decisions.request import Cost, Usage
@@ -106,6 +106,32 @@ def test_a_call_that_a_person_changed_is_shown_as_it_was_executed() -> None:
 )
 def test_every_end_of_a_call_has_a_mark_that_needs_no_colour(event: ev.AnyEvent, line: str) -> None:
     assert shown(*decided("billing"), issued(REFUND), event)[-1] == line
+
+
+def test_who_decides_reads_the_summary_and_the_rules_note_before_the_arguments_and_what_is_in_doubt() -> None:
+    origins = [{"path": "sku", "from": "unknown", "sink": True}]
+    args = {"amount": 129.0, "sku": "a\x1b[31m b"}
+    detail = {"tool": "orders.refund", "args": args, "summary": "Refund {amount} for {sku}", "origins": origins}
+    opened = ev.GateOpened(
+        gate_id=CALL,
+        gate_type="approval",
+        execution_id=CALL,
+        approval_id=CALL,
+        reason="Somebody looks " * 17,
+        detail=detail,
+        expires_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    assert shown(*decided("billing"), issued(REFUND), opened)[-4:] == [
+        f"◐ billing orders.refund waits for a person · {'Somebody looks ' * 16}".strip() + "…",
+        "Refund 129.0 for a⟨U+001B⟩[31m b",
+        'sku="a\\u001b[31m b" amount=129.0',
+        "nobody trusted has named: sku",
+    ]
+    lines = EventFormatter().lines(opened)
+    assert {line.style for line in lines} == {"yellow"}
+    assert str(lines[1]).index("Refund") == str(lines[0]).index("orders"), "what belongs together stands below it"
+    assert f'gate {CALL} ("Refund 129.0 for a⟨U+001B⟩[31m b": Somebody looks' in how_to_settle(opened)
+    assert f"gate {CALL} (approval);" in how_to_settle(opened.model_copy(update={"detail": {}, "reason": ""}))
 
 
 def test_a_persons_word_is_shown_with_its_reason() -> None:

@@ -13,10 +13,11 @@ from uuid import UUID
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import one_line, plain_json, shorten, sinks_first
+from towpath.cli.shared.text import call_in_words, cut_words, one_line, plain_json
 from towpath.client.client import Client
 from towpath.client.resources import GateResource
 from towpath_contracts.runs.views import GateView
+from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_fabric.clock import monotonic
 
 PAGE_SIZE = 500
@@ -49,6 +50,13 @@ def quorum_progress(row: Mapping[str, Any]) -> str:
     return f"{len(yes)} of {row['quorum']}" if row.get("quorum", 1) > 1 else ""
 
 
+def gate_row(gate: GateView) -> dict[str, Any]:
+    """Return a gate as it is shown to a program: as the platform says it, and the call in the words of its tool."""
+    row = gate.model_dump(mode="json")
+    summary = summary_of_gate(gate.detail)
+    return {**row, "summary": summary} if summary else row
+
+
 def differences(
     known: Mapping[UUID, GateView], pending: Mapping[UUID, GateView]
 ) -> tuple[list[tuple[What, GateView]], list[UUID]]:
@@ -66,10 +74,10 @@ def differences(
 def line(what: What, gate: GateView) -> str:
     """Return one change on one line, for a person."""
     row = gate.model_dump(mode="json")
-    call = f"{gate.detail.get('tool', gate.gate_type)} {shorten(sinks_first(gate.detail), 60)}".strip()
+    call = call_in_words({"tool": gate.gate_type, **gate.detail}, 60)
     state = f"{gate.verdict or gate.status} {gate.closed_by}: {one_line(gate.closed_reason, 60)}".strip(" :")
     if what == "opened":
-        state = f"waits: {one_line(gate.reason, 60)}"
+        state = f"waits: {cut_words(gate.reason, 60)}"
     elif what == "voted":
         state = f"{gate.votes[-1].actor} {gate.votes[-1].verdict}, {quorum_progress(row)}"
     return f"{_MARKS[what][0]} {str(gate.gate_id)[:8]}  {call}  {state}"
@@ -121,7 +129,7 @@ def _show(out: OutputPrinter, what: What, gate: GateView) -> None:
     if out.for_people:
         out.write(line(what, gate), _MARKS[what][1])
     else:
-        sys.stdout.write(plain_json({"event": what, **gate.model_dump(mode="json")}) + "\n")
+        sys.stdout.write(plain_json({"event": what, **gate_row(gate)}) + "\n")
         sys.stdout.flush()
 
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from towpath.cli.access.gate_watch import notices, quorum_progress, watch
+from towpath.cli.access.gate_watch import gate_row, notices, quorum_progress, watch
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import doubtful_values, one_line, shorten, sinks_first, value_origin
+from towpath.cli.shared.text import cut_words, doubt_lines, one_line, shorten, sinks_first, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
@@ -42,7 +42,7 @@ def describe_gate(row: Mapping[str, Any]) -> str:
     """Return what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
     if summary := summary_of_gate(detail):
-        return one_line(f"{detail['tool']}: {summary}", 90)
+        return cut_words(f"{detail['tool']}: {summary}", 90)
     if detail.get("tool") and row["execution_id"] is not None:
         return f"{detail['tool']} {shorten(sinks_first(detail), 60)}".strip()
     cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
@@ -54,9 +54,9 @@ WHY = 80
 
 
 def why_in_short(row: Mapping[str, Any]) -> str:
-    """Return which values of the call are in doubt, and the rule's note, each shortened for a table."""
-    texts = (one_line(doubtful_values(row["detail"]), WHY), one_line(row["reason"], WHY))
-    return " · ".join(text for text in texts if text)
+    """Return the rule's note, and which values of the call are in doubt, each shortened for a table."""
+    texts = (row["reason"], *doubt_lines(row["detail"]))
+    return " · ".join(cut_words(text, WHY) for text in texts if text)
 
 
 def all_values(row: Mapping[str, Any]) -> str:
@@ -137,7 +137,7 @@ async def list_gates(
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         gates = await client.gates.list(status=status, root_run_id=run_id, assigned_to="me" if mine else None)
-    rows = [gate.model_dump(mode="json") for gate in gates]
+    rows = [gate_row(gate) for gate in gates]
     common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
 
 
@@ -150,7 +150,7 @@ async def show(gate: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     """
     async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
-    common.out().record(view.model_dump(mode="json"), _SHOW)
+    common.out().record(gate_row(view), _SHOW)
 
 
 @app.command(

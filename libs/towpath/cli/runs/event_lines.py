@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from towpath.cli.shared.text import doubtful_values, one_line, shorten
+from towpath.cli.shared.text import cut_words, doubt_lines, one_line, shorten, sinks_first
 from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import (
     AbandonInstruction,
@@ -20,9 +20,12 @@ from towpath_contracts.decisions.decision import (
     TransferInstruction,
 )
 from towpath_contracts.events import log as ev
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
-_STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta"}
+_MORE = " "
+"""Of what belongs to the line before."""
+_STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta", _MORE: "yellow"}
 _CLOSED = {
     "approved": _DONE,
     "happened": _DONE,
@@ -34,6 +37,9 @@ _CLOSED = {
 }
 """How the end of a wait is shown; denied and expired as what they are."""
 WIDTH = 96
+
+REASON_WIDTH = 240
+"""Of the note for the person who decides."""
 
 
 class EventLine(NamedTuple):
@@ -82,7 +88,7 @@ class EventFormatter:
                 rule = f"rule {event.denial.rule}" if event.denial.rule else event.denial.violation_type
                 return [EventLine(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
             case ev.GateOpened():
-                return [self._gate_line(event)]
+                return self._gate_lines(event)
             case ev.GateClosed():
                 mark = _CLOSED.get(event.verdict, _FAILED)
                 text = f": {one_line(event.reason, 60)}" if event.reason else ""
@@ -177,10 +183,19 @@ class EventFormatter:
                 text = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
                 return EventLine(_FAILED, event.agent_key, what, f"{took} · {text}")
 
-    def _gate_line(self, event: ev.GateOpened) -> EventLine:
-        doubtful = one_line(doubtful_values(event.detail), WIDTH)
-        why = " · ".join(text for text in (doubtful, one_line(event.reason, 60)) if text)
-        return EventLine(_WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {why}")
+    def _gate_lines(self, event: ev.GateOpened) -> list[EventLine]:
+        """Return who waits and the rule's note, the call in the words of its tool above the arguments, and doubts.
+
+        Each stands on a line of its own, so that no words of a model can be taken for those of a rule.
+        """
+        summary, what = summary_of_gate(event.detail), self._call(event.execution_id)
+        more = [*doubt_lines(event.detail)]
+        if summary:
+            what = one_line(event.detail.get("tool", what), WIDTH)
+            more = [summary, shorten(sinks_first(event.detail), REASON_WIDTH), *more]
+        why = f"waits for a person · {cut_words(event.reason, REASON_WIDTH)}"
+        lines = [EventLine(_MORE, "", one_line(text)) for text in more if text]
+        return [EventLine(_WAITS, self.agent, what, why), *lines]
 
 
 def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:

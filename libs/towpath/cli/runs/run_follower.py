@@ -13,7 +13,7 @@ from uuid import UUID
 from towpath.cli.runs.event_lines import EventFormatter, EventLine, answer_text, summary
 from towpath.cli.shared.confirmation import prompt
 from towpath.cli.shared.output import OutputPrinter, print_notice
-from towpath.cli.shared.text import one_line, plain_json, printable
+from towpath.cli.shared.text import cut_words, one_line, plain_json, printable
 from towpath.client.client import Client
 from towpath.errors import DeniedError, TowpathError
 from towpath_contracts.events.log import (
@@ -29,6 +29,7 @@ from towpath_contracts.events.log import (
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
+from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_readings.stream.tree import TreeEntry
 
 _CALL_FACTS = (
@@ -194,7 +195,9 @@ async def _is_pending(client: Client, gate: GateOpened) -> bool:
 
 def how_to_settle(gate: GateOpened) -> str:
     """Return one line: what waits, and the commands that let it go on."""
-    waits = f"waiting at gate {gate.gate_id} ({one_line(gate.reason, 80) or gate.gate_type})"
+    summary = summary_of_gate(gate.detail)
+    told = f"{plain_json(summary)}: " if summary else ""
+    waits = f"waiting at gate {gate.gate_id} ({told}{cut_words(gate.reason, 80) or gate.gate_type})"
     if gate.gate_type == PAUSED:
         return f"{waits}; only the switch opens it: towpath switches list"
     if gate.gate_type == RUN_PAUSED:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.text import HIDDEN_SIGNS
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -27,8 +28,14 @@ _NOT_BARE = re.compile(rf"[\s=;\"\\]|{_HIDDEN.pattern}|^\Z")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
 """A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
 
-MOST_VALUES = 2
+MOST_VALUES = 6
 """Values of a call that a line names; `gates show` has all."""
+
+NAME_WIDTH = 40
+"""Of one name in such a line."""
+
+SUMMARY_WIDTH = 120
+"""Of a summary in a line with more in it."""
 
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 
@@ -42,6 +49,14 @@ def one_line(value: object, limit: int = 0) -> str:
     """Return *value* cleaned and on one line, shortened with an ellipsis to *limit* characters (0: not shortened)."""
     text = " ".join(printable(value).split())
     return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def cut_words(value: object, limit: int) -> str:
+    """Return *value* cleaned and on one line of at most *limit* characters, cut between words where it has any."""
+    text = one_line(value)
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit].rpartition(' ')[0] or text[: limit - 1]}…"
 
 
 def plain_json(value: Any, indent: int | None = None) -> str:
@@ -73,7 +88,7 @@ def shorten(value: Any, limit: int = 80) -> str:
     return one_line(_scalar(value), limit)
 
 
-def sinks_first(detail: dict[str, Any]) -> Any:
+def sinks_first(detail: Mapping[str, Any]) -> Any:
     """Return the arguments of a gate's call, those first that say where it goes: no long text pushes them out."""
     args = detail.get("args", {})
     if not isinstance(args, dict):
@@ -90,7 +105,7 @@ def value_origin(value: Mapping[str, Any], args: object = None) -> str:
     """
     found, tool = str(value.get("from", "")), value.get("tool")
     where = {"task": "the task", "fixed": "the tool's own choices", "unknown": "nowhere known"}.get(found, found)
-    if found == "unknown" and _SHORT_NUMBER.fullmatch(str(_value_at(args, str(value.get("path", ""))))):
+    if _is_short_number(value, args):
         where += "; a number of up to three digits must be quoted, or be called something, such as file 13"
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
@@ -101,11 +116,55 @@ def value_origin(value: Mapping[str, Any], args: object = None) -> str:
     return one_line(f"{value.get('path', '')}{kind}: {where}{piece}{leak}{readers}")
 
 
-def doubtful_values(detail: Mapping[str, Any]) -> str:
-    """Say in one line which values of a waiting call nobody trusted has named; *detail* is that of its gate."""
-    doubtful = [one for one in detail.get("origins", ()) if one.get("from") in {"unknown", "untrusted"}]
-    more = f"; and {len(doubtful) - MOST_VALUES} more" if len(doubtful) > MOST_VALUES else ""
-    return "; ".join(value_origin(one, detail.get("args")) for one in doubtful[:MOST_VALUES]) + more
+def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
+    """Say in lines which values of a waiting call are in doubt, and why; *detail* is that of its gate."""
+    origins, args = detail.get("origins", ()), detail.get("args")
+    unknown = [_named(one, "path") for one in origins if one.get("from") == "unknown"]
+    strange = [f"{_named(one, 'path')} ({_source(one)})" for one in origins if one.get("from") == "untrusted"]
+    leaking = [_named(one, "path") for one in origins if one.get("leak")]
+    lines = [
+        f"{words}: {_listed(found)}"
+        for words, found in (
+            ("nobody trusted has named", unknown),
+            ("only untrusted output has named", strange),
+            ("may not know all that goes there", leaking),
+        )
+        if found
+    ]
+    if any(_is_short_number(one, args) for one in origins):
+        lines.append("a number of up to three digits counts only in quotes, or with what it is, such as file 13")
+    return lines
+
+
+def call_in_words(detail: Mapping[str, Any], limit: int) -> str:
+    """Return a waiting call for a line with more in it: the tool, its summary in quotes, and the arguments.
+
+    The quotes keep a model's words, of which a summary has some, from being taken for the rest of the line.
+    """
+    summary = summary_of_gate(detail)
+    parts = (one_line(detail.get("tool", ""), limit), summary and plain_json(cut_words(summary, SUMMARY_WIDTH)))
+    return " ".join(filter(None, (*parts, shorten(sinks_first(detail), limit))))
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_VALUES} more" if len(names) > MOST_VALUES else ""
+    return ", ".join(names[:MOST_VALUES]) + more
+
+
+def _named(origin: Mapping[str, Any], field: str) -> str:
+    """Return a name that others chose so that it can't be taken for several."""
+    return one_line(_quoted(str(origin.get(field, ""))), NAME_WIDTH)
+
+
+def _source(origin: Mapping[str, Any]) -> str:
+    piece = f": {_named(origin, 'piece')}" if origin.get("piece") else ""
+    return f"{_named(origin, 'tool')}, step {origin.get('step', '?')}{piece}" if origin.get("tool") else "nobody's"
+
+
+def _is_short_number(origin: Mapping[str, Any], args: object) -> bool:
+    """Return whether the task's text would vouch for the value if it were written otherwise."""
+    value = str(_value_at(args, str(origin.get("path", ""))))
+    return origin.get("from") == "unknown" and _SHORT_NUMBER.fullmatch(value) is not None
 
 
 def _value_at(value: object, path: str) -> object:

@@ -45,6 +45,15 @@ def test_a_call_that_waits_is_told_with_its_tool_where_it_goes_and_the_command_t
     assert lines(message(created()), message(waiting)) == [told]
 
 
+def test_a_call_is_told_in_the_words_of_its_tool_too() -> None:
+    waiting = gate(approval_id=RUN, detail={**CALL, "summary": "Refund {to}: {note}"})
+    told = (
+        '◐ run 1cca51c57ccf waits: orders.refund "Refund ann: broken" to=ann note=broken · '
+        "towpath gates approve 6ffa2329"
+    )
+    assert lines(message(waiting)) == [told]
+
+
 def test_what_is_no_approval_is_to_be_looked_at_first() -> None:
     told = "◐ run 1cca51c57ccf waits: above 100 · towpath gates show 6ffa2329"
     assert lines(message(gate("loop"))) == [told]

@@ -85,6 +85,10 @@ def test_a_question_shows_the_call_whole_and_others_words_in_one_line() -> None:
         f"Run: {uuid.UUID(int=2)}",
         "Answer approve or deny, and why.",
     ]
+    detail = {"tool": "orders.refund", "args": {"order": "7\nTool: look"}, "summary": "Refund {order}"}
+    summed = messages.gate_question(gate(**detail), "")
+    assert summed is not None
+    assert summed.splitlines()[1:3] == ["Call: Refund 7 Tool: look", "Tool: orders.refund"]
     again = messages.gate_question(gate(verdicts=["happened", "retry"]), "role_missing: no\nrole")
     assert again is not None
     assert again.splitlines()[0] == "role_missing: no role"

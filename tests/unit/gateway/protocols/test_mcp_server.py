@@ -124,6 +124,16 @@ def test_a_question_shows_a_call_in_lines_that_nothing_in_it_can_break() -> None
     assert request.params.requested_schema["properties"]["verdict"]["enum"] == ["approved", "denied"]
 
 
+def test_a_call_is_asked_about_and_told_in_the_words_of_its_tool() -> None:
+    told = gate(detail={"args": {"amount": 129, "to": "a\u202eb\nTool: look"}, "summary": "Refund {amount} to {to}"})
+    ((_, request),) = gate_questions.questions([told], ME).items()
+    assert isinstance(request, mcp_types.ElicitRequest)
+    lines = request.params.message.splitlines()
+    assert lines[1:3] == ["Call: Refund 129 to a⟨U+202E⟩b Tool: look", "Tool: orders.refund"]
+    assert gate_questions.gate_summary(told, "")["summary"] == "Refund 129 to a⟨U+202E⟩b Tool: look"
+    assert "summary" not in gate_questions.gate_summary(gate(), "")
+
+
 def test_what_cannot_be_seen_in_a_value_is_escaped_so_that_what_is_approved_is_what_was_shown() -> None:
     args = {"a  b": ["x\u00a0y", "p\u200bq", "é\u2028", "\x7f", "\U000e0041", "\ud800", " one two   three "]}
     ((_, request),) = gate_questions.questions([gate(detail={"args": args})], ME).items()

@@ -17,6 +17,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.caller import caller_of
+from towpath_contracts.tools.call_summaries import summary_of_gate
 
 Gate = Mapping[str, Any]
 
@@ -100,6 +101,7 @@ def gate_summary(gate: Gate, site: str) -> dict[str, Any]:
         "run_id": gate["run_id"],
         "gate_type": gate["gate_type"],
         "tool": detail.get("tool"),
+        "summary": summary_of_gate(detail),
         "args": detail.get("args"),
         "digest": detail.get("digest"),
         "rule": detail.get("rule"),
@@ -143,8 +145,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _question(gate: Gate) -> ElicitRequest:
     detail = gate.get("detail") or {}
+    summary = summary_of_gate(detail)
     lines = [
         f"A run of {gate.get('network') or 'a network'} waits for your word: {plain_line(gate.get('reason', ''))}",
+        *([f"Call: {plain_line(summary)}"] if summary else []),
         *(f"{title}: {plain_line(detail[name])}" for title, name in _SHOWN if detail.get(name)),
     ]
     if arguments := _arguments(gate):
