@@ -20,6 +20,8 @@ from towpath_fabric.file_owners import fault_above, fault_of_status, write_priva
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 SCHEMES = ("http", "https", "nats", "tls")
+_SCHEME = re.compile(r"[a-z]+://|(?:https?|nats|tls):/?")
+_PORT = re.compile(r"\d{1,5}(?=[/?#]|$)")
 _FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -139,10 +141,11 @@ def checked(context: PlatformContext) -> PlatformContext:
 
 
 def is_address(address: str) -> bool:
-    """Return whether a platform can be at *address*."""
+    """Return whether a platform can be at *address*; not where a login is cut short by a `/`, `?` or `#` in it."""
     try:
         parts = urlsplit(address)
-        return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+        is_whole = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
+        return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0 and is_whole
     except ValueError:
         return False
 
@@ -151,23 +154,33 @@ def shown_address(address: str) -> str:
     """Return *address* without a password that stands in it, or that is meant to where it is no address."""
     if not is_address(address):
         _, at, place = address.rpartition("@")
-        return f"***@{place}" if at else address
+        return f"***@{place}" if at else _without_secret(address)
     parts = urlsplit(address)
     _, at, place = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"***@{place}").geturl() if at else address
 
 
+def _without_secret(text: str) -> str:
+    """Return *text*, which is no address, without what stands where a port or a password does and is no port."""
+    scheme = _SCHEME.match(text)
+    begin = scheme.end() if scheme else 0
+    colon = text.find("]:" if text[begin:].startswith("[") else ":", begin)
+    after = text.find(":", colon) + 1 if colon >= 0 else 0
+    return text if colon < 0 or _PORT.match(text, after) else f"{text[:after]}***"
+
+
 def address_fault(server: str) -> str:
     """Return what is wrong with an address, in words that quote nothing that may be a password."""
-    detail = f"{shown_address(server)!r} is no address of a platform"
+    shown = shown_address(server)
+    detail = f"{shown!r} is no address of a platform"
     if "@" in server:
         return f"{detail}; write http://… or nats://user:password@host:port"
     if "://" not in server:
-        return f"{detail}; did you mean http://{server}?"
+        return f"{detail}; did you mean http://{shown}?"
     try:
         _ = urlsplit(server).port
-    except ValueError as error:
-        return f"{detail}: {str(error).lower()}; write e.g. http://127.0.0.1:8787"
+    except ValueError:  # its text quotes what may be a password
+        return f"{detail}: the host or the port can't be read; write e.g. http://127.0.0.1:8787"
     return f"{detail}; write http://… or nats://…"
 
 

@@ -2,7 +2,8 @@
 
 An argument wins over the environment, the environment over the context that is selected, and that over the platform
 that runs on `./.towpath`. The key of a context is sent to its own address and to no other, and so is the token of the
-platform here.
+platform here. Where a context that keeps a key says the address, TOWPATH_API_KEY is not sent there: it may be another
+platform's.
 """
 
 import contextlib
@@ -181,7 +182,7 @@ class ClientSettings(BaseSettings):
         found = self._platform(server, context)
         if api_key is not None:
             return replace(found, api_key=api_key, api_key_origin="given")
-        if self.api_key is not None and context is None:
+        if self.api_key is not None and context is None and found.api_key is None:
             return replace(found, api_key=self.api_key.get_secret_value(), api_key_origin="TOWPATH_API_KEY")
         return found
 

@@ -16,7 +16,7 @@ from tests.support.gateway.web import Web, response, web
 from towpath.cli import main
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
-from towpath.client.contexts import ContextFile, PlatformContext
+from towpath.client.contexts import ContextFile, PlatformContext, is_address, shown_address
 from towpath.client.settings import ClientSettings
 from towpath.errors import TowpathError
 from towpath_contracts.problems.registry import ProblemError
@@ -73,8 +73,14 @@ def test_the_key_of_a_context_is_sent_to_its_own_platform_only(
     assert asked(server="http://elsewhere.example") == ("http://elsewhere.example", None)
     assert ClientSettings().target("http://elsewhere.example").api_key is None
     monkeypatch.setenv("TOWPATH_API_KEY", "of-the-environment")
-    assert asked() == (PROD.server, "of-the-environment")
+    assert asked() == (PROD.server, KEY), "the key of the environment may be another platform's"
+    assert asked(api_key="given") == (PROD.server, "given")
     assert asked(context="prod") == (PROD.server, KEY), "who names a context means its key"
+    monkeypatch.setenv("TOWPATH_CONTEXT", "prod")
+    assert asked() == (PROD.server, KEY)
+    monkeypatch.setenv("TOWPATH_CONTEXT", "test")
+    assert asked() == (TEST.server, "of-the-environment"), "it keeps none"
+    monkeypatch.delenv("TOWPATH_CONTEXT")
     assert Client().server == PROD.server
     file.add(PlatformContext(name="prod", server=PROD.server))
     assert main(["context", "add", "prod", "--server", "https://other.example"]) in (0, None)
@@ -208,7 +214,12 @@ def test_a_key_comes_from_a_file_or_standard_input(
             ("x", "http://h:99999999"),
         ],
         *[("x", "http://u:pass-word@[x"), ("x", "http://u:pass-word@\N{CARE OF}x"), ("x", "u:pass-word@host")],
-        ("x", "http://u:pass-word/@host"),
+        *[("x", f"{scheme}://u:12{mark}pass-word@host") for scheme in ("http", "nats") for mark in "/#?"],
+        *[
+            ("x", text)
+            for text in ("http://u:pass-word/@host", "nats://u:pass-word", "u:pass-word", "nats:/u:pass-word")
+        ],
+        *[("x", text) for text in ("nats://[::1]:pass-word", "nats://u:12345pass-word", "http:u:pass-word")],
     ],
 )
 def test_what_can_be_no_context_is_refused(
@@ -220,6 +231,26 @@ def test_what_can_be_no_context_is_refused(
     with pytest.raises(ProblemError) as refused:
         Client(server if "pass-word" in server else "u:pass-word@host")
     assert "pass-word" not in f"{capsys.readouterr()}{refused.value}"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        *[
+            (one, one)
+            for one in ("localhost:8787", "http:/localhost:8787", "http:localhost", "ftp://h:21/x", "http://[::1")
+        ],
+        *[
+            ("nats://u:secret", "nats://u:***"),
+            ("http://h:99999999", "http://h:***"),
+            ("http://[::1]:x", "http://[::1]:***"),
+        ],
+        ("nats://u:12/3secret@host", "***@host"),
+    ],
+)
+def test_what_is_no_address_is_shown_without_what_may_be_a_password(address: str, shown: str) -> None:
+    assert not is_address(address)
+    assert shown_address(address) == shown
 
 
 def test_a_context_is_removed_once_it_is_confirmed(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
