@@ -5,9 +5,11 @@ seq it gave out and never gives out an event twice.
 """
 
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -16,7 +18,7 @@ from pydantic import ValidationError
 
 from towpath.client.contexts import shown_address
 from towpath.client.retry_policy import RetryBackoff
-from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
+from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, RunView
@@ -45,6 +47,9 @@ READ_RETRY_S = 10.0
 STREAM_RETRY_S = 120.0
 """How long a stream may be without contact: longer than a gateway needs to be replaced."""
 
+_INHERITED: list[httpx2.AsyncClient] = []
+"""Connections of the parent of a fork, kept so that nothing closes them here."""
+
 
 class HttpTransport:
     """Talks to a gateway at *address* with *api_key*."""
@@ -59,7 +64,8 @@ class HttpTransport:
         # Reading the certificates of all authorities takes 20 ms. Without TLS none is needed, and a context without
         # any trusts nobody.
         verify = self.address.startswith("https:") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._http = httpx2.AsyncClient(
+        self._open = partial(
+            httpx2.AsyncClient,
             base_url=self.address,
             headers=headers,
             timeout=timeout,
@@ -67,7 +73,22 @@ class HttpTransport:
             trust_env=check is None,  # what is meant for a process of this machine goes through no proxy
             event_hooks={} if check is None else {"request": [check.on_request]},
         )
+        self._http, self._process = self._open(), os.getpid()
         self._answered_once = False
+
+    def _connections(self) -> httpx2.AsyncClient:
+        """Return the connections of this process; raises RefusedError once they are closed.
+
+        Those of the parent of a fork are left as they are: answers to it would come here, and what is closed here would
+        be closed for it too.
+        """
+        if self._process != os.getpid():
+            _INHERITED.append(self._http)
+            self._http, self._process = self._open(), os.getpid()
+        if self._http.is_closed:
+            remedy = "Make another client, or use this one inside its `with` block."
+            raise RefusedError(problem("request_invalid", "this client has been closed", remedy=remedy))
+        return self._http
 
     async def submit(self, task: "SubmitTask", wait_s: float) -> "RunAccepted | RunView":
         """POST /v1/runs, repeated under its idempotency key while the gateway can't be reached."""
@@ -124,13 +145,14 @@ class HttpTransport:
     ) -> AbstractAsyncContextManager[httpx2.EventSource]:
         """POST *content*, whose answer is one document or a stream of events; nothing of it is repeated."""
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
-        return self._http.sse(
+        return self._connections().sse(
             path, method="POST", content=content, headers=headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES
         )
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
+        """Close the connections of this process."""
+        if self._process == os.getpid():
+            await self._http.aclose()
 
     async def _retry(
         self,
@@ -146,7 +168,7 @@ class HttpTransport:
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
         while True:
             try:
-                response = await self._http.request(
+                response = await self._connections().request(
                     method, path, json=body, params=parameters, headers=headers, timeout=ANSWER_TIMEOUT_S + MAX_WAIT_S
                 )
             except httpx2.TransportError as error:
@@ -211,7 +233,7 @@ class HttpTransport:
             yield delta
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
         path = f"/v1/runs/{cursor.run_id}/events"
-        async with self._http.sse(
+        async with self._connections().sse(
             path, params=cursor.query, headers=cursor.headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES
         ) as source:
             self._answered_once = True

@@ -5,6 +5,7 @@ since it follows from the caller.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -49,6 +50,9 @@ _NOT_SENT = {"project", "actor", "effects", "key_prefix", "key_commitment"}
 """Fields that clients do not send: two follow from the caller in the subject, two are of an API key, which only HTTP
 knows, and `effects` is on by itself."""
 
+_INHERITED: list[Connection | None] = []
+"""Connections of the parent of a fork, kept so that nothing closes them here."""
+
 
 class NatsTransport:
     """Talks to a broker at *address* as *caller*. User and password belong into the address.
@@ -61,6 +65,13 @@ class NatsTransport:
         self.address = address
         self._caller = caller
         self._connection: Connection | None = None
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Begin without a connection; one of the parent of a fork is left as it is, since it is the parent's."""
+        _INHERITED.append(self._connection)
+        self._process = os.getpid()
+        self._connection = None
         self._requests: RequestSender | None = None
         self._opening = asyncio.Lock()
         self._fault = ""
@@ -140,12 +151,16 @@ class NatsTransport:
         raise RefusedError(problem("request_invalid", detail))
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection of this process."""
+        if self._process != os.getpid():
+            return
         connection, self._connection, self._requests = self._connection, None, None
         if connection is not None:
             await connection.close()
 
     async def _open(self) -> RequestSender:
+        if self._process != os.getpid():
+            self._start_anew()
         async with self._opening:
             if self._requests is None:
                 self._connection = await self._connect()

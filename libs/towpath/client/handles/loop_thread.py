@@ -1,6 +1,7 @@
 """An event loop in a thread, for programs without asyncio: `run.sync` and SyncClient wait for what it does."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Coroutine
@@ -8,30 +9,44 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+_INHERITED: list[object] = []
+"""Loops of the parent of a fork: nothing is to be closed of them, since both processes have what they wait on."""
+
 
 class LoopThread:
     """An event loop in a thread of its own, begun when first used, for callers without one or with one that is busy."""
 
     def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._start_anew()
         os.register_at_fork(after_in_child=self._start_anew)
 
     def _start_anew(self) -> None:
         """Begin with nothing: a fork has no threads of its parent, and its lock may be held by one of them."""
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        _INHERITED.append(self._loop)
+        self._lock = threading.RLock()  # what is collected meanwhile may have to wait here too
+        self._loop = None
         self._thread: threading.Thread | None = None
+        self._closing: set[asyncio.Task[Any]] = set()
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return what *work* returns; Ctrl-C cancels it and waits until it has closed what it opened.
 
         Raises RuntimeError in the thread itself.
         """
-        if threading.current_thread() is self._thread:
+        if self._is_here():
             work.close()
-            msg = "this would wait for itself: it is called by what it waits for; write: await run(…)"
+            msg = (
+                "this would wait for itself: it is called by what it waits for. "
+                "In coroutines use Client, or await run(…), in the place of SyncClient and run.sync"
+            )
             raise RuntimeError(msg)
-        loop, ended, tasks = self._begun(), threading.Event(), list[asyncio.Task[Result]]()
+        try:
+            loop = self._begun()
+        except BaseException:
+            work.close()
+            raise
+        ended, tasks = threading.Event(), list[asyncio.Task[Result]]()
 
         def begin() -> None:
             tasks.append(loop.create_task(work))
@@ -53,13 +68,37 @@ class LoopThread:
             raise
         return tasks[0].result()
 
+    def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for *work*; in the thread itself, where what it belongs to was collected, it is done afterwards."""
+        if not self._is_here():
+            self.wait(work)
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _is_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
     def _begun(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="towpath-sync", daemon=True)
-                self._thread.start()
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=_serve, args=(loop,), name="towpath-sync", daemon=True)
+                try:
+                    thread.start()
+                except Exception:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
             return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run *loop* for ever: an exit that some work raises ends run_forever, but is for who waits for that work."""
+    while not loop.is_closed():
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
 
 
 LOOP = LoopThread()

@@ -4,7 +4,7 @@ Connections belong to the event loop of one thread, which all clients of the pro
 any thread. A coroutine that waits so stops its own event loop: there, use Client.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack, overload
@@ -12,8 +12,8 @@ from uuid import UUID
 
 from towpath.client.client import Client
 from towpath.client.handles.loop_thread import LOOP
-from towpath.client.handles.sync_methods import each, iterating, waiting
-from towpath.client.handles.sync_runs import SyncSubmittedRun, SyncWaitingGate
+from towpath.client.handles.sync_methods import iterating, waiting
+from towpath.client.handles.sync_runs import SyncSubmittedRun, each_event
 from towpath.client.run_controls import RunFilters
 from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
 from towpath.tasks.outputs import Output, TypedRun
@@ -207,10 +207,10 @@ class SyncClient:
         event_types: Iterable[str] | None = None,
         deltas: bool = False,
         children: bool = False,
-    ) -> Iterator[StreamEvent]:
+    ) -> Generator[StreamEvent, None, None]:
         """Yield a run as it happens, as `Client.stream`; a status that waits for a person is a SyncWaitingGate."""
         found = self._twin.stream(run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children)
-        return map(SyncWaitingGate.of, each(found))
+        return each_event(found)
 
     def runs(self, **filters: Unpack[RunFilters]) -> RunPage:
         """Return a page of runs, newest first. HTTP only."""

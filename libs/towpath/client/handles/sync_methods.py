@@ -3,16 +3,22 @@
 The work is done by the one event loop in a thread that `run.sync` uses too, so connections are kept between calls.
 """
 
+import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from towpath.client.handles.loop_thread import LOOP
+from towpath.errors import RefusedError
+from towpath_contracts.problems.registry import problem
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _END: Any = object()
+
+_INHERITED: list[object] = []
+"""Streams of the parent of a fork, kept so that nothing closes them here."""
 
 
 class SyncTwin(Protocol):
@@ -51,13 +57,17 @@ def waiting(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Wa
     return WaitingMethod(method, LOOP.wait)
 
 
-def iterating(method: Callable[Concatenate[Any, P], AsyncIterator[R]]) -> WaitingMethod[P, Iterator[R]]:
+def iterating(method: Callable[Concatenate[Any, P], AsyncIterator[R]]) -> WaitingMethod[P, Generator[R, None, None]]:
     """Make a method that yields what *method*, an async generator, yields, and waits for each."""
     return WaitingMethod(method, each)
 
 
-def each(source: AsyncIterator[R]) -> Iterator[R]:
-    """Yield what *source* yields, and wait for each; who stops early has it closed."""
+def each(source: AsyncIterator[R]) -> Generator[R, None, None]:
+    """Yield what *source* yields, and wait for each; who stops early has it closed.
+
+    A process that was forked meanwhile gets nothing of it and closes nothing: the connection is its parent's.
+    """
+    process = os.getpid()
 
     async def following() -> R:
         return await anext(source, _END)
@@ -70,6 +80,11 @@ def each(source: AsyncIterator[R]) -> Iterator[R]:
     try:
         while (one := LOOP.wait(following())) is not _END:
             yield one
+            if os.getpid() != process:
+                detail = "this stream was begun before the process was forked and belongs to its parent"
+                raise RefusedError(problem("request_invalid", detail, remedy="Begin another one in this process."))
     finally:
-        if not sys.is_finalizing():  # then its thread stands still
-            LOOP.wait(close())
+        if os.getpid() != process:
+            _INHERITED.append(source)
+        elif not sys.is_finalizing():  # then its thread stands still
+            LOOP.finish(close())

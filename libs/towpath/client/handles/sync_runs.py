@@ -1,6 +1,7 @@
 """A submitted run, and a gate that it waits at, for programs without asyncio: each method returns when it is done."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable
+from contextlib import closing
 from typing import Self, overload
 
 from pydantic import PrivateAttr
@@ -45,6 +46,13 @@ class SyncWaitingGate(RunStreamStatus):
         return LOOP.wait(self._twin.resolve(verdict, reason=reason))
 
 
+def each_event(source: AsyncIterator[StreamEvent]) -> Generator[StreamEvent, None, None]:
+    """Yield the events of *source*, those that wait for a person as SyncWaitingGate; `close()` ends the stream."""
+    with closing(each(source)) as events:
+        for event in events:
+            yield SyncWaitingGate.of(event)
+
+
 class SyncSubmittedRun(RunAccepted):
     """What `SyncClient.submit` returns: a run that was accepted, and a hand on it."""
 
@@ -76,16 +84,16 @@ class SyncSubmittedRun(RunAccepted):
         event_types: Iterable[str] | None = None,
         deltas: bool = False,
         children: bool = False,
-    ) -> Iterator[StreamEvent]:
+    ) -> Generator[StreamEvent, None, None]:
         """Yield the run as it happens; as `SyncClient.stream`."""
         found = self._twin.stream(detailed=detailed, event_types=event_types, deltas=deltas, children=children)
-        return map(SyncWaitingGate.of, each(found))
+        return each_event(found)
 
     def get(self) -> RunView:
         """Return the run as it stands."""
         return LOOP.wait(self._twin.get())
 
-    def events(self, after: int = 0, *, children: bool = False) -> Iterator[LogEntry]:
+    def events(self, after: int = 0, *, children: bool = False) -> Generator[LogEntry, None, None]:
         """Yield every event after seq *after* once and in order, until the run has ended; as `SyncClient.events`."""
         return each(self._twin.events(after, children=children))
 

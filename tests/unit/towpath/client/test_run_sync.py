@@ -83,3 +83,31 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
             signal.alarm(10)
             os._exit(7 if loop.wait(thread_name()) == "towpath-sync" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_exit_in_the_work_is_the_callers_and_the_loop_goes_on() -> None:
+    loop = LoopThread()
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def leave_below() -> None:
+        await asyncio.create_task(leave())
+
+    for work in (leave, leave_below):
+        with pytest.raises(SystemExit, match="3"):
+            loop.wait(work())
+    assert loop.wait(thread_name()) == "towpath-sync"
+
+
+def test_a_thread_that_can_not_be_started_is_begun_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = LoopThread()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            loop.wait(thread_name())
+    assert loop.wait(thread_name()) == "towpath-sync"

@@ -1,17 +1,34 @@
 """The client without asyncio has all that Client has: the same names with the same parameters, whole and typed."""
 
+import gc
 import inspect
+import os
+import signal
+import sys
+import threading
 import typing
 from collections.abc import AsyncIterator, Iterator
 from functools import cached_property
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import pytest
 
-from towpath import Client, SubmittedRun, SyncClient, SyncSubmittedRun, SyncWaitingGate, UnavailableError, WaitingGate
+from towpath import (
+    Client,
+    RefusedError,
+    SubmittedRun,
+    SyncClient,
+    SyncSubmittedRun,
+    SyncWaitingGate,
+    UnavailableError,
+    WaitingGate,
+)
+from towpath.client.handles.loop_thread import LOOP
 from towpath.client.handles.sync_methods import WaitingMethod, each
 
 NOBODY = "http://127.0.0.1:9"
+RUN = "00000000-0000-7000-8000-000000000000"
 
 
 def own(kind: type) -> dict[str, Any]:
@@ -92,3 +109,102 @@ def test_who_stops_early_has_the_source_closed_and_an_error_comes_through() -> N
     with pytest.raises(KeyError, match="over"):
         seen.extend(each(count()))
     assert said == ["closed", "closed"]
+
+
+def test_a_stream_that_is_collected_in_the_loops_own_thread_is_closed_without_a_word() -> None:
+    closed = threading.Event()
+    unraised: list[object] = []
+
+    async def count() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.set()
+
+    held = [each(count())]
+    assert next(held[0]) == 1
+
+    async def drop() -> None:
+        held.clear()
+
+    before, sys.unraisablehook = sys.unraisablehook, unraised.append
+    try:
+        LOOP.wait(drop())
+        assert closed.wait(10)
+    finally:
+        sys.unraisablehook = before
+    assert unraised == []
+
+
+def test_a_stream_of_a_run_can_be_closed_and_a_closed_client_says_so() -> None:
+    with SyncClient(NOBODY) as client:
+        client.stream(RUN).close()
+    with pytest.raises(RefusedError, match="this client has been closed"):
+        client.get(RUN)
+    client.close()
+
+
+class Kept(BaseHTTPRequestHandler):
+    """Answers on a connection that is kept, with the number of it."""
+
+    protocol_version = "HTTP/1.1"
+    connections: ClassVar[list[object]] = []
+
+    def do_GET(self) -> None:
+        if self.connection not in self.connections:
+            self.connections.append(self.connection)
+        body = str(self.connections.index(self.connection)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_given: Any) -> None:
+        """Say nothing."""
+
+
+def test_a_fork_has_connections_of_its_own_and_leaves_its_parents_alone() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Kept) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with SyncClient(f"http://127.0.0.1:{server.server_port}") as client:
+            assert client.request("GET", "/first") == 0
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                try:
+                    own = client.request("GET", "/of-the-child")
+                    client.close()
+                    gc.collect()
+                    os._exit(10 + own)
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11
+            assert client.request("GET", "/after") == 0
+        server.shutdown()
+
+
+def test_a_fork_gets_nothing_of_a_stream_of_its_parent_and_does_not_close_it() -> None:
+    async def count() -> AsyncIterator[int]:
+        try:
+            for number in range(3):
+                yield number
+        finally:
+            if os.getpid() != parent:
+                os._exit(2)
+
+    parent, stream = os.getpid(), each(count())
+    assert next(stream) == 0
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            next(stream)
+        except RefusedError:
+            del stream
+            gc.collect()
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert list(stream) == [1, 2]
