@@ -290,13 +290,26 @@ async def test_a_call_that_does_not_stream_waits_for_the_answer_or_for_a_word(pl
         (waits,) = await told(client, said({"text": "Refund order 8812"}))
         asked = question(waits["task"])
         names = {"taskId": waits["task"]["id"]}
-        with pytest.raises(InvalidParamsError, match="teaches the model nothing"):
-            await told(client, said({"data": {"verdict": "denied"}}, **names))
-        (denied,) = await told(client, said({"data": {"verdict": "denied", "reason": "They keep it."}}, **names))
+        no = {"gate_id": asked["gate_id"], "verdict": "denied", "reason": "They keep it."}
+        for wrong, match in (
+            ({"verdict": "denied", "reason": "No."}, f"gate_id: {asked['gate_id']}"),
+            ({"gate_id": asked["gate_id"], "verdict": "approved"}, f"digest: {asked['digest']}"),
+            ({**no, "reason": ""}, "teaches the model nothing"),
+        ):
+            with pytest.raises(InvalidParamsError, match=match):
+                await told(client, said({"data": wrong}, **names))
+        with pytest.raises(InvalidParamsError, match="one word at the gate"):
+            await told(client, said({"data": no}, {"data": no}, **names))
+        with pytest.raises(InvalidParamsError, match="another context"):
+            await told(client, said({"data": no}, **names, contextId=done["task"]["contextId"]))
+        (denied,) = await told(client, said({"data": no}, **names))
         assert states([denied]) == ["COMPLETED"] and "Nothing was refunded" in str(denied["task"]["artifacts"])
         (waits,) = await told(client, said({"text": "Refund order 8812"}))
         edit = {**asked["arguments"], "amount": 99}
-        word = {"gate_id": question(waits["task"])["gate_id"], "edit": edit}
+        now = question(waits["task"])
+        with pytest.raises(InvalidParamsError, match="no gate of this task"):
+            await told(client, said({"data": no}, taskId=waits["task"]["id"]))
+        word = {"gate_id": now["gate_id"], "digest": now["digest"], "edit": edit}
         async with a2a_client(platform, await key(platform, "mia"), streaming=False) as other:
             (edited,) = await told(other, said({"data": word}, taskId=waits["task"]["id"]))
         assert states([edited]) == ["COMPLETED"], edited

@@ -14,8 +14,8 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import GateView, GateVote, RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.a2a import agent_cards, call_messages
-from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, SendMessageParams, read_params
-from towpath_gateway.app.protocols.a2a.gate_lookup import may_decide
+from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, GateWord, SendMessageParams, read_params
+from towpath_gateway.app.protocols.a2a.gate_lookup import check_word, may_decide, named_gate
 from towpath_gateway.app.protocols.a2a.message_tasks import gate_words, message_task
 from towpath_gateway.core import a2a_tasks
 from towpath_gateway.core.a2a_errors import CallRefusedError, is_a2a, rpc_error, unread_call
@@ -187,7 +187,7 @@ def test_the_task_of_a_call_has_bounds(history: dict[str, Any]) -> None:
 
 
 def test_a_word_is_data_that_says_a_verdict_or_other_arguments() -> None:
-    (word,) = gate_words(params(HELLO, {"data": {"gate_id": str(GATE), "edit": {"amount": 99.0}}}).message)
+    (word,) = gate_words(params({"data": {"gate_id": str(GATE), "edit": {"amount": 99.0}}}).message)
     assert (word.edit, word.verdict, word.reason) == ({"amount": 99}, None, "")
     most = {"verdict": "denied", "gate_id": "x" * 64, "digest": "x" * 128, "reason": "x" * 2_000}
     assert gate_words(params({"data": most}).message)[0].reason == "x" * 2_000
@@ -203,6 +203,27 @@ def test_a_word_is_data_that_says_a_verdict_or_other_arguments() -> None:
         assert all(one.startswith("/body/params/message/parts/1/data") for one in pointers(refused)), wrong
     with pytest.raises(ProblemError, match="gate_id and verdict"):
         gate_words(params().message)
+    with pytest.raises(ProblemError, match="nothing is read"):
+        gate_words(params(HELLO, {"data": most}).message)
+
+
+def test_a_word_names_its_gate_and_what_it_lets_happen() -> None:
+    known = {GATE: gate()}
+    with pytest.raises(ProblemError, match=f"gate_id: {GATE} .orders.refund."):
+        named_gate(GateWord(verdict="approved"), known)
+    with pytest.raises(ProblemError, match="nothing waits"):
+        named_gate(GateWord(verdict="approved"), {})
+    with pytest.raises(ProblemError, match="no id of a gate"):
+        named_gate(GateWord(verdict="approved", gate_id="g"), known)
+    assert named_gate(GateWord(verdict="approved", gate_id=str(GATE)), known) == GATE
+    for word in (GateWord(verdict="approved"), GateWord(edit={"amount": 1}), GateWord(verdict="stop")):
+        with pytest.raises(ProblemError, match="digest: sha256:aa"):
+            check_word(word, gate())
+        check_word(word.model_copy(update={"digest": "sha256:aa"}), gate())
+        check_word(word, gate(detail={}))
+    check_word(GateWord(verdict="denied", reason="No."), gate())
+    with pytest.raises(ProblemError, match="teaches the model nothing"):
+        check_word(GateWord(verdict="denied", reason=" "), gate())
 
 
 @pytest.mark.parametrize(

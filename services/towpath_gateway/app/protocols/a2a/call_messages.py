@@ -110,7 +110,7 @@ class A2aTaskParams(TenantParams):
 class GateWord(ClientMessagePart):
     """A person's word, as data of a message: `gate_id` and `digest` as the question gave them.
 
-    With `edit` the call is approved with those arguments. Where one gate waits, `gate_id` may be left out.
+    With `edit` the call is approved with those arguments. Only a denial may leave `digest` out.
     """
 
     gate_id: str | None = Field(default=None, max_length=64)

@@ -20,6 +20,7 @@ from towpath_contracts.runs.views import CancelRun, ListRuns, PreviewPrompt, Run
 from towpath_fabric.clock import monotonic
 from towpath_gateway.app.asking_stream import STANDING, AskingStream
 from towpath_gateway.app.dependencies import GatewayDependencies, require_scope
+from towpath_gateway.app.errors import naming_run
 from towpath_gateway.app.protocols.a2a import call_messages as messages
 from towpath_gateway.app.protocols.a2a.agent_cards import gateway_card, network_card
 from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, SendMessageParams, read_params
@@ -28,7 +29,7 @@ from towpath_gateway.app.protocols.a2a.message_tasks import gate_words, message_
 from towpath_gateway.core import a2a_errors as errors
 from towpath_gateway.core.a2a_errors import CallRefusedError
 from towpath_gateway.core.a2a_events import A2aEvents
-from towpath_gateway.core.a2a_tasks import MESSAGE_LABEL, GateQuestion, task_of
+from towpath_gateway.core.a2a_tasks import MESSAGE_LABEL, GateQuestion, context_of, task_of
 from towpath_gateway.core.api_keys import Principal
 from towpath_readings.stream.live import RunStreamGate
 
@@ -116,7 +117,8 @@ class A2aMethods:
         self.headers["Location"] = f"/v1/runs/{view.run_id}"
         if not chosen.return_immediately:
             view = await self._settled(view, decided)
-        return {"task": await self._task(view, decided, chosen.history_length)}
+        with naming_run(view.run_id):
+            return {"task": await self._task(view, decided, chosen.history_length)}
 
     async def _send_streaming(self, call: A2aCall) -> Response:
         params: SendMessageParams = read_params(messages.SEND, call)
@@ -176,7 +178,9 @@ class A2aMethods:
                 accepted = await platform.submit(self.principal.caller, task, self.span)
         else:
             accepted = await platform.submit(self.principal.caller, task, self.span)
-        return await platform.run(self.principal.project, accepted.run_id)
+        self.headers["Location"] = f"/v1/runs/{accepted.run_id}"
+        with naming_run(accepted.run_id):
+            return await platform.run(self.principal.project, accepted.run_id)
 
     async def _go_on(self, params: SendMessageParams) -> tuple[RunView, frozenset[UUID]]:
         view = await self._run(params.message.task_id or "", params.tenant)
@@ -185,10 +189,14 @@ class A2aMethods:
             remedy = "Send a message with its contextId and without a taskId: it begins the next task of the thread."
             ended = problem("operation_unsupported", detail, remedy=remedy, run_id=str(view.run_id))
             raise CallRefusedError(ended, errors.UNSUPPORTED)
+        if params.message.context_id not in (None, "", context_of(view)):
+            detail = f"contextId names another context than that of the task, {context_of(view)}"
+            raise ProblemError(problem("request_invalid", detail, run_id=str(view.run_id)))
         words = gate_words(params.message)
-        questions = await questions_of(self.dependencies, self.principal, view)
-        decided = await say(self.dependencies, self.principal, view, words, questions)
-        return await self.dependencies.platform.run(self.principal.project, view.run_id), decided
+        with naming_run(view.run_id):
+            questions = await questions_of(self.dependencies, self.principal, view)
+            decided = await say(self.dependencies, self.principal, view, words, questions)
+            return await self.dependencies.platform.run(self.principal.project, view.run_id), decided
 
     async def _continued(self, params: SendMessageParams, network: str) -> UUID | None:
         """Return the run that a message in a context continues; a message that is sent again the same as before."""
@@ -209,11 +217,15 @@ class A2aMethods:
 
         A part of the platform that is away for a while only costs time: the run is there, and its id is told.
         """
-        until, cursor = monotonic() + self.dependencies.settings.run_wait_s, 0
+        until, cursor = monotonic() + self.dependencies.settings.run_wait_s, view.seq
         platform, project = self.dependencies.platform, self.principal.project
+        is_first = True
         while not self.dependencies.stopping.is_set() and (left := until - monotonic()) > 0:
             wait_ms = max(1, min(LOOK_MS, int(left * 1_000)))
             try:
+                if is_first and (view.status in FINAL_STATUSES or await self._asks(view, decided)):
+                    break
+                is_first = False
                 page = await self.dependencies.readings.page(project, view.run_id, cursor, PAGE, wait_ms)
                 cursor = page.entries[-1].seq if page.entries else cursor
                 if cursor < page.seq:

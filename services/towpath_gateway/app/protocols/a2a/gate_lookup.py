@@ -4,7 +4,7 @@ Who may decide is told by what a key may do. The tool-access service alone decid
 run may be refused its approval, and can deny it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from towpath_console.caller import Caller
@@ -75,41 +75,76 @@ async def say(
 ) -> frozenset[UUID]:
     """Say *words* at the gates of a run and return where they count; one that comes too late does not.
 
-    Raises ProblemError where a word is refused, or is of no gate of this task.
+    Raises ProblemError where a word is refused; before any is said where it is of no gate of this task, or does not
+    say what it decides: one that names neither gate nor call would count at the next gate, if it were sent again.
     """
     require_scope(principal, "gates:resolve")
-    placed = [(_gate_of(word, questions), word) for word in words]
-    decided = set()
-    for gate_id, word in placed:
-        if await _is_of(dependencies, principal, view, gate_id, questions) and await _say(
-            dependencies, principal, view, gate_id, word
-        ):
-            decided.add(gate_id)
+    known = {one.gate.gate_id: one.gate for one in questions}
+    placed: dict[UUID, GateWord] = {}
+    late: set[UUID] = set()
+    for word in words:
+        gate_id = named_gate(word, known)
+        if gate_id in placed:
+            raise ProblemError(problem("request_invalid", f"one message says one word at the gate {gate_id}"))
+        placed[gate_id] = word
+        gate = known.get(gate_id) or await _gate_of_task(dependencies, principal, view, gate_id)
+        if gate.status == "pending":
+            check_word(word, gate)
+        else:
+            late.add(gate_id)
+    decided: set[UUID] = set()
+    for gate_id, word in placed.items():
+        try:
+            if gate_id not in late and await _say(dependencies, principal, gate_id, word):
+                decided.add(gate_id)
+        except ProblemError as error:
+            raise _after_others(error, decided) from error
     return frozenset(decided)
 
 
-def _gate_of(word: GateWord, questions: Collection[GateQuestion]) -> UUID:
-    if word.gate_id is not None:
-        try:
-            return UUID(word.gate_id)
-        except ValueError:
-            raise ProblemError(problem("gate_not_found", "gate_id is no id of a gate")) from None
-    if len(questions) == 1:
-        return next(iter(questions)).gate.gate_id
-    detail = f"{len(questions)} gates wait: name one in gate_id" if questions else "nothing waits for a word"
-    raise ProblemError(problem("request_invalid", detail))
+def named_gate(word: GateWord, known: Mapping[UUID, GateView]) -> UUID:
+    """Return the gate of *word*; raises ProblemError with those that wait where it names none."""
+    if word.gate_id is None:
+        waiting = "; ".join(f"{gate.gate_id}{_of_tool(gate)}" for gate in known.values()) or "nothing waits for a word"
+        detail = f"a word names its gate in gate_id: {waiting}"
+        raise ProblemError(problem("request_invalid", detail, remedy="Give gate_id and digest as the question did."))
+    try:
+        return UUID(word.gate_id)
+    except ValueError:
+        raise ProblemError(problem("gate_not_found", "gate_id is no id of a gate")) from None
 
 
-async def _is_of(
-    dependencies: GatewayDependencies,
-    principal: Principal,
-    view: RunView,
-    gate_id: UUID,
-    questions: Collection[GateQuestion],
-) -> bool:
-    """Return whether the gate may still be open; raises ProblemError where it never was one of this task."""
-    if any(one.gate.gate_id == gate_id for one in questions):
-        return True
+def check_word(word: GateWord, gate: GateView) -> None:
+    """Raise ProblemError where *word* lets a call happen and does not say which, or denies one and not why."""
+    if word.verdict == "denied":
+        if not word.reason.strip():
+            detail = f"at the gate {gate.gate_id}: a denial without a reason teaches the model nothing"
+            raise ProblemError(problem("reason_required", detail))
+        return
+    digest = gate.detail.get("digest")
+    if digest and word.digest is None:
+        detail = f"the word at the gate {gate.gate_id} names what it decides in digest: {digest}{_of_tool(gate)}"
+        raise ProblemError(problem("request_invalid", detail, remedy="Give gate_id and digest as the question did."))
+
+
+def _of_tool(gate: GateView) -> str:
+    tool = gate.detail.get("tool")
+    return f" ({tool})" if tool else ""
+
+
+def _after_others(error: ProblemError, decided: Collection[UUID]) -> ProblemError:
+    """Return *error* with the gates at which earlier words of the same message count."""
+    if not decided:
+        return error
+    counted = ", ".join(sorted(map(str, decided)))
+    detail = f"{error.problem.detail.rstrip('.')}; what was said before it counts, at {counted}"
+    return ProblemError(error.problem.model_copy(update={"detail": detail}))
+
+
+async def _gate_of_task(
+    dependencies: GatewayDependencies, principal: Principal, view: RunView, gate_id: UUID
+) -> GateView:
+    """Return a gate that the task had or has; raises ProblemError where it never was one of this task."""
     request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
     page: GatePage = await dependencies.platform.request(rpc.LIST_GATES, request)
     if not page.gates:
@@ -117,12 +152,10 @@ async def _is_of(
     run = await dependencies.platform.run(principal.project, page.gates[0].run_id)
     if view.run_id not in {run.run_id, run.root_run_id}:
         raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this task"))
-    return page.gates[0].status == "pending"
+    return page.gates[0]
 
 
-async def _say(
-    dependencies: GatewayDependencies, principal: Principal, view: RunView, gate_id: UUID, word: GateWord
-) -> bool:
+async def _say(dependencies: GatewayDependencies, principal: Principal, gate_id: UUID, word: GateWord) -> bool:
     said = {"reason": word.reason, "digest": word.digest}
     try:
         if word.edit is not None:
@@ -133,6 +166,6 @@ async def _say(
             await gates.resolve_gate(gate_id, vote, dependencies, principal)
     except ProblemError as error:
         if error.problem.code not in _SETTLED:
-            raise ProblemError(error.problem.model_copy(update={"run_id": str(view.run_id)})) from error
+            raise
         return False
     return True

@@ -70,6 +70,9 @@ def gate_words(message: A2aMessage) -> list[GateWord]:
         detail = "the task waits for a person's word: a part whose data has gate_id and verdict"
         remedy = "Answer so; a new question is a message with the contextId and without a taskId."
         raise ProblemError(problem("request_invalid", detail, remedy=remedy))
+    if len(found) < len(message.parts):
+        detail = "beside a person's word nothing is read: say why in its reason"
+        raise ProblemError(problem("request_invalid", detail))
     return found
 
 
