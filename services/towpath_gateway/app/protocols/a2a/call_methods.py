@@ -209,7 +209,8 @@ class A2aMethods:
         if not page.runs or page.runs[0].network != network:
             detail = f"there is no context {context!r} of {network}; one begins with a message without a contextId"
             raise ProblemError(problem("run_not_found", detail))
-        sent = [run for run in page.runs if run.labels.get(MESSAGE_LABEL) == params.message.message_id]
+        own = [run for run in page.runs if run.caller == self.principal.caller]  # as keys of repetition are a caller's
+        sent = [run for run in own if run.labels.get(MESSAGE_LABEL) == params.message.message_id]
         return sent[0].previous_run_id if sent else page.runs[0].run_id
 
     async def _settled(self, view: RunView, decided: Collection[UUID]) -> RunView:
