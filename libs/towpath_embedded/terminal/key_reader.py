@@ -2,7 +2,8 @@
 
 Lines are not edited and keys are not shown while they are read; Ctrl-C, Ctrl-Z and the like stay signals. The terminal
 gets its own mode back at the end, however it comes, and before this process is stopped; SIGKILL leaves that to the
-shell. A process in the background reads no key, since the terminal would stop it for that.
+shell. A process in the background reads no key, since the terminal would stop it for that. That it is in the foreground
+again need not be told by a signal (`up &`, then `fg`), so it looks now and then.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from typing import Any, Self
 
 _LOCAL, _CHARACTERS = 3, 6  # places in what tcgetattr returns
 _CHUNK_BYTES = 256
+LOOK_S = 1.0
+"""Between two looks whether it is in the foreground again."""
 
 
 class KeyReader:
@@ -27,50 +30,70 @@ class KeyReader:
         self._descriptor = descriptor
         self._actions = actions
         self._found: list[Any] | None = None
+        self._is_reading = False
         self._loop = asyncio.get_running_loop()
+        self._look: asyncio.TimerHandle | None = None
 
     @property
     def reads(self) -> bool:
         """Whether keys are read now."""
-        return self._found is not None
+        return self._is_reading
 
     def __enter__(self) -> Self:
         self._loop.add_signal_handler(signal.SIGTSTP, self._end_by, signal.SIGTSTP)
         self._loop.add_signal_handler(signal.SIGQUIT, self._end_by, signal.SIGQUIT)
         self._loop.add_signal_handler(signal.SIGCONT, self._begin)
         atexit.register(self._give_back)
-        self._begin()
+        self._look_again()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._look is not None:
+            self._look.cancel()
         self._give_back()
         atexit.unregister(self._give_back)
         for number in (signal.SIGTSTP, signal.SIGQUIT, signal.SIGCONT):
             self._loop.remove_signal_handler(number)
 
+    def _look_again(self) -> None:
+        if not self.reads:
+            self._begin()
+        self._look = self._loop.call_later(LOOK_S, self._look_again)
+
     def _begin(self) -> None:
-        """Take the terminal, if this process is in its foreground."""
-        if self.reads or not is_foreground(self._descriptor):
+        """Take the terminal, if this process is in its foreground; read no key of it, if it isn't.
+
+        After SIGSTOP, for which it was not given back, its mode is set anew: the shell has set another one meanwhile.
+        """
+        if not is_foreground(self._descriptor):
+            self._loop.remove_reader(self._descriptor)
+            self._is_reading = False
             return
         try:
-            found = termios.tcgetattr(self._descriptor)
+            found = self._found or termios.tcgetattr(self._descriptor)
             wanted = [*found[:_CHARACTERS], list(found[_CHARACTERS])]
             wanted[_LOCAL] &= ~(termios.ICANON | termios.ECHO)
             wanted[_CHARACTERS][termios.VMIN], wanted[_CHARACTERS][termios.VTIME] = 1, 0
+            if not self._is_reading:
+                termios.tcflush(self._descriptor, termios.TCIFLUSH)  # what was typed before was meant for nobody here
             termios.tcsetattr(self._descriptor, termios.TCSANOW, wanted)
-            termios.tcflush(self._descriptor, termios.TCIFLUSH)  # what was typed before was meant for nobody here
         except termios.error:  # it has gone
             return
-        self._found = found
+        self._found, self._is_reading = found, True
         self._loop.add_reader(self._descriptor, self._read)
 
     def _give_back(self) -> None:
-        """Give the terminal the mode that it had, and read no more."""
+        """Give the terminal the mode that it had, and read no more.
+
+        In the background its mode is the shell's, and this process would be stopped for setting it.
+        """
         if self._found is None:
             return
-        found, self._found = self._found, None
+        found, self._found, self._is_reading = self._found, None, False
         if not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
+        if not is_foreground(self._descriptor):
+            return
         try:
             termios.tcsetattr(self._descriptor, termios.TCSANOW, found)
         except termios.error:  # it has gone
@@ -85,6 +108,9 @@ class KeyReader:
         self._begin()
 
     def _read(self) -> None:
+        if not is_foreground(self._descriptor):
+            self._begin()
+            return
         try:
             keys = os.read(self._descriptor, _CHUNK_BYTES)
         except OSError:  # the terminal has gone; a hang-up comes as a signal

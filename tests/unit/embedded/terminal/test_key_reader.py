@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from towpath_embedded.terminal.key_reader import LOOK_S
+
 PROGRAM = """
 import asyncio, signal, sys
 from towpath_embedded.terminal.key_reader import KeyReader
@@ -52,18 +54,22 @@ while True:
         sys.exit(0)
     os.tcsetpgrp(0, os.getpgrp())
     print("stopped", flush=True)
-    sys.stdin.readline()
-    os.tcsetpgrp(0, pid)
+    if sys.stdin.readline().strip() != "bg":
+        os.tcsetpgrp(0, pid)
     os.kill(pid, signal.SIGCONT)
 """
 """What a shell does with a program: a group of its own in the foreground, and the terminal back where it is stopped."""
 
 BACKGROUND = """
-import subprocess, sys
+import contextlib, os, subprocess, sys
 started = subprocess.Popen([sys.executable, "-c", sys.argv[1]], process_group=0)
 print(f"pid {started.pid}", flush=True)
+sys.stdin.readline()
+with contextlib.suppress(OSError):  # it has ended
+    os.tcsetpgrp(0, started.pid)
 sys.exit(started.wait())
 """
+"""What a shell does with `program &` and then `fg`: no signal tells that it is in the foreground."""
 
 TIMEOUT_S = 30.0
 
@@ -88,6 +94,13 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         os.write(self.descriptor, keys.encode())
+
+    def wait_for_keys(self) -> None:
+        """Return once single keys are read."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.edits_lines:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     @property
     def edits_lines(self) -> bool:
@@ -137,6 +150,10 @@ def test_the_terminal_is_as_it_was_whatever_ends_the_program(terminal: Terminal,
     assert terminal.edits_lines
 
 
+def test_it_is_looked_about_each_second_whether_the_program_is_in_the_foreground() -> None:
+    assert LOOK_S == 1
+
+
 def test_a_stopped_program_gives_the_terminal_back_and_takes_it_again_when_it_goes_on(terminal: Terminal) -> None:
     terminal.wait_for("reads True")
     for _ in range(2):
@@ -144,10 +161,7 @@ def test_a_stopped_program_gives_the_terminal_back_and_takes_it_again_when_it_go
         terminal.wait_for("stopped")
         assert terminal.edits_lines
         terminal.press("fg\n")
-        deadline = time.monotonic() + TIMEOUT_S
-        while terminal.edits_lines:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        terminal.wait_for_keys()
         terminal.wait_for("fg")
         terminal.press("a")
         terminal.wait_for("A")
@@ -156,7 +170,32 @@ def test_a_stopped_program_gives_the_terminal_back_and_takes_it_again_when_it_go
     assert terminal.edits_lines
 
 
-def test_a_program_in_the_background_reads_no_key_and_goes_on() -> None:
+@pytest.mark.parametrize("then", ["fg", "bg"])
+def test_a_program_that_was_stopped_at_once_goes_on_with_keys_or_ends_without(terminal: Terminal, then: str) -> None:
+    """It could not give the terminal back, whose mode is the shell's meanwhile."""
+    mode = termios.tcgetattr(terminal.descriptor)
+    terminal.wait_for("pid ")
+    pid = int(terminal.wait_for("\n"))
+    terminal.wait_for("reads True")
+    os.kill(pid, signal.SIGSTOP)
+    terminal.wait_for("stopped")
+    termios.tcsetattr(terminal.descriptor, termios.TCSANOW, mode)
+    terminal.press(f"{then}\n")
+    terminal.wait_for(f"{then}\r\n")
+    if then == "fg":
+        terminal.wait_for_keys()
+        terminal.press("a")
+        terminal.wait_for("A")
+        terminal.press("q")
+    else:
+        os.kill(pid, signal.SIGTERM)
+    terminal.wait_for("ended")
+    assert terminal.process.wait(TIMEOUT_S) == 0
+    assert terminal.edits_lines
+
+
+@pytest.mark.parametrize("ends", ["in the background", "in the foreground"])
+def test_a_program_in_the_background_reads_no_key_and_goes_on(ends: str) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         ["setsid", "--ctty", sys.executable, "-c", BACKGROUND, PROGRAM], stdin=theirs, stdout=theirs, stderr=theirs
@@ -166,8 +205,14 @@ def test_a_program_in_the_background_reads_no_key_and_goes_on() -> None:
     pid = int(background.wait_for("\n"))
     background.wait_for("reads False")
     assert background.edits_lines
-    os.kill(pid, signal.SIGTERM)
+    if ends == "in the foreground":
+        background.press("fg\n")
+        background.wait_for_keys()
+        background.press("q")
+    else:
+        os.kill(pid, signal.SIGTERM)
     background.wait_for("ended")
+    background.press("\n")
     assert process.wait(TIMEOUT_S) == 0
     os.close(theirs)
     os.close(ours)
