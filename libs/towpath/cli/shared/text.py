@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.text import HIDDEN_SIGNS
-from towpath_contracts.tools.call_summaries import summary_of_gate
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -141,6 +140,8 @@ def call_in_words(detail: Mapping[str, Any], limit: int) -> str:
 
     The quotes keep a model's words, of which a summary has some, from being taken for the rest of the line.
     """
+    from towpath_contracts.tools.call_summaries import summary_of_gate  # no list of runs needs it
+
     summary = summary_of_gate(detail)
     parts = (one_line(detail.get("tool", ""), limit), summary and plain_json(cut_words(summary, SUMMARY_WIDTH)))
     return " ".join(filter(None, (*parts, shorten(sinks_first(detail), limit))))
