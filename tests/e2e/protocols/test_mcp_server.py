@@ -165,7 +165,7 @@ async def test_a_client_that_can_ask_its_person_gets_the_question_and_its_word_o
         refused = await client.call_tool("support", REFUND)
         assert refused.is_error and told(refused).startswith("requester_may_not_approve: ")
         assert refused.structured_content["status"] == "waiting", "the run still waits, for another person"
-    assert asked[0].startswith("A run of support waits for your word: Somebody looks at large refunds.\nTool: orders.r")
+    assert asked[0].startswith("A run of support waits for your word: Somebody looks at large refunds.\nCall: Refund")
     assert '"order_id": "8812"' in asked[0]
     no = answering("accept", asked, verdict="denied", reason="arrived broken by the customer")
     async with connected(platform, secret, elicitation_callback=no) as client:

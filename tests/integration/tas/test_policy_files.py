@@ -104,12 +104,13 @@ async def test_a_file_that_was_refused_is_told_of_by_its_name_and_so_is_the_text
     file.write_text(CAREFUL)
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
         policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
-        with structlog.testing.capture_logs() as logs:
-            watcher = PolicyFileWatcher(policies, file, tas.caller.project, structlog.get_logger())
-            for content in (CAREFUL.encode(), b"kind: Policy # \xff", CAREFUL.encode(), b"rules: []", OPEN.encode()):
-                file.write_bytes(content)
-                await watcher.check()
-    told = [(one["event"], one["file"]) for one in logs if one["event"].startswith("policy ") and "file" in one]
+        logs = structlog.testing.LogCapture()
+        log = structlog.wrap_logger(None, processors=[logs], wrapper_class=structlog.stdlib.BoundLogger)
+        watcher = PolicyFileWatcher(policies, file, tas.caller.project, log)
+        for content in (CAREFUL.encode(), b"kind: Policy # \xff", CAREFUL.encode(), b"rules: []", OPEN.encode()):
+            file.write_bytes(content)
+            await watcher.check()
+    told = [(one["event"], one["file"]) for one in logs.entries if one["event"].startswith("policy ") and "file" in one]
     assert [event for event, _ in told if event != "policy problem"] == [
         *("policy applied", "policy refused", "policy unchanged", "policy refused", "policy applied"),
     ]
