@@ -22,6 +22,9 @@ COMPLAIN_S = 10.0
 MAX_DENIED = 100
 """First words of subjects whose denial is logged, each once: what is said on them may be said again and again."""
 
+WORKER = "worker"
+"""The role that ends where it may not register its tools, and says so itself."""
+
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
@@ -55,7 +58,7 @@ class BrokerErrors:
         elif denied := _PUBLISH_DENIED.search(str(error)):
             if not self._on_denied(denied[1].lower()):
                 self._complain_of_rights("publish", denied[1])
-        elif denied := _SUBSCRIBE_DENIED.search(str(error)):
+        elif self._role != WORKER and (denied := _SUBSCRIBE_DENIED.search(str(error))):
             self._complain_of_rights("subscribe", denied[1])
 
     def _complain_of_rights(self, right: str, subject: str) -> None:

@@ -24,6 +24,7 @@ async def test_each_right_that_is_missing_is_logged_once() -> None:
     complain = BrokerErrors("gateway", lambda _subject: False)
     said = [denied("Publish", "task.live.Shop.1"), denied("Publish", "task.live.other.2")]
     heard = [denied("Subscription", f"agents.{word}.*") for word in ("info", "status")]
+    heard.append(denied("Subscription", "_INBOX_gateway.x.*"))  # who asks hears nothing there, and says so
     assert await logged(complain, *said, *heard, *said, *heard) == [
         ("publish", "task.live.Shop.1"),
         ("subscribe", "agents.info.*"),
@@ -34,6 +35,7 @@ async def test_who_waits_for_an_answer_is_told_instead() -> None:
     waits = {"svc.tas.beat"}
     complain = BrokerErrors("worker", lambda subject: subject in waits)
     assert await logged(complain, denied("Publish", "svc.TAS.beat")) == []
+    assert await logged(complain, denied("Subscription", "tool.confirm.default.stock.X")) == [], "a worker ends instead"
     waits.clear()
     assert await logged(complain, denied("Publish", "svc.TAS.beat")) == [("publish", "svc.TAS.beat")]
 
