@@ -89,13 +89,15 @@ class AnswerRecorder:
     """Writes the answers of providers into a file, each as soon as it is there; the first one begins it anew."""
 
     def __init__(self, path: Path) -> None:
-        """Raises RefusedError where *path* holds anything else than a recording, which would be lost."""
+        """Raises RefusedError where *path* holds anything but a recording, which would be lost, or can't be written."""
         self._path = path
         self._is_begun = False
         if path.exists() and (path.is_dir() or path.stat().st_size > 0):
             _read_head(path)
-        elif not path.parent.is_dir():
-            raise _refused(path, f"there is no folder {path.parent}")
+        try:
+            path.open("a").close()  # before any answer is paid for
+        except OSError as error:
+            raise _refused(path, f"it can't be written: {error.strerror}") from error
 
     def keep(self, request: DecisionRequest, asked: AskedQuestion, reply: ModelReply, *, tools: bool) -> None:
         line = {

@@ -1,13 +1,15 @@
 """What `Client.submit` returns: what was accepted, and a hand on the run itself."""
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Protocol, Self, overload
+from typing import Any, Protocol, Self, overload
 from uuid import UUID
 
 from pydantic import BaseModel, PrivateAttr
 
+from towpath.errors import RefusedError
 from towpath.tasks.outputs import Output
 from towpath_contracts.events.log import LogEntry
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted
 from towpath_readings.stream.live import StreamEvent
@@ -47,17 +49,45 @@ class RunClient(Protocol):
         ...
 
 
-class SubmittedRun(RunAccepted):
-    """A run that was accepted; its methods are those of the client, for this run."""
+class HeldRun(RunAccepted):
+    """What was accepted, with what asks for it; by what was accepted alone it is compared and pickled."""
 
-    _client: RunClient = PrivateAttr()
+    _holder: Any = PrivateAttr(default=None)
+
+    @property
+    def _held_by(self) -> Any:
+        if self._holder is None:
+            detail = f"this came from elsewhere without the client that submitted {self.run_id}"
+            raise RefusedError(problem("request_invalid", detail, remedy="Ask a client: client.get(run_id)."))
+        return self._holder
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunAccepted) and self.model_dump() == other.model_dump()
+
+    def __hash__(self) -> int:
+        return hash(self.run_id)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "__pydantic_private__": {"_holder": None}}
+
+    def __deepcopy__(self, _memo: dict[int, Any] | None = None) -> Self:
+        return self  # it can't be changed, and a client can't be copied
+
+
+class SubmittedRun(HeldRun):
+    """A run that was accepted; its methods are those of the client, for this run."""
 
     @classmethod
     def of(cls, accepted: BaseModel, client: RunClient) -> Self:
         """Return the run of an answer that has the fields of RunAccepted, in the hands of *client*."""
         run = cls.model_validate(accepted.model_dump())
-        run._client = client
+        run._holder = client
         return run
+
+    @property
+    def _client(self) -> RunClient:
+        client: RunClient = self._held_by
+        return client
 
     async def get(self) -> RunView:
         """Return the run as it stands."""

@@ -127,7 +127,8 @@ def _check_routes(spec: NetworkSpec, rosters: NetworkSwarms) -> list[ProblemDeta
                 problems.append(_problem(pointer, "route_to_self", f"{agent.key} routes to itself; take that out"))
             elif route not in keys:
                 meant = _meant(route, keys) if len(problems) < SUGGESTED else ""
-                detail = f"{agent.key} routes to {route}, which is no agent{meant}"
+                mend = meant or ": add it, or name another"
+                detail = f"{agent.key} routes to {route}, which is no agent of this network{mend}"
                 problems.append(_problem(pointer, "route_unknown", detail))
     return problems
 

@@ -165,7 +165,7 @@ def test_what_is_no_recording_is_not_written_over(text: str, tmp_path: Path) -> 
     with pytest.raises(RefusedError, match="is no recording of a model's answers"):
         live(MODEL, record=path)
     assert path.read_text() == text
-    with pytest.raises(RefusedError, match="there is no folder"):
+    with pytest.raises(RefusedError, match="it can't be written"):
         live(MODEL, record=tmp_path / "nowhere" / "answers.jsonl")
     with pytest.raises(RefusedError, match="is no recording"):
         live(MODEL, record=tmp_path)

@@ -9,12 +9,11 @@ from pydantic import PrivateAttr
 from towpath.client.handles.loop_thread import LOOP
 from towpath.client.handles.sync_methods import each
 from towpath.client.streams import WaitingGate
-from towpath.client.submitted_run import SubmittedRun
+from towpath.client.submitted_run import HeldRun, SubmittedRun
 from towpath.tasks.outputs import Output
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.views import ActionDone, RunView
-from towpath_contracts.tasks import RunAccepted
 from towpath_readings.stream.live import RunStreamGate, RunStreamStatus, StreamEvent
 
 
@@ -53,17 +52,20 @@ def each_event(source: AsyncIterator[StreamEvent]) -> Generator[StreamEvent, Non
             yield SyncWaitingGate.of(event)
 
 
-class SyncSubmittedRun(RunAccepted):
+class SyncSubmittedRun(HeldRun):
     """What `SyncClient.submit` returns: a run that was accepted, and a hand on it."""
-
-    _twin: SubmittedRun = PrivateAttr()
 
     @classmethod
     def of(cls, run: SubmittedRun) -> Self:
         """Return *run* as what needs no await."""
         found = cls.model_validate(run.model_dump())
-        found._twin = run
+        found._holder = run
         return found
+
+    @property
+    def _twin(self) -> SubmittedRun:
+        twin: SubmittedRun = self._held_by
+        return twin
 
     @overload
     def result(self, timeout: str | float | None = None, *, as_: type[Output]) -> Output: ...

@@ -54,5 +54,7 @@ def test_a_prompt_of_blanks_is_refused() -> None:
 
 def test_an_unknown_route_is_told_with_the_agent_that_was_meant() -> None:
     (found,) = problems(allowed_routes=["biling"])
-    assert found.detail == "lead routes to biling, which is no agent; did you mean 'billing'?"
-    assert [one.detail for one in problems(allowed_routes=["zzz"])] == ["lead routes to zzz, which is no agent"]
+    assert found.detail == "lead routes to biling, which is no agent of this network; did you mean 'billing'?"
+    assert [one.detail for one in problems(allowed_routes=["zzz"])] == [
+        "lead routes to zzz, which is no agent of this network: add it, or name another"
+    ]
