@@ -28,7 +28,7 @@ HTTP_TIMEOUT_S = 15.0
 TOOLS_TIMEOUT_S = 20.0  # a worker offers its tools just after it is ready; TAS may still be storing them
 RETRY_S = 0.5
 FILE_LIMIT_BYTES = 4 * 1024 * 1024
-_GONE = -1  # in place of the time of a change
+_GONE, _AGAIN = -1, -2  # in place of the time of a change
 _SOON = frozenset({"tool_unknown", "unavailable"})
 
 
@@ -97,7 +97,7 @@ class NetworkFolderPublisher:
 
     def publish_again(self) -> None:
         """Have `watch` publish every file as if it had just been saved, over what others have published since."""
-        self._seen = dict.fromkeys(self._seen, -1)
+        self._seen = {path: seen if seen == _GONE else _AGAIN for path, seen in self._seen.items()}
 
     async def watch(self) -> None:
         """Publish changes until cancelled."""

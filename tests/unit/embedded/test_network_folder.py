@@ -38,6 +38,25 @@ async def test_what_was_wrong_with_a_file_is_over_once_it_is_gone_or_no_network(
     assert kept["gone.yaml"]
 
 
+async def test_a_faulty_file_that_is_removed_right_after_a_reload_is_no_longer_refused(tmp_path: Path) -> None:
+    kept: dict[str, list[str]] = {}
+    file = tmp_path / "desk.yaml"
+    file.write_text("name: [")
+    folder = NetworkFolderPublisher(
+        tmp_path, "http://127.0.0.1:1", [].append, refused=lambda path, faults: kept.update({path: list(faults)})
+    )
+    await folder.publish_changed()
+    assert kept[str(file)]
+    folder.publish_again()
+    file.unlink()
+    await folder.publish_changed()
+    assert kept == {str(file): []}
+    kept.clear()
+    folder.publish_again()
+    await folder.publish_changed()
+    assert kept == {}, "what is gone is told once"
+
+
 @pytest.mark.parametrize("meanwhile", ["name: [", None])
 async def test_a_file_that_changes_while_it_is_refused_does_not_end_the_watch(
     tmp_path: Path, meanwhile: str | None
