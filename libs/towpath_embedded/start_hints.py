@@ -38,7 +38,7 @@ def _is_port(text: str) -> bool:
 def _options(words: Sequence[str]) -> dict[str, str]:
     """Read `--name value` and `--name=value`; one without a value gets the next word, which is no harm."""
     found = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         if word.startswith("--"):
             name, written, value = word.partition("=")
             found[name] = value if written else following

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from towpath_embedded import start_hints
 from towpath_embedded.processes.ports import free_port
 from towpath_embedded.start_hints import starts_probably
 
@@ -26,6 +27,11 @@ def test_a_start_is_expected_where_nothing_speaks_against_it(tmp_path: Path) -> 
     for words in (ANY, (*ANY, "--json", "--policy", str(policy)), (*ANY, f"--policy={policy}", "--worker", "a", "b")):
         assert starts_probably(list(words)), words
     assert starts_probably(["up", "--port", port, "--nats-port=auto", "--profile", "strict"])
+
+
+def test_a_start_is_expected_without_any_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_hints, "is_free", lambda _: True)
+    assert starts_probably(["up"])
 
 
 @pytest.mark.parametrize(
