@@ -88,11 +88,15 @@ class AskingStream(SingleRunStream):
 
     async def _at_rest(self, reader: RunStreamReader) -> bytes:
         gates = await self._asked(reader)
-        return _sse(await self._interrupted(gates)) if gates else b""
+        return _sse(await self._interrupted(gates) if gates else self._resumed())
 
     @abstractmethod
     async def _interrupted(self, gates: list[RunStreamGate]) -> list[JsonObject]:
         """Return what is told of *gates*; where the events have ended with it, the client is asked."""
+
+    def _resumed(self) -> list[JsonObject]:
+        """Return what is told where nothing waits for a person, of a protocol that may have told that something did."""
+        return []
 
     async def _asked(self, reader: RunStreamReader) -> list[RunStreamGate]:
         """Return what waits for a person: in the run, or below it where the key may see that."""

@@ -5,7 +5,7 @@ does not append. A stream ends with the task, or where it asks for the caller's 
 stays open, since nothing would tell the caller that they have.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -39,7 +39,7 @@ class A2aEvents:
         self._context = task["contextId"]
         self._after = after
         self._live = live.LiveStream()
-        self._sent = ""
+        self._sent: list[str] = []
         self._is_begun = False
         self._told: frozenset[UUID] = frozenset()
 
@@ -67,24 +67,31 @@ class A2aEvents:
     def piece(self, delta: DeltaEvent) -> list[JsonObject]:
         """Return what a piece of a model's answer adds; of one that is taken back the next piece takes the place."""
         if isinstance(delta, live.RunStreamSuperseded):
-            self._sent, self._is_begun = "", False
+            self._sent, self._is_begun = [], False
             return []
         if delta.part != "text" or self.has_ended or not delta.text:
             return []
-        self._sent += delta.text
+        self._sent.append(delta.text)
         return [self._artifact([tasks.text_part(delta.text)], last=False)]
 
-    def has_told(self, gates: Sequence[UUID]) -> bool:
-        """Return whether the stream has said that others decide at all of *gates*."""
-        return self._told.issuperset(gates)
+    def has_told(self, gates: Collection[UUID]) -> bool:
+        """Return whether the last status says that others decide, as they do at *gates*."""
+        return bool(gates) and self._told == frozenset(gates)
 
-    def waiting(self, questions: Sequence[tasks.GateQuestion], site: str) -> list[JsonObject]:
-        """Return that the run waits at *questions*; where the caller may decide the stream ends with it."""
-        self._told = frozenset(one.gate.gate_id for one in questions)
+    def waiting(self, gates: Collection[UUID], questions: Sequence[tasks.GateQuestion], site: str) -> list[JsonObject]:
+        """Return that the run waits at *gates*, by *questions*; where the caller may decide the stream ends with it.
+
+        There may be more gates than are asked at once: the others are told once some of these are closed.
+        """
+        self._told = frozenset(gates)
         status = tasks.waiting_status(self._run_id, self._context, questions, site)
         self._state = status["state"]
         self.has_ended = self._state == tasks.INPUT_REQUIRED
         return [self._update(status)]
+
+    def resumed(self, at: datetime) -> list[JsonObject]:
+        """Return that the run is at work again, where the last status says that it waits for others."""
+        return [self._works(at)] if self._state == tasks.AUTH_REQUIRED else []
 
     def failed(self, why: Problem) -> list[JsonObject]:
         """Return the end of a stream that can't go on, whatever becomes of the run."""
@@ -96,13 +103,14 @@ class A2aEvents:
             case live.RunStreamToolCall():
                 own = {"call_id": str(item.call_id), "tool": item.tool, "agent": item.agent_key}
                 yield self._works(at, f"calls {item.tool}", {tasks.OWN: own})
-            case live.RunStreamStatus(status="running" | "waiting_for_tool") if self._state != tasks.WORKING:
-                yield self._works(at)
+            case live.RunStreamStatus(status="running" | "waiting_for_tool"):
+                if self._state != tasks.WORKING and not self.gates:
+                    yield self._works(at)
             case _:
                 return
 
     def _works(self, at: datetime, text: str = "", metadata: JsonObject | None = None) -> JsonObject:
-        self._state = tasks.WORKING
+        self._state, self._told = tasks.WORKING, frozenset()  # what still waits is told again after it
         status = tasks.task_status(self._run_id, self._context, self._state, at, text=text)
         return self._update(status, **({"metadata": metadata} if metadata else {}))
 
@@ -117,8 +125,9 @@ class A2aEvents:
     def _whole(self, final: Any) -> JsonObject:
         """Return what is left of the answer; all of it where what was sent is not its beginning."""
         (part,) = tasks.answer_artifact(self._run_id, final)["parts"]
-        if self._is_begun and str(part.get("text", "")).startswith(self._sent) and "text" in part:
-            return self._artifact([tasks.text_part(part["text"][len(self._sent) :])], last=True)
+        sent = "".join(self._sent)
+        if self._is_begun and str(part.get("text", "")).startswith(sent) and "text" in part:
+            return self._artifact([tasks.text_part(part["text"][len(sent) :])], last=True)
         self._is_begun = False
         return self._artifact([part], last=True)
 

@@ -17,7 +17,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import CancelRun, ListRuns, PreviewPrompt, RunPage, RunView
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 from towpath_gateway.app.asking_stream import STANDING, AskingStream
 from towpath_gateway.app.dependencies import GatewayDependencies, require_scope
 from towpath_gateway.app.errors import naming_run
@@ -68,12 +68,16 @@ class A2aStream(AskingStream):
         self._a2a = events
 
     async def _interrupted(self, gates: list[RunStreamGate]) -> list[JsonObject]:
-        if self._a2a.has_told([gate.gate_id for gate in gates]):
+        waiting = [gate.gate_id for gate in gates]
+        if self._a2a.has_told(waiting):
             return []
         view = await self._dependencies.platform.run(self._principal.project, self._run_id)
         questions = await questions_of(self._dependencies, self._principal, view)
         asked = [one for one in questions if one.gate.gate_id not in self._decided]
-        return self._a2a.waiting(asked, self._methods.site) if asked else []
+        return self._a2a.waiting(waiting, asked, self._methods.site) if asked else self._resumed()
+
+    def _resumed(self) -> list[JsonObject]:
+        return self._a2a.resumed(wall())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
