@@ -63,7 +63,7 @@ class AgUiEvents:
         self._live = live.LiveStream()
         self._steps: list[str] = []
         self._message: str | None = None
-        self._text = ""
+        self._texts: list[str] = []
         self._usage: dict[str, JsonObject] = {}
         self._final: Any = None
         self._schema: JsonObject | None = None
@@ -102,7 +102,7 @@ class AgUiEvents:
             return []
         name = f"{delta.request_id}-{delta.attempt}"
         begun = [] if self._message == name else [*self._closed_message(), self._begun_message(name)]
-        self._text += delta.text
+        self._texts.append(delta.text)
         return [*begun, _event("TEXT_MESSAGE_CONTENT", messageId=name, delta=delta.text)]
 
     def interrupted(self, gates: list[live.RunStreamGate]) -> list[JsonObject]:
@@ -154,11 +154,13 @@ class AgUiEvents:
             for place, call in enumerate(self._wanted, 1):
                 yield from _call(_wanted_id(self._run_id, place), str(call["name"]), call["arguments"])
             return
-        if self._message is not None and not item.text.startswith(self._text):
+        sent = "".join(self._texts)
+        if self._message is not None and not item.text.startswith(sent):
             yield from self._taken_back("refused")
+            sent = ""
         if self._message is None:
             yield self._begun_message(f"answer-{self._run_id}-{item.seq}")
-        if rest := item.text[len(self._text) :]:
+        if rest := item.text[len(sent) :]:
             yield _event("TEXT_MESSAGE_CONTENT", messageId=self._message, delta=rest)
         yield from self._closed_message()
 
@@ -197,11 +199,11 @@ class AgUiEvents:
             yield _event("STATE_DELTA", delta=delta)
 
     def _begun_message(self, name: str) -> JsonObject:
-        self._message, self._text = name, ""
+        self._message, self._texts = name, []
         return _event("TEXT_MESSAGE_START", messageId=name, role="assistant")
 
     def _closed_message(self) -> list[JsonObject]:
-        name, self._message, self._text = self._message, None, ""
+        name, self._message, self._texts = self._message, None, []
         return [] if name is None else [_event("TEXT_MESSAGE_END", messageId=name)]
 
     def _taken_back(self, reason: str) -> list[JsonObject]:

@@ -56,7 +56,7 @@ class AnswerStream(SingleRunStream):
     ) -> None:
         super().__init__(dependencies, principal, run_id, headers=headers)
         self._answer = frames
-        self._text = ""
+        self._texts: list[str] = []
         self._is_taken_back = False
 
     async def _begin(self) -> bytes:
@@ -71,10 +71,11 @@ class AnswerStream(SingleRunStream):
         if (failed := answers.why_no_answer(view)) is not None:
             return self._answer.failed(view, failed)
         whole = answers.text_of(view, self._answer.offered)
-        if not whole.startswith(self._text):
+        sent = "".join(self._texts)
+        if not whole.startswith(sent):
             detail = "the model began anew, and what was sent before is no part of its answer"
             return self._answer.failed(None, problem("answer_replaced", detail, run_id=str(self._run_id)))
-        rest = whole[len(self._text) :]
+        rest = whole[len(sent) :]
         return (self._answer.text(rest) if rest else b"") + self._answer.end(view)
 
     def _failed(self, why: Problem) -> bytes:
@@ -86,9 +87,9 @@ class AnswerStream(SingleRunStream):
         texts = []
         for piece in pieces:
             if isinstance(piece, RunStreamSuperseded):
-                self._is_taken_back = self._is_taken_back or bool(self._text)
+                self._is_taken_back = self._is_taken_back or any(self._texts)
             elif piece.part == "text" and not self._is_taken_back:
-                self._text += piece.text
+                self._texts.append(piece.text)
                 texts.append(self._answer.text(piece.text))
         return b"".join(texts)
 

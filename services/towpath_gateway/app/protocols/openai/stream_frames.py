@@ -57,7 +57,7 @@ class ResponseFrames:
         self._run_id = run_id
         self._asked = asked
         self._number = 0
-        self._text: str | None = None
+        self._texts: list[str] | None = None
         self._place = {"item_id": answers.message_item(run_id, None)["id"], "output_index": 0, "content_index": 0}
 
     def begin(self, view: RunView) -> bytes:
@@ -68,11 +68,11 @@ class ResponseFrames:
     def text(self, text: str) -> bytes:
         """Return the events of a piece of text."""
         begun = b""
-        if self._text is None:
-            self._text = ""
+        if self._texts is None:
+            self._texts = []
             begun = self._event("output_item.added", output_index=0, item=answers.message_item(self._run_id, None))
             begun += self._event("content_part.added", **self._place, part=answers.text_part(""))
-        self._text += text
+        self._texts.append(text)
         return begun + self._event("output_text.delta", **self._place, delta=text, logprobs=[])
 
     def end(self, view: RunView) -> bytes:
@@ -91,8 +91,8 @@ class ResponseFrames:
         return data_frame({**body, "sequence_number": self._next(), "run_id": why.run_id}, "error")
 
     def _closed(self) -> bytes:
-        begun = self.text("") if self._text is None else b""
-        text = self._text or ""
+        begun = self.text("") if self._texts is None else b""
+        text = "".join(self._texts or ())
         done = self._event("output_text.done", **self._place, text=text, logprobs=[])
         done += self._event("content_part.done", **self._place, part=answers.text_part(text))
         item = answers.message_item(self._run_id, text)
