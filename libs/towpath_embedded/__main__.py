@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from towpath_embedded.processes import fork_client
-from towpath_embedded.start_hints import GATEWAY_PORT, NATS_PORT, starts_probably
+from towpath_embedded.start_hints import GATEWAY_PORT, nats_port_beside, starts_probably
 from towpath_fabric.garbage_collector import paused
 from towpath_fabric.process_protection import protect_process
 
@@ -27,6 +27,10 @@ DEFAULT_DATA = Path(".towpath")
 Port = int | Literal["auto"]
 
 
+def _number(port: Port) -> int | None:
+    return None if port == "auto" else port
+
+
 def _usage_panel(error: CycloptsError) -> Any:
     from towpath.cli.shared.usage_errors import usage_panel
 
@@ -41,7 +45,7 @@ def up_command(
     *,
     data: Path = DEFAULT_DATA,
     port: Port = GATEWAY_PORT,
-    nats_port: Port = NATS_PORT,
+    nats_port: Port | None = None,
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
     logs: Annotated[bool, Parameter(negative="")] = False,
@@ -65,7 +69,7 @@ def up_command(
     port
         The gateway's port, or `auto` for any free one.
     nats_port
-        The NATS server's port, or `auto`.
+        The NATS server's port, or `auto`; where it is not given 4222, or `auto` beside `--port auto`.
     ephemeral
         Throw everything away at the end.
     json
@@ -98,8 +102,8 @@ def up_command(
     return up(
         UpOptions(
             data=data,
-            gateway_port=None if port == "auto" else port,
-            nats_port=None if nats_port == "auto" else nats_port,
+            gateway_port=_number(port),
+            nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
             ephemeral=ephemeral,
             as_json=json,
             logs=logs,
@@ -134,7 +138,7 @@ def servers_command(
         UpOptions(
             data=data,
             gateway_port=None,
-            nats_port=None if nats_port == "auto" else nats_port,
+            nats_port=_number(nats_port),
             ephemeral=ephemeral,
             as_json=json,
             servers_only=True,

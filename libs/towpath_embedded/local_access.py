@@ -4,9 +4,11 @@ The token is kept between starts, so that a script that holds it goes on. A brow
 at each start; the gateway removes the code when it is used. All of it is readable by its owner only.
 """
 
+import os
 import secrets
 import ssl
 from pathlib import Path
+from urllib.parse import quote
 
 from towpath_fabric.file_owners import write_private
 
@@ -21,7 +23,10 @@ NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class LocalAccess:
-    """The token of the platform on *data*. *auth* is its TOWPATH_AUTH: "on" asks for keys, "off" for nothing."""
+    """The token of the platform on *data*. *auth* is its TOWPATH_AUTH: "on" asks for keys, "off" for nothing.
+
+    Where it asks for keys, its own terminal shows that of the environment, TOWPATH_API_KEY, as other clients here do.
+    """
 
     def __init__(self, data: Path, auth: str) -> None:
         self.file = data / TOKEN_FILE
@@ -29,6 +34,7 @@ class LocalAccess:
         self._session_secret = data / SESSION_FILE
         self.asks_for_keys = auth == "on"
         self.is_open_to_all = auth == "off"
+        self._key = os.environ.get("TOWPATH_API_KEY", "") if self.asks_for_keys else ""
         self._asks_for_token = not self.asks_for_keys and not self.is_open_to_all
 
     def prepare(self) -> None:
@@ -52,12 +58,16 @@ class LocalAccess:
         return self.file.read_text("ascii").removeprefix(_HEADER).strip()
 
     def authorization(self) -> dict[str, str]:
-        """Return the header that shows the token, if one is asked for."""
-        return {"Authorization": f"Bearer {self.token()}"} if self._asks_for_token else {}
+        """Return the header that shows the token, or the key, if one is asked for and there is one."""
+        return {"Authorization": f"Bearer {shown}"} if (shown := self._credential()) else {}
 
     def client_url(self, gateway_url: str) -> str:
-        """Return *gateway_url* with the token, if one is asked for, as HTTP clients take it."""
-        return gateway_url.replace("://", f"://local:{self.token()}@", 1) if self._asks_for_token else gateway_url
+        """Return *gateway_url* with the token, or the key, as HTTP clients take it: as with `authorization`."""
+        shown = quote(self._credential(), safe="")
+        return gateway_url.replace("://", f"://local:{shown}@", 1) if shown else gateway_url
+
+    def _credential(self) -> str:
+        return self.token() if self._asks_for_token else self._key
 
     def sign_in_url(self, gateway_url: str) -> str | None:
         """Return the link that lets one browser in; None where it was used, or no token is asked for."""

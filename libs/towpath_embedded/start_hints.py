@@ -7,13 +7,13 @@ nothing of the platform, since it is asked before anything else.
 import os
 import socket
 from collections.abc import Sequence
+from typing import Literal
 
 GATEWAY_PORT = 8787
 NATS_PORT = 4222
 _HIGHEST_PORT = 65_535
 
 _FILES = ("--policy", "--networks", "--mcp")
-_DEFAULT_PORTS = {"--port": str(GATEWAY_PORT), "--nats-port": str(NATS_PORT)}
 
 
 def starts_probably(words: Sequence[str]) -> bool:
@@ -22,13 +22,20 @@ def starts_probably(words: Sequence[str]) -> bool:
         return False
     options = _options(words[1:])
     files = [options[name] for name in _FILES if name in options]
-    ports = [port for port in (options.get(name, port) for name, port in _DEFAULT_PORTS.items()) if port != "auto"]
+    gateway = options.get("--port", str(GATEWAY_PORT))
+    nats = options.get("--nats-port", str(nats_port_beside(gateway)))
+    ports = [port for port in (gateway, nats) if port != "auto"]
     return (
         not {"--policy", "--profile"} <= options.keys()
         and all(os.path.exists(file) for file in files)  # noqa: PTH110 - that of Path raises where one may not look
         and len({*ports}) == len(ports)
         and all(_is_port(port) and is_free(int(port)) for port in ports)
     )
+
+
+def nats_port_beside(gateway: int | str) -> int | Literal["auto"]:
+    """Return NATS's port where none is named: any free one beside a *gateway* at any, for a second platform."""
+    return "auto" if gateway == "auto" else NATS_PORT
 
 
 def _is_port(text: str) -> bool:

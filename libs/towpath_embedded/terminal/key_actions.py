@@ -6,12 +6,18 @@ import html
 import json
 import os
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from towpath.cli.shared.text import one_line
+from towpath.client.http import error_of_response
+from towpath.errors import TowpathError
+from towpath_contracts.problems.registry import Problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.refused_files import RefusedFiles, placed
@@ -31,11 +37,16 @@ KEYS: Mapping[str, str] = {
 }
 _HELP = (
     "r  publishes every network and applies the policy again, as if each file had just been saved",
-    "o  opens the console in a browser, which is signed in by it",
+    "o  opens the console in a browser, by a link that signs in once",
     "d  has the doctor look at everything: towpath doctor",
     "l  shows the logs of all processes here, or hides them again",
     "q  stops all in order, as Ctrl-C does",
 )
+_OF_THE_FILE = frozenset({"policy_invalid", "request_invalid", "request_too_large"})
+"""Why a policy is refused for what stands in its file."""
+
+_AGAIN = "Press r again; what is wrong: towpath doctor"
+_KEY_MISSING = "Set TOWPATH_API_KEY before towpath up, or: towpath policy apply FILE --api-key KEY"
 DOCTOR_S = 60.0
 LINK_FILE = "open-console.html"
 _LINK = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={}"><title>Towpath</title>\n'
@@ -107,56 +118,81 @@ class KeyActions:
     async def _apply(self, policy: Path) -> None:
         try:
             body = {"text": await asyncio.to_thread(policy.read_text, "utf-8"), "source": str(policy)}
+        except UnicodeDecodeError as error:
+            self._refused.put(policy.name, [f"{policy.name}: {one_line(error, 200)}"])
+            return
+        except OSError as error:
+            self._screen.notice(f"{policy.name} was not applied: it can't be read: {one_line(error, 200)}")
+            return
+        try:
             async with connect(self._platform.client_url) as client:
                 response = await client.post("/v1/policy", json=body)
-                answer: Any = response.json()
-            if response.is_success:
-                self._refused.put(policy.name, ())
-                changed = "" if answer["changed"] else ", as before"
-                self._screen.notice(f"{policy.name} in force: version {answer['version']}{changed}")
-                return
-            faults = [one["detail"] for one in answer.get("errors", ())] or [answer["detail"]]
-            self._refused.put(policy.name, [placed(policy.name, one_line(fault)) for fault in faults])
+            if not response.is_success:
+                raise error_of_response(response.status_code, response.content)
+            answer: Any = response.json()
+            in_force = (
+                f"{policy.name} in force: version {answer['version']}{'' if answer['changed'] else ', as before'}"
+            )
+            self._refused.put(policy.name, ())
+            self._screen.notice(in_force)
+        except TowpathError as error:
+            self._refuse(policy.name, error.problem)
         except (*ANSWER_ERRORS, OSError) as error:
-            self._screen.notice(f"{policy.name} was not applied: {type(error).__name__}: {one_line(error, 200)}")
+            why = f"{type(error).__name__}: {one_line(error, 200)}"
+            self._screen.notice(f"{policy.name} was not applied: {why}. {_AGAIN}")
+
+    def _refuse(self, name: str, why: Problem) -> None:
+        """Keep what is wrong with the file; what is wrong elsewhere says nothing of it, and is told alone."""
+        if why.code in _OF_THE_FILE:
+            faults = [one.detail for one in why.errors] or [why.detail]
+            self._refused.put(name, [placed(name, one_line(fault)) for fault in faults])
+            return
+        remedy = _KEY_MISSING if why.status == HTTPStatus.UNAUTHORIZED else _AGAIN if why.retryable else why.remedy
+        self._screen.notice(f"{name} was not applied: {why.code}: {one_line(why.detail, 200).rstrip('.')}. {remedy}")
 
     async def _open_console(self) -> None:
         """Open a browser; the code of the link is in a file, since any user may read the words of a command."""
         gateway = self._platform.gateway_url
         link = self._platform.access.sign_in_url(gateway)
+        told = gateway if link is None else f"{link} (the link signs in once)"
         if not has_display(os.environ):
-            self._screen.notice(f"no browser can be opened from here; open {link or gateway}")
+            self._screen.notice(f"no browser can be opened from here; open {told}")
             return
         target = gateway
         if link is not None:
             file = self._platform.data / LINK_FILE
             write_private(file, _LINK.format(html.escape(link)))
             target = file.as_uri()
-        if not await asyncio.to_thread(webbrowser.open, target):
-            self._screen.notice(f"no browser was found; open {link or gateway}")
+        self._screen.notice(f"opening the console in a browser; where none opens it: {told}")
+        loop = asyncio.get_running_loop()
+        missing = partial(self._screen.notice, f"no browser was found; open {told}")
+        # Some browsers are waited for until they are closed, which is not to hold up the end: no thread of the loop.
+        threading.Thread(target=open_browser, args=(target, loop, missing), name="open browser", daemon=True).start()
 
     async def _ask_doctor(self) -> None:
         self._screen.notice("the doctor looks at everything …")
-        token = self._platform.access.authorization().get("Authorization", "").removeprefix("Bearer ")
-        asked = {"TOWPATH_SERVER": self._platform.gateway_url, **({"TOWPATH_API_KEY": token} if token else {})}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "towpath.cli", "doctor", "-o", "json"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            cwd=self._platform.data.parent,
-            env={**os.environ, **asked},
-        )
+        process = None
         try:
+            token = self._platform.access.authorization().get("Authorization", "").removeprefix("Bearer ")
+            asked = {"TOWPATH_SERVER": self._platform.gateway_url, **({"TOWPATH_API_KEY": token} if token else {})}
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "towpath.cli", "doctor", "-o", "json"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                cwd=self._platform.data.parent,
+                env={**os.environ, **asked},
+            )
             async with asyncio.timeout(DOCTOR_S):
                 written, _ = await process.communicate()
             for line, style in doctor_lines(json.loads(written)["checks"]):
                 self._screen.notice(line, style)
-        except (TimeoutError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:  # also that it takes too long
             self._screen.notice(f"the doctor gave no answer: {type(error).__name__}; ask it: towpath doctor")
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
 
 
 def doctor_lines(checks: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -168,6 +204,17 @@ def doctor_lines(checks: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
     summary = f"✕ {len(wrong)} of {len(checks)} checks failed" if wrong else f"✓ {len(checks)} checks, nothing is wrong"
     return [*lines, (summary, "red" if wrong else "green")]
+
+
+def open_browser(target: str, loop: asyncio.AbstractEventLoop, missing: Callable[[], None]) -> None:
+    """Open *target*, for as long as that takes, and have *loop* call *missing* where there is no browser."""
+    try:
+        is_opened = webbrowser.open(target)
+    except (webbrowser.Error, OSError):
+        is_opened = False
+    if not is_opened:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(missing)
 
 
 def has_display(environment: Mapping[str, str]) -> bool:

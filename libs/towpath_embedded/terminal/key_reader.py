@@ -23,11 +23,15 @@ LOOK_S = 1.0
 class KeyReader:
     """Calls the action of each key that is pressed; use as a context manager, inside a running loop.
 
+    *taken* is called once keys are read for the first time, which may be long after the start in the background.
     Several keys at once are a paste or the sequence of a function key, and are no order to do anything.
     """
 
-    def __init__(self, descriptor: int, actions: Mapping[str, Callable[[], object]]) -> None:
+    def __init__(
+        self, descriptor: int, actions: Mapping[str, Callable[[], object]], taken: Callable[[], object] | None = None
+    ) -> None:
         self._descriptor = descriptor
+        self._taken = taken
         self._actions = actions
         self._found: list[Any] | None = None
         self._is_reading = False
@@ -81,6 +85,9 @@ class KeyReader:
             return
         self._found, self._is_reading = found, True
         self._loop.add_reader(self._descriptor, self._read)
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            taken()
 
     def _give_back(self) -> None:
         """Give the terminal the mode that it had, and read no more.

@@ -36,9 +36,8 @@ class LiveView:
     async def __aenter__(self) -> Self:
         self._do(self._follow_runs())
         if (descriptor := terminal()) is not None:
-            reader = self._stack.enter_context(KeyReader(descriptor, self._keys.by_key()))
-            if reader.reads:
-                self._screen.keys(KEYS)
+            reader = KeyReader(descriptor, self._keys.by_key(), taken=lambda: self._screen.keys(KEYS))
+            self._stack.enter_context(reader)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from towpath_embedded import start_hints
+from towpath_embedded import __main__, start_hints
 from towpath_embedded.processes.ports import free_port
 from towpath_embedded.start_hints import starts_probably
+from towpath_embedded.up import UpOptions
 
 ANY = ("up", "--port", "auto", "--nats-port", "auto")
 
@@ -62,6 +63,29 @@ def test_no_start_is_expected_where_ports_or_options_contradict(busy: str, tmp_p
     ):
         assert not starts_probably(["up", "--port", ports[0], f"--nats-port={ports[1]}"]), ports
     assert not starts_probably([*ANY, "--policy", str(tmp_path), "--profile", "open"])
+
+
+@pytest.mark.parametrize(
+    ("words", "ports"),
+    [
+        ("", (8787, 4222)),
+        ("--port auto", (None, None)),
+        ("--port auto --nats-port 4222", (None, 4222)),
+        ("--port 9000", (9000, 4222)),
+        ("--port 9000 --nats-port auto", (9000, None)),
+    ],
+)
+def test_the_port_of_nats_is_any_where_that_of_the_gateway_is_unless_it_is_named(
+    words: str, ports: tuple[int | None, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[UpOptions] = []
+    monkeypatch.setattr(__main__, "up", lambda options: started.append(options) or 0)
+    __main__.app(["up", *words.split()], result_action="return_value")
+    assert [(options.gateway_port, options.nats_port) for options in started] == [ports]
+    looked_at: list[int] = []
+    monkeypatch.setattr(start_hints, "is_free", lambda port: looked_at.append(port) or True)
+    assert starts_probably(["up", *words.split()])
+    assert looked_at == [port for port in ports if port is not None], "a start is expected by the ports that it takes"
 
 
 def test_the_hint_imports_nothing_of_the_platform() -> None:

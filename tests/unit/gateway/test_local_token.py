@@ -20,7 +20,10 @@ def token(tmp_path: Path) -> LocalToken:
     return LocalToken(tmp_path / "authorization", tmp_path / "sign-in", 8787)
 
 
-def test_the_token_is_kept_for_its_owner_alone_and_the_link_is_new_at_each_start(tmp_path: Path) -> None:
+def test_the_token_is_kept_for_its_owner_alone_and_the_link_is_new_at_each_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOWPATH_API_KEY", raising=False)
     made = LocalAccess(tmp_path, "auto")
     made.prepare()
     first, link = made.token(), made.sign_in_url("http://127.0.0.1:1")
@@ -33,6 +36,19 @@ def test_the_token_is_kept_for_its_owner_alone_and_the_link_is_new_at_each_start
         other = LocalAccess(tmp_path, auth)
         assert other.client_url("http://127.0.0.1:1") == "http://127.0.0.1:1"
         assert (other.authorization(), other.sign_in_url("http://127.0.0.1:1")) == ({}, None)
+
+
+def test_a_key_is_shown_where_keys_are_asked_for_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOWPATH_API_KEY", "twp_a/b")
+    keyed = LocalAccess(tmp_path, "on")
+    assert keyed.authorization() == {"Authorization": "Bearer twp_a/b"}
+    assert keyed.client_url("http://127.0.0.1:1") == "http://local:twp_a%2Fb@127.0.0.1:1"
+    assert keyed.sign_in_url("http://127.0.0.1:1") is None
+    assert LocalAccess(tmp_path, "off").authorization() == {}
+    LocalAccess(tmp_path, "auto").prepare()
+    assert "twp_a" not in f"{LocalAccess(tmp_path, 'auto').authorization()}"
 
 
 def test_the_token_lets_in_by_its_header_and_nothing_like_it_does(token: LocalToken, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ async def main():
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
-    with KeyReader(0, {"a": lambda: say("A"), "q": stopping.set, "x": fail}) as reader:
+    with KeyReader(0, {"a": lambda: say("A"), "q": stopping.set, "x": fail}, lambda: say("taken")) as reader:
         say(f"reads {reader.reads}")
         await stopping.wait()
     say("ended")
@@ -155,7 +155,7 @@ def test_it_is_looked_about_each_second_whether_the_program_is_in_the_foreground
 
 
 def test_a_stopped_program_gives_the_terminal_back_and_takes_it_again_when_it_goes_on(terminal: Terminal) -> None:
-    terminal.wait_for("reads True")
+    assert "taken" in terminal.wait_for("reads True")
     for _ in range(2):
         terminal.press("\x1a")
         terminal.wait_for("stopped")
@@ -164,7 +164,7 @@ def test_a_stopped_program_gives_the_terminal_back_and_takes_it_again_when_it_go
         terminal.wait_for_keys()
         terminal.wait_for("fg")
         terminal.press("a")
-        terminal.wait_for("A")
+        assert "taken" not in terminal.wait_for("A"), "it was told before"
     terminal.press("q")
     terminal.wait_for("ended")
     assert terminal.edits_lines
@@ -203,11 +203,12 @@ def test_a_program_in_the_background_reads_no_key_and_goes_on(ends: str) -> None
     background = Terminal(ours, process)
     background.wait_for("pid ")
     pid = int(background.wait_for("\n"))
-    background.wait_for("reads False")
+    assert "taken" not in background.wait_for("reads False")
     assert background.edits_lines
     if ends == "in the foreground":
         background.press("fg\n")
         background.wait_for_keys()
+        background.wait_for("taken")
         background.press("q")
     else:
         os.kill(pid, signal.SIGTERM)
