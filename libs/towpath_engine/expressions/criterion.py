@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from towpath_contracts.problems.cel_faults import describe_cel_fault
+from towpath_contracts.problems.cel_faults import CEL_LITERAL, compile_cel
 from towpath_contracts.tools.reports import TEST_MEMBERS
 from towpath_engine.expressions import costs
 from towpath_engine.expressions.costs import expensive_part, library
@@ -35,16 +35,12 @@ FILES = "workspace_files"
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
 _OPERATOR = re.compile(r"^[^A-Za-z]|@")
-_LITERAL = re.compile(
-    r"""\b[bB]?[rR][bB]?(?:'[^'\n]*'|"[^"\n]*")|'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*""",
-    re.DOTALL,
-)
 _MEMBER = re.compile(
     r'(?<![\w.])(tests|workspace)\s*(?:\.\s*([A-Za-z_]\w*)(?!\w|\s*\()|\[\s*"(\w+)"\s*\])'
     r'(?:(?<=files)\s*\[\s*"\w*"\s*\]\s*\.\s*([A-Za-z_]\w*)(?!\w|\s*\())?'
 )
 _LITERAL_OR_FILES = re.compile(
-    rf"{_LITERAL.pattern}|\bhas\s*\([^()]*\)|(?<![\w.])(?P<files>workspace\s*\.\s*files)(?!\w|\s*\()", re.DOTALL
+    rf"{CEL_LITERAL.pattern}|\bhas\s*\([^()]*\)|(?<![\w.])(?P<files>workspace\s*\.\s*files)(?!\w|\s*\()", re.DOTALL
 )
 _TYPES = frozenset({"bool", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
 _FUNCTIONS = frozenset(
@@ -62,11 +58,11 @@ class CompiledCriterion:
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
-        bare = _LITERAL.sub(" ", text)  # a comment between a name and its bracket would hide it
+        bare = CEL_LITERAL.sub(" ", text)  # a comment between a name and its bracket would hide it
         if len(_ANY_MACRO.findall(bare)) > 1:
             msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
             raise ValueError(msg)
-        self._program = _compiled(text)
+        self._program: Any = compile_cel(text, library().compile)
         self.names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
@@ -80,7 +76,7 @@ class CompiledCriterion:
         if strange:
             msg = f"unknown function {', '.join(sorted(strange))}"
             raise ValueError(msg)
-        self.work = costs.work_of(text, _LITERAL, VARIABLES)
+        self.work = costs.work_of(text, CEL_LITERAL, VARIABLES)
         with_files = _with_files(text)
         if with_files != text:  # compiling takes long, and what was compiled is not always found again
             self._program = library().compile(with_files)
@@ -94,14 +90,6 @@ class CompiledCriterion:
             return self._program.execute(seen) is True
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return False
-
-
-def _compiled(text: str) -> Any:
-    """Return the program of *text*; raises ValueError with what is wrong, and where, in plain words."""
-    try:
-        return library().compile(text)
-    except ValueError as error:
-        raise ValueError(describe_cel_fault(str(error), _LITERAL.sub("", text))) from error
 
 
 def _with_files(text: str) -> str:
@@ -131,17 +119,17 @@ def fault_of(text: str) -> str:
         return str(error).partition("\n")[0]
     if compile_criterion(text).copies_files:
         return "beside a macro, write workspace.files, and no item of that name"
-    return expensive_part(text, _LITERAL, VARIABLES) or _strange_member(text)
+    return expensive_part(text, CEL_LITERAL, VARIABLES) or _strange_member(text)
 
 
 def search_work(text: str) -> float:
     """Return the microseconds that searching with the pattern of a criterion takes at most; 0 where it has none."""
-    return costs.search_work(text, _LITERAL)
+    return costs.search_work(text, CEL_LITERAL)
 
 
 def _strange_member(text: str) -> str:
     """Name a misspelled member. Only at submit: a run that has begun keeps the criteria that it began with."""
-    plain = _LITERAL.sub(lambda found: f'"{word}"' if (word := found[0].strip("'\"")).isidentifier() else '""', text)
+    plain = CEL_LITERAL.sub(lambda found: f'"{word}"' if (word := found[0].strip("'\"")).isidentifier() else '""', text)
     bound = set(_MACRO.findall(text))
     for name, dotted, indexed, of_file in _MEMBER.findall(plain):
         member = dotted or indexed

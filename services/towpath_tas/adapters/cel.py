@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from towpath_contracts.problems.cel_faults import describe_cel_fault
+from towpath_contracts.problems.cel_faults import compile_cel
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
 from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
@@ -46,21 +46,10 @@ _FUNCTIONS = frozenset(
 )
 
 
-_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
-
-
 @functools.cache
 def _library() -> Any:
     """Import the library with the first condition: it brings a command line with it, and few processes need it."""
     return importlib.import_module("cel")
-
-
-def _compiled(text: str) -> Any:
-    """Return the program of *text*; raises ValueError with what is wrong, and where, in plain words."""
-    try:
-        return _library().compile(text)
-    except ValueError as error:
-        raise ValueError(describe_cel_fault(str(error), _QUOTED.sub("", text))) from error
 
 
 class CelCondition:
@@ -75,7 +64,7 @@ class CelCondition:
             raise ValueError(msg)
         tokens = tokens_of(text)
         self.text = text
-        self._program = _compiled(text)
+        self._program: Any = compile_cel(text, _library().compile)
         self._work = work_of(text)
         self._plain = isinstance(self._work, PlainWork)
         self.has_macros = any(is_macro(tokens, place) for place in range(len(tokens)))

@@ -121,6 +121,7 @@ rules:
         ("name: shop\nkind: Network", "line 2: this is a Network, not a Policy; it is taken by: towpath networks pub"),
         ("kind: McpServers\nservers: {}", "this is a McpServers, not a Policy; it is taken by: towpath worker --mcp"),
         ("kind: Policy\nrules: [{name: x, effect: allow, when: args.n = 1}]", "= sets nothing here; did you mean ==?"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, when: \"args.n == 'it\\\\'s = x' &&\"}]", "it ends too early"),
         ("kind: Policy\nrules: [{name: x, effect: allow, when: args.n ==}]", "CEL, at character 10: it ends too early"),
         ("kind: Policy", "rules: []"),
         ("kind: Policy\nrules: 3", "list"),
