@@ -39,6 +39,8 @@ IMAGE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + ATTACHED.encode()).decode()
 REPORTED, LISTED, LATER = (f"canary-{place}-51f0" for place in ("report", "rows", "later"))
 REPORT = base64.b64encode(b"%PDF-1.7\n" + REPORTED.encode()).decode()
 PDF = "application/pdf"
+PATIENCE_S = 180
+"""An owner whose part failed, as on a machine where the broker answers late, leaves it for a minute."""
 FILES = (ATTACHED, REPORTED, LISTED, LATER)
 SECRETS = (TASK, QUOTED, ARGUMENT, LABEL, THOUGHT, ANSWER, *FILES, "canary-result-street", "canary-blob-line")
 OWNERS = {"orchestrator": "runs.notice", "log_writer": "history.skipped_event", "tas": "tas.blob_piece"}
@@ -159,7 +161,7 @@ class HeldTable:
     async def die_waiting(self, platform: Platform, role: str) -> None:
         """Kill *role* and its session once it waits; then let go."""
         waiting = f"SELECT pid FROM pg_locks WHERE NOT granted AND relation = '{self._table}'::regclass"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not (rows := await self._connection.fetch(waiting)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         platform.kill(next(name for name in platform.processes if name.startswith(role)))
@@ -250,7 +252,7 @@ async def erase(platform: Platform, dana: httpx2.AsyncClient, eve: httpx2.AsyncC
     for role, table in held.items():
         await table.die_waiting(platform, role)
     await asyncio.wait([confirming])
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while (found := (await eve.get(place)).json()).get("status") != "done":  # noqa: ASYNC110
             await asyncio.sleep(0.3)
     assert sorted(found["parts"]) == ["blobs", "history", "runs", "tas"]

@@ -30,7 +30,7 @@ def test_prompts_with_too_many_tokens_together_are_refused_uncompiled() -> None:
     prompts = [DENSE * 380 + str(place) for place in range(45)]
     began = time.thread_time()
     assert found(*prompts) == [("network_too_large", "/agents")]
-    assert time.thread_time() - began < 1  # to compile them takes four seconds
+    assert time.thread_time() - began < 2  # to compile them takes four seconds
     assert found(DENSE * (MAX_PROMPT_TOKENS // 24)) == []
 
 
@@ -38,4 +38,4 @@ def test_the_most_costly_prompts_that_are_taken_are_compiled_soon() -> None:
     costly = "{{ tools" + "|upper" * 15 + " }}"  # 35 tokens
     began = time.thread_time()
     assert found(costly * (MAX_PROMPT_TOKENS // 36)) == []
-    assert time.thread_time() - began < 2
+    assert time.thread_time() - began < 8  # 1.3 s on a quiet machine
