@@ -76,7 +76,7 @@ async def test_a_platform_that_is_away_is_asked_again_soon(monkeypatch: pytest.M
 
 async def test_so_many_questions_are_looked_up_at_a_time_and_of_one_caller_fewer() -> None:
     nobody: Any = None
-    turns = PromptServer(nobody)._turns  # noqa: SLF001 - how many have a turn is seen nowhere else without a broker
+    turns = PromptServer(nobody)._turns  # how many have a turn is seen nowhere else without a broker
     async with AsyncExitStack() as held:
         for caller in ("a", "b", "c"):
             for _ in range(4):
