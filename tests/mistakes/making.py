@@ -124,6 +124,9 @@ def _run(text: str, server: str) -> int:
     for line in text.strip().splitlines():
         words = shlex.split(line)
         assert words[0] == "towpath", line
+        if words[-2:] == [">", os.devnull]:
+            words = words[:-2]
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = main(words[1:])
     return code
 

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 from uuid import UUID
 
 import pytest
@@ -19,7 +20,16 @@ from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
 from towpath_contracts.events.child_events import ChildGateWaitChanged
-from towpath_contracts.events.log import DecisionRequested, GateOpened, LogEntry, NoteAdded, RunFinished
+from towpath_contracts.events.log import (
+    DecisionRefused,
+    DecisionRequested,
+    GateOpened,
+    LogEntry,
+    NoteAdded,
+    RunFinished,
+    ToolCallDenied,
+)
+from towpath_contracts.tools.calls import Denial
 from towpath_readings.stream.tree import TreeEntry
 
 RUN = UUID(int=7)
@@ -35,6 +45,12 @@ def test_an_unknown_word_of_a_script_s_entry_is_warned_of(tmp_path: Path, capsys
     assert len(read_script(script)) == 4
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1 and "entry 1 has agent_key" in errors[0] and " agent, " in errors[0]
+
+
+def test_a_condition_of_an_entry_is_one_of_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{**RESPOND, "when": {"task": "8812"}}]))
+    assert len(read_script(script)) == 1 and capsys.readouterr().err == ""
 
 
 def test_links_that_a_mount_leaves_out_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +80,40 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
     async with Log("http://127.0.0.1:9") as client:
         await RunFollower(client, OutputPrinter("json"), unanswered_s=0.01).follow(RUN)
     assert len(listed) == 1 and "waits for an agent named sayer" in listed[0]
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl"])
+async def test_calls_that_were_refused_are_told_at_the_end(
+    form: Literal["table", "json", "jsonl"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr in every format, since a run that completed says nothing of them; a failure too, to a program."""
+    denial = Denial(violation_type="limit", reason="rule refunds-small allows 3 calls per run")
+    failed = RunFinished(status="failed", reason="no_key", final={"message": "set KEY"}, steps=1, fence=0)
+    events = (
+        ToolCallDenied(
+            execution_id=UUID(int=1), step=1, epoch=1, agent_key="a", call_index=0, tool="orders.refund", denial=denial
+        ),
+        DecisionRefused(step=1, epoch=1, agent_key="a", code="invalid_output", feedback="no JSON"),
+        DecisionRefused(step=1, epoch=1, agent_key="a", code="arguments_invalid", feedback="no parameter x"),
+        failed,
+    )
+
+    class Log(Client):
+        async def events(
+            self, run_id: UUID | str, after: int = 0, *, children: bool = False
+        ) -> AsyncIterator[LogEntry]:
+            for seq, event in enumerate(events[after:], after + 1):
+                yield LogEntry(seq=seq, at=AT, event=event)
+
+    async with Log("http://127.0.0.1:9") as client:
+        await RunFollower(client, OutputPrinter(form)).follow(RUN)
+        ended = [] if form == "table" else ["run failed (no_key): set KEY"]
+        refused = "2 calls were refused, first: orders.refund: rule refunds-small allows 3 calls per run"
+        assert capsys.readouterr().err.splitlines() == [*ended, refused]
+        await RunFollower(client, OutputPrinter(form)).follow(RUN, after=1)
+        assert capsys.readouterr().err.splitlines() == [*ended, "1 call was refused: arguments_invalid: no parameter x"]
+        await RunFollower(client, OutputPrinter(form)).follow(RUN, after=3)
+        assert capsys.readouterr().err.splitlines() == ended
 
 
 async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,10 +21,12 @@ from towpath_contracts.events.log import (
     ChildEnded,
     ChildGateWaitChanged,
     ChildStarted,
+    DecisionRefused,
     DecisionRequested,
     GateOpened,
     LogEntry,
     RunFinished,
+    ToolCallDenied,
 )
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
@@ -38,6 +40,9 @@ _CALL_FACTS = (
     ("lease until", "lease_until"),
     ("its probe found", "probe"),
 )
+
+REFUSED_CALLS = frozenset({"tool_not_allowed", "arguments_invalid"})
+"""Codes of decisions whose calls were refused before anybody was asked for a right."""
 
 UNANSWERED_S = 5.0
 """After so long without an answer a notice says that the run waits for an agent in user code."""
@@ -65,6 +70,7 @@ class RunFollower:
     _children: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
     _ended_children: list[ChildEnded] = field(default_factory=list, init=False)
     _gates_below: asyncio.Task[None] | None = field(default=None, init=False)
+    _refused: list[str] = field(default_factory=list, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
@@ -135,15 +141,32 @@ class RunFollower:
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         for line in self.formatter.lines(entry.event):
             self.out.write(f"  {line}", line.style)
-        if isinstance(entry.event, ChildEnded):
-            self._ended_children.append(entry.event)
-        elif isinstance(entry.event, RunFinished):
-            seconds = (entry.at - self.first_entry.at).total_seconds()
-            line = summary(entry.event, seconds, self._ended_children)
-            self.out.write(f"  {line}", line.style)
-            self.out.write(f"\n{answer_text(entry.event.final)}")
-        elif isinstance(entry.event, GateOpened):
-            await self._at_gate(entry.event)
+        match entry.event:
+            case ChildEnded():
+                self._ended_children.append(entry.event)
+            case DecisionRefused(code=code, feedback=feedback) if code in REFUSED_CALLS:
+                self._refused.append(f"{code}: {feedback}")
+            case ToolCallDenied(tool=tool, denial=denial):
+                self._refused.append(f"{tool}: {denial.reason}")
+            case RunFinished():
+                seconds = (entry.at - self.first_entry.at).total_seconds()
+                self._show_end(entry.event, seconds)
+            case GateOpened():
+                await self._at_gate(entry.event)
+            case _:
+                pass
+
+    def _show_end(self, end: RunFinished, seconds: float) -> None:
+        """Show how the run ended; what a program does not read out of the record by itself goes to stderr too."""
+        line = summary(end, seconds, self._ended_children)
+        self.out.write(f"  {line}", line.style)
+        self.out.write(f"\n{answer_text(end.final)}")
+        if not self.out.for_people and end.status != "completed":
+            print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
+        if self._refused:
+            count = len(self._refused)
+            told = "1 call was refused" if count == 1 else f"{count} calls were refused, first"
+            print_notice(f"{told}: {one_line(self._refused[0])}")
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

@@ -15,11 +15,11 @@ from towpath_contracts.problems.registry import ProblemError, problem
 
 ENTRY_WORDS = frozenset(
     {
-        *("agent", "delay_ms"),
+        *("agent", "delay_ms", "when"),
         *("action", "action_reasoning", "action_details", "uncertain", "request_confidence", "confidence"),
     }
 )
-"""Words of a decision in a script: for whom it is and how late it comes, and what a model answers."""
+"""Words of a decision in a script: for whom, when and how late it comes, and what a model answers."""
 
 ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
 """What a decision may say to do."""
