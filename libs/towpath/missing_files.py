@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from towpath_contracts.problems.near_names import MAX_NAMES, nearest_name
+from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name
 
 
 def missing_file(path: Path) -> str:
@@ -14,5 +14,6 @@ def missing_file(path: Path) -> str:
     except OSError:  # a folder that nobody may list
         files = []
     by_stem = {one.stem: one for one in sorted(files, key=lambda one: one.suffix == path.suffix)}
-    near = nearest_name(path.stem, by_stem)  # an ending that two names share says nothing
-    return f"{path} is not there" + (f"; did you mean {by_stem[near]}?" if near is not None else "")
+    # By stems: an ending that two names share says nothing.
+    hint = suggest_name(path.stem, by_stem, shown=lambda near: str(by_stem[near]))
+    return f"{path} is not there{hint}"

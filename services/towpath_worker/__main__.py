@@ -27,7 +27,7 @@ with paused():
     from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_defaults
     from towpath_contracts.base import JsonObject
-    from towpath_contracts.problems.near_names import nearest_name
+    from towpath_contracts.problems.near_names import suggest_name
     from towpath_fabric.nats.login import LoginFileError
     from towpath_fabric.service import Service
     from towpath_fabric.settings import describe_wrong_settings
@@ -63,8 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(argv)
     if unknown:
         known = [text for action in parser._actions for text in action.option_strings]  # argparse has no other list
-        near = nearest_name(unknown[0], known)
-        parser.error(f"there is no option {unknown[0]}" + (f"; did you mean {near}?" if near is not None else ""))
+        parser.error(f"there is no option {unknown[0]}{suggest_name(unknown[0], known, shown=str)}")
     if options.inspect:
         if not options.mcp:
             parser.error("--inspect needs --mcp FILE")

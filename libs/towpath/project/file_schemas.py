@@ -18,7 +18,7 @@ from towpath_contracts.files.policy_document import PolicyDocument
 from towpath_contracts.files.policy_tests import PolicyTest
 from towpath_contracts.networks.plan import Plan
 from towpath_contracts.networks.spec import NetworkSpec
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.prices.model_price_list import price_file
 
@@ -55,9 +55,8 @@ def schema_kinds() -> dict[str, str]:
 def file_schema(kind: str) -> JsonObject:
     """Return the JSON Schema of files of *kind*; raises ProblemError `not_found` where there is no such kind."""
     if kind not in _KINDS:
-        near = nearest_name(kind, _KINDS)
-        hint = f"did you mean {near}?" if near is not None else f"there are {', '.join(_KINDS)}"
-        raise ProblemError(problem("not_found", f"no file is of the kind {kind!r}; {hint}", remedy="towpath schema"))
+        hint = suggest_or_list(kind, _KINDS, shown=str)
+        raise ProblemError(problem("not_found", f"no file is of the kind {kind!r}{hint}", remedy="towpath schema"))
     text, adapter = _KINDS[kind]
     made: JsonObject = adapter.json_schema(mode="validation")
     inner = {name: _plain(part, name) for name, part in made.pop("$defs", {}).items()}

@@ -19,11 +19,12 @@ from pydantic_core import to_json
 from towpath.errors import DeclarationError
 from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
-from towpath.tools.functions import bound_keywords, meant, place_of, underlying_function
+from towpath.tools.functions import bound_keywords, place_of, underlying_function
 from towpath.tools.secrets import Secret
 from towpath_contracts.base import JsonObject
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.near_names import suggest_or_list
 
 _PREFIX = "argument_"
 """Before every field name, so that parameters named like a member of BaseModel (`copy`, `json`, `_x`) are possible."""
@@ -156,7 +157,8 @@ def schema_arguments(
     if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
         for name in properties:
             if name not in taken:
-                msg = f"{where}: the JSON Schema has {name!r}, which the function does not take{meant(name, taken)}"
+                hint = suggest_or_list(name, taken)
+                msg = f"{where}: the JSON Schema has {name!r}, which the function does not take{hint}"
                 raise DeclarationError(msg)
     required = schema.get("required", ())
     for one in parameters:
@@ -165,7 +167,8 @@ def schema_arguments(
             raise DeclarationError(msg)
     for name in system:
         if name not in properties:
-            msg = f"{where}: system_parameters has {name!r}, which the JSON Schema does not{meant(name, properties)}"
+            hint = suggest_or_list(name, properties)
+            msg = f"{where}: system_parameters has {name!r}, which the JSON Schema does not{hint}"
             raise DeclarationError(msg)
     return _SchemaArguments(model=BaseModel, schema=schema, names=(), system=system, context=context)
 

@@ -14,10 +14,11 @@ from towpath.errors import DeclarationError
 from towpath.tools.arguments import ToolArguments, read_arguments, schema_arguments
 from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
-from towpath.tools.functions import check_function, check_keywords, describe_options, meant, place_of, read_word
+from towpath.tools.functions import check_function, check_keywords, describe_options, place_of, read_word
 from towpath.tools.functions import underlying_function as underlying
 from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.tools.call_summaries import placeholders
 from towpath_contracts.tools.calls import EffectClass, ToolHazard, ToolSpec
 from towpath_contracts.tools.readers import OutputReaders, declared_readers
@@ -276,7 +277,7 @@ def _check_arguments(of: str, paths: Sequence[str], schema: JsonObject) -> None:
     names = schema.get("properties", {})
     for path in paths:
         if path.partition(".")[0] not in names:
-            msg = f"{of} names {path!r}, which is no argument{meant(path, names) if names else '; there are none'}"
+            msg = f"{of} names {path!r}, which is no argument{suggest_or_list(path, names)}"
             raise DeclarationError(msg)
 
 

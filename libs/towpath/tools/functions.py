@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from towpath.errors import DeclarationError
 from towpath_contracts.problems.input_faults import entry_message
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_or_list
 
 _PUBLIC = {"timeout_ms": "timeout", "system_params": "system_parameters", "parameters": "the JSON Schema"}
 """Fields of ToolSpec, as they are called where a tool is declared."""
@@ -89,15 +89,8 @@ def check_keywords(given: Iterable[str], known: Iterable[str], where: str, of: s
     names = list(known)
     for name in given:
         if name not in names:
-            msg = f"{where}: {of} takes no {name!r}{meant(name, names)}"
+            msg = f"{where}: {of} takes no {name!r}{suggest_or_list(name, names)}"
             raise DeclarationError(msg)
-
-
-def meant(wrong: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about the unknown *wrong*: what was probably meant, or what there is."""
-    names = list(known)
-    near = nearest_name(wrong, names)
-    return f"; did you mean {near!r}?" if near is not None else f"; there are {', '.join(names)}"
 
 
 def read_word(kind: type[StrEnum], word: str, option: str) -> Any:
@@ -105,7 +98,7 @@ def read_word(kind: type[StrEnum], word: str, option: str) -> Any:
     try:
         return kind(word)
     except ValueError:
-        msg = f"{option}: there is no {word!r}{meant(str(word), [str(one) for one in kind])}"
+        msg = f"{option}: there is no {word!r}{suggest_or_list(str(word), [str(one) for one in kind])}"
         raise ValueError(msg) from None
 
 

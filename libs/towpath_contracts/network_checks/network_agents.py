@@ -6,14 +6,14 @@ each with its code.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import sub_schemas, unusable_schema
 from towpath_contracts.network_checks.swarms import swarm_problems
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm_members import NetworkSwarms, members_by_swarm, with_swarm_defaults
-from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
+from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
 
 PLACEHOLDERS = ("tools", "routes", "agent_key", "tool_history")
@@ -49,11 +49,6 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
     return ProblemDetail(pointer=pointer, code=code, detail=detail)
 
 
-def _meant(wrong: str, known: Collection[str]) -> str:
-    near = nearest_name(wrong, sorted(known))
-    return f"; did you mean {near!r}?" if near is not None else ""
-
-
 def _check_prompts(spec: NetworkSpec) -> Iterator[ProblemDetail]:
     """What is in braces and no placeholder would stand in the prompt as it is, and nobody would see that."""
     told = 0
@@ -65,11 +60,14 @@ def _check_prompts(spec: NetworkSpec) -> Iterator[ProblemDetail]:
             if name in PLACEHOLDERS or told == MAX_PLACEHOLDERS_TOLD:
                 continue
             told += 1
-            near = nearest_name(name, PLACEHOLDERS) if told <= SUGGESTED else None
-            known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
-            meant = f"did you mean {{{near}}}?" if near is not None else f"there are {known}"
-            detail = f"{agent.key}: {{{name[:SHOWN_CHARS]}}} is no placeholder; {meant}"
+            known = f"; there are {', '.join(map(_in_braces, PLACEHOLDERS))}"
+            hint = suggest_name(name, PLACEHOLDERS, shown=_in_braces, otherwise=known) if told <= SUGGESTED else known
+            detail = f"{agent.key}: {_in_braces(name[:SHOWN_CHARS])} is no placeholder{hint}"
             yield _problem(pointer, "placeholder_unknown", detail)
+
+
+def _in_braces(name: str) -> str:
+    return f"{{{name}}}"
 
 
 def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
@@ -126,8 +124,8 @@ def _check_routes(spec: NetworkSpec, rosters: NetworkSwarms) -> list[ProblemDeta
             if route == agent.key:
                 problems.append(_problem(pointer, "route_to_self", f"{agent.key} routes to itself; take that out"))
             elif route not in keys:
-                meant = _meant(route, keys) if len(problems) < SUGGESTED else ""
-                mend = meant or ": add it, or name another"
+                hint = suggest_name(route, sorted(keys)) if len(problems) < SUGGESTED else ""
+                mend = hint or ": add it, or name another"
                 detail = f"{agent.key} routes to {route}, which is no agent of this network{mend}"
                 problems.append(_problem(pointer, "route_unknown", detail))
     return problems

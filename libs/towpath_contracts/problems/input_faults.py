@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
+from towpath_contracts.problems.near_names import SUGGESTED, suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail
 
 MAX_LISTED = 100
@@ -130,8 +130,7 @@ def _unknown_field(entry: Any, kind: type[BaseModel]) -> str:
     inner = _field_that_has(str(name), kind) if not place else None
     if inner is not None:
         return f"there is no such field here; it belongs inside {inner!r}"
-    near = nearest_name(str(name), known)
-    return "there is no such field; " + (f"did you mean {near!r}?" if near else f"there are {', '.join(known)}")
+    return f"there is no such field{suggest_or_list(str(name), known)}"
 
 
 def _fields_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[str]:

@@ -6,7 +6,7 @@ alike are compared letter by letter.
 """
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import SequenceMatcher
 from itertools import islice
 from operator import add
@@ -33,6 +33,20 @@ def nearest_name(wanted: str, names: Iterable[str]) -> str | None:
     near = heapq.nlargest(COMPARED, islice(names, MAX_NAMES), key=alike)
     best = max(near, key=exactly, default=None)
     return best if best is not None and exactly(best) >= _ALIKE else None
+
+
+def suggest_name(wrong: str, known: Iterable[str], *, shown: Callable[[str], str] = repr, otherwise: str = "") -> str:
+    """Return the end of a sentence about the unknown *wrong*: a question with the name that was probably meant.
+
+    *shown* writes the name as it is to be put; where none is near, the end is *otherwise*.
+    """
+    near = nearest_name(wrong, known)
+    return f"; did you mean {shown(near)}?" if near is not None else otherwise
+
+
+def suggest_or_list(wrong: str, known: Collection[str], *, shown: Callable[[str], str] = repr) -> str:
+    """Return the end of a sentence about the unknown *wrong*: what was probably meant, or all that there are."""
+    return suggest_name(wrong, known, shown=shown, otherwise=f"; there are {', '.join(known) or 'none'}")
 
 
 def shared_letters(wanted: str) -> Callable[[str], float]:

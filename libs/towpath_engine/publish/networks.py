@@ -20,7 +20,7 @@ from towpath_contracts.networks.swarm_members import (
     members_by_swarm,
     with_swarm_defaults,
 )
-from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
+from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.state.limits import json_bytes
@@ -49,8 +49,7 @@ def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequen
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
                 why = "is switched off on this platform" if name in BUILT_IN_TOOLS else "nobody registered"
-                near = nearest_name(name, known) if len(problems) < SUGGESTED else None
-                hint = f"; did you mean {near!r}?" if near is not None else ""
+                hint = suggest_name(name, known) if len(problems) < SUGGESTED else ""
                 detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
     return problems

@@ -11,7 +11,7 @@ from towpath.client.settings import ClientTarget
 from towpath.errors import RefusedError
 from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.files.evaluation_suite import EvaluationCase
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_testing.evaluation.expectations import unmet
 from towpath_testing.evaluation.gate_plan import GatePlan
@@ -104,8 +104,7 @@ def _chosen(suites: Sequence[ReadSuite], asked: EvaluationRequest) -> Sequence[t
     names, paths = {case.name for suite in suites for case in suite.suite.cases}, ", ".join(str(s.path) for s in suites)
     for name in asked.cases:
         if name not in names:
-            near = nearest_name(name, names)
-            hint = f"; did you mean {near!r}?" if near is not None else ""
+            hint = suggest_name(name, names)
             raise ProblemError(problem("not_found", f"{paths} has no case {name!r}{hint}", remedy="Name another."))
     found = [_cases(suite, asked) for suite in suites]
     if not any(found):

@@ -17,7 +17,7 @@ from towpath_contracts.decisions.evidence import evidence_fault, listed_names
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.input_faults import entry_message
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_decider.core.answers import Check, RefusedAnswer
 
 MAX_ERRORS = 5
@@ -109,10 +109,10 @@ def _describe_entry(entry: Any) -> str:
     if entry["type"] != "union_tag_invalid":
         return entry_message(entry)
     wrong, known = str(entry["ctx"]["tag"]), _QUOTED.findall(entry["ctx"]["expected_tags"])
-    near = nearest_name(wrong, known)
-    hint = f"did you mean {near}? There" if near is not None else "there"
+    hint = suggest_name(wrong, known, shown=str)
+    there = f"{hint} There" if hint else "; there"
     field = entry["ctx"]["discriminator"].strip("'")
-    return f"no {field} is called {wrong[:MAX_NAME_CHARS]!r}; {hint} are {', '.join(known)}"
+    return f"no {field} is called {wrong[:MAX_NAME_CHARS]!r}{there} are {', '.join(known)}"
 
 
 def schema_check(schema: Mapping[str, Any]) -> Check | RefusedAnswer:

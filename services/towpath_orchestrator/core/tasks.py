@@ -16,7 +16,7 @@ from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
-from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
+from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.runs.trace_context import parse_traceparent
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
@@ -103,7 +103,7 @@ def _grant_problems(grant: Sequence[TaskGrantRule], snapshot: NetworkSnapshot) -
             continue
         spec = snapshot.tools.get(entry.tool)
         if spec is None:
-            hint = _meant(entry.tool, snapshot) if len(details) < SUGGESTED else ""
+            hint = _suggest_tool(entry.tool, snapshot) if len(details) < SUGGESTED else ""
             detail = f"the network has no tool {entry.tool!r}{hint}"
             details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=detail))
         elif not name_matches(entry.operation, spec.operation):
@@ -112,12 +112,10 @@ def _grant_problems(grant: Sequence[TaskGrantRule], snapshot: NetworkSnapshot) -
     return details
 
 
-def _meant(tool: str, snapshot: NetworkSnapshot) -> str:
-    near = nearest_name(tool, snapshot.tools)
-    if near is not None:
-        return f"; did you mean {near!r}?"
+def _suggest_tool(tool: str, snapshot: NetworkSnapshot) -> str:
     more = ", …" if len(snapshot.tools) > MAX_TOLD_TOOLS else ""
-    return f"; tools are: {', '.join(sorted(snapshot.tools)[:MAX_TOLD_TOOLS])}{more}"
+    listed = f"; tools are: {', '.join(sorted(snapshot.tools)[:MAX_TOLD_TOOLS])}{more}"
+    return suggest_name(tool, snapshot.tools, otherwise=listed)
 
 
 def _is_glob(pattern: str) -> bool:

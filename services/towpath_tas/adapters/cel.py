@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from towpath_contracts.problems.cel_faults import compile_cel
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
 from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
 from towpath_tas.core.policy.conditions import Condition, ConditionContext, ConditionResult
@@ -74,9 +74,9 @@ class CelCondition:
         self._names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - macro_variables(tokens)
         if unknown:
-            near = nearest_name(min(unknown), sorted(VARIABLES))
-            meant = f"; did you mean {near!r}?" if near is not None else ""
-            msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}{meant}"
+            seen = sorted(VARIABLES)
+            hint = suggest_name(min(unknown), seen)
+            msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(seen)}{hint}"
             raise ValueError(msg)
         named = origin_members(text)
         self._needs_whole_origin = "origin" in self._names and (WHOLE in named or not named)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import nearest_name, suggest_name, suggest_or_list
 
 TOOLS = ("desk.send", "desk.mail", "orders.find", "orders.find_all")
 
@@ -25,6 +25,16 @@ TOOLS = ("desk.send", "desk.mail", "orders.find", "orders.find_all")
 def test_the_name_that_was_probably_meant_is_found(wanted: str, meant: str | None) -> None:
     assert nearest_name(wanted, TOOLS) == meant
     assert nearest_name(wanted, ()) is None
+
+
+def test_an_unknown_name_is_answered_with_the_one_that_was_probably_meant_or_with_what_there_is() -> None:
+    assert suggest_name("desk.sned", TOOLS) == "; did you mean 'desk.send'?"
+    assert suggest_name("desk.sned", TOOLS, shown="<{}>".format) == "; did you mean <desk.send>?"
+    assert suggest_name("xyzzy", TOOLS) == ""
+    assert suggest_name("xyzzy", TOOLS, otherwise="; name another") == "; name another"
+    assert suggest_or_list("desk.sned", TOOLS, shown=str) == "; did you mean desk.send?"
+    assert suggest_or_list("xyzzy", ("a", "b")) == "; there are a, b"
+    assert suggest_or_list("xyzzy", ()) == "; there are none"
 
 
 def long_names(number: int) -> list[str]:

@@ -1,6 +1,5 @@
 """`towpath switches`: pause what must not go on, and let it go on again."""
 
-import difflib
 import fnmatch
 from typing import Any
 
@@ -8,6 +7,7 @@ from cyclopts import App
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import SwitchKind, SwitchSet
 
@@ -102,8 +102,7 @@ async def _names_nothing(client: Any, kind: str, name: str | None) -> str:
         return ""
     if name is None or any(fnmatch.fnmatchcase(one, name) for one in known):
         return ""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"no {kind} of today is named {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"no {kind} of today is named {name!r}{suggest_name(name, known)}"
 
 
 def _row(done: SwitchSet, kind: str, name: str | None, now: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from towpath.cli.shared.input_files import parse_json, read_text
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ async def call(
     async with common.connect() as client:
         effects = {spec.name: spec.effect_class for spec in (await client.tools.list()).tools}
         if name not in effects:
-            near = nearest_name(name, effects)
-            detail = f"no tool is called {name}{'' if near is None else f'; did you mean {near!r}?'}"
+            detail = f"no tool is called {name}{suggest_name(name, effects)}"
             raise ProblemError(problem("not_found", detail, remedy="List them: towpath tools list."))
         of_network, of_agent = await _caller(client, name, network, agent)
         if dry_run:

@@ -10,7 +10,7 @@ from typing import Any
 from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
 
 ENTRY_WORDS = frozenset(
@@ -75,9 +75,8 @@ def _warn_of_unknown(path: Path, script: list[Any]) -> None:
             known = ", ".join(sorted(ENTRY_WORDS))
             print_notice(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
         if isinstance(entry, dict) and isinstance(action := entry.get("action"), str) and action not in ACTIONS:
-            near = nearest_name(action, ACTIONS)
-            hint = f"did you mean {near}?" if near is not None else f"there are {', '.join(ACTIONS)}"
-            print_notice(f"{path}: entry {place}: no action is called {action}; {hint}")
+            hint = suggest_or_list(action, ACTIONS, shown=str)
+            print_notice(f"{path}: entry {place}: no action is called {action}{hint}")
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from towpath_contracts.networks.spec import (
     PublishNetwork,
 )
 from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
-from towpath_contracts.problems.near_names import MAX_NAMES, nearest_name
+from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.run_limits import USUAL_TIMES_MS
@@ -144,14 +144,10 @@ class NetworkRegistry:
         if found is not None:
             return found
         if version is None:
-            meant = await self._meant(project, name)
-            raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}{meant}"))
+            known = [row["name"] for row in await self._pool.fetch(QUERIES.current_networks, project, MAX_NAMES)]
+            detail = f"{project} has no network {name!r}{suggest_name(name, known)}"
+            raise ProblemError(problem("network_not_found", detail))
         raise ProblemError(problem("version_not_found", f"{name!r} has no version {version}"))
-
-    async def _meant(self, project: str, name: str) -> str:
-        rows = await self._pool.fetch(QUERIES.current_networks, project, MAX_NAMES)
-        near = nearest_name(name, [row["name"] for row in rows])
-        return f"; did you mean {near!r}?" if near is not None else ""
 
     async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
         found = {}

@@ -4,9 +4,8 @@
 other: its results are used for warnings only.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
-from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.core.policy.matrix import Rule, glob_matches, names_discovered
 
@@ -51,12 +50,6 @@ def opened_by_pattern(rules: Iterable[Rule], project: str, spec: ToolSpec) -> Ru
         if fits and rule.effect == "allow" and opening is None and (not spec.discovered or names_discovered(rule)):
             opening = rule
     return opening
-
-
-def did_you_mean(pattern: str, names: Sequence[str]) -> str:
-    """Return a question with the name that was probably meant, or an empty string."""
-    near = nearest_name(pattern, names)
-    return f"; did you mean {near!r}?" if near is not None else ""
 
 
 def simplified(pattern: str) -> str:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from towpath_contracts.networks.child_tools import DELEGATE
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.core.policy.condition_analysis import never_true
 from towpath_tas.core.policy.matrix import PATTERN_FIELDS, CallPrincipal, Rule, glob_matches
 from towpath_tas.core.policy.patterns import (
     covers,
-    did_you_mean,
     has_unclosed_bracket,
     is_pattern,
     matching,
@@ -87,11 +87,11 @@ def unknown_agents(
     """Return networks and agents that do not exist but are named by a query about *tool*, or by *rules* for it."""
     problems, network = [], principal.network
     if network not in around.networks:
-        problems.append(f"no published network is named {network!r}{did_you_mean(network, list(around.networks))}")
+        problems.append(f"no published network is named {network!r}{suggest_name(network, list(around.networks))}")
     else:
         agents = [agent.key for agent in around.networks[network]]
         if principal.agent not in agents:
-            problems.append(f"{network} has no agent {principal.agent!r}{did_you_mean(principal.agent, agents)}")
+            problems.append(f"{network} has no agent {principal.agent!r}{suggest_name(principal.agent, agents)}")
     for rule in rules:
         if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
             problems += [f"rule {rule.name}: {detail}" for code, detail in _agents(rule, around) if code not in HINTS]
@@ -112,7 +112,7 @@ def _tools(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     if not known and rule.tool.startswith(DELEGATE):
         return  # the delegates of a team are named after its members
     if not known:
-        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{did_you_mean(rule.tool, list(around.tools))}"
+        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{suggest_name(rule.tool, list(around.tools))}"
         return
     operations = sorted({around.tools[name].operation for name in known})
     if not matching(rule.operation, operations):
@@ -125,17 +125,17 @@ def _agents(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
         return
     networks = matching(rule.network, around.networks)
     if not networks:
-        suggestion = did_you_mean(rule.network, list(around.networks))
+        suggestion = suggest_name(rule.network, list(around.networks))
         yield "network_unknown", f"no published network matches {rule.network!r}{suggestion}"
         return
     agents = [agent for name in networks for agent in around.networks[name]]
     named = [agent for agent in agents if glob_matches(rule.agent, agent.key)]
     meant_ones = [agent for agent in named if glob_matches(rule.agent_type, agent.kind)]
     if not named:
-        suggestion = did_you_mean(rule.agent, [agent.key for agent in agents])
+        suggestion = suggest_name(rule.agent, [agent.key for agent in agents])
         yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{suggestion}"
     elif not meant_ones:
-        suggestion = did_you_mean(rule.agent_type, [agent.kind for agent in named if agent.kind])
+        suggestion = suggest_name(rule.agent_type, [agent.kind for agent in named if agent.kind])
         yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{suggestion}"
     elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
@@ -151,7 +151,7 @@ def _arguments(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
         if name not in taken:
             yield (
                 "argument_unknown",
-                f"no tool that matches {rule.tool!r} takes an argument {name!r}{did_you_mean(name, taken)}",
+                f"no tool that matches {rule.tool!r} takes an argument {name!r}{suggest_name(name, taken)}",
             )
 
 

@@ -32,7 +32,7 @@ from towpath_contracts.files.policy_document import (
     TAKEN_BY,
     TOP_KEYS,
 )
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_readings.yaml_lines import describe_yaml_fault
 from towpath_tas.core.policy.conditions import ConditionCompiler
@@ -308,9 +308,7 @@ def _approval_settings(
 
 
 def _no_choice(given: str, choices: Sequence[str]) -> str:
-    near = nearest_name(given, choices)
-    hint = f"; did you mean {near!r}?" if near is not None else ""
-    return f"{given!r} is not one of {', '.join(choices)}{hint}"
+    return f"{given!r} is not one of {', '.join(choices)}{suggest_name(given, choices)}"
 
 
 def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings) -> dict[str, yaml.Node] | None:
@@ -321,9 +319,8 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
     for key_node, value in node.value:
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key not in allowed:
-            near = nearest_name(key, allowed)
             known = ", ".join(dict.fromkeys(allowed))
-            hint = f"; did you mean {near!r}?" if near is not None else f"; known are {known}"
+            hint = suggest_name(key, allowed, otherwise=f"; known are {known}")
             found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
         elif key in parts:
             found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.core.policy.policy_file import unreadable
 from towpath_tas.core.policy.rule_edits import last_line, list_item, rule_name, rules_node
@@ -56,9 +56,8 @@ def expand_profile(text: str, profiles: Mapping[str, str]) -> ExpandedPolicy:
         return _refused(named[0], "form", "write 'profile: balanced' on a line of its own")
     name = written.group("name")
     if name not in profiles:
-        near = nearest_name(name, profiles)
-        hint = f"did you mean {near!r}?" if near is not None else f"there are {', '.join(profiles)}"
-        return _refused(named[0], "profile", f"no profile is called {name!r}; {hint}")
+        hint = suggest_or_list(name, profiles)
+        return _refused(named[0], "profile", f"no profile is called {name!r}{hint}")
     head = "#" if any(key.value == "kind" for key in keys) else "kind: Policy #"
     lines[line] = f"{head} profile {name}; its rules stand below those of this file\n"
     listed = [value for key, value in root.value if key.value == "rules"]

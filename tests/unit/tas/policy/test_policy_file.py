@@ -223,10 +223,11 @@ def test_as_many_rules_as_are_allowed_are_read() -> None:
 def test_nothing_is_looked_at_after_the_last_problem_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
-    def near(name: str, _known: object) -> None:
-        looked.append(name)
+    def suggest(wrong: str, _known: object, **_: str) -> str:
+        looked.append(wrong)
+        return ""
 
-    monkeypatch.setattr(policy_file, "nearest_name", near)
+    monkeypatch.setattr(policy_file, "suggest_name", suggest)
     keys = ", ".join(f"n{place}: x" for place in range(MAX_PROBLEMS * 3))
     for text in (f"{{{keys}}}", ", ".join(f"{{{one}}}" for one in keys.split(", "))):
         looked.clear()
