@@ -30,7 +30,7 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
         if _SECRET_NAME.search(name) and not _FILE_NAME.search(name):
             found.add(value)
         if "://" in value:
-            found.update(_passwords(value))
+            found.update(password for address in (value, *value.split(",")) for password in _passwords(address))
     return frozenset(secret for secret in found if len(secret) >= MIN_CHARS)
 
 

@@ -9,10 +9,11 @@ import socket
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, FilePath, SecretStr, ValidationError, model_validator
+from pydantic import Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
+from towpath_fabric.addresses.broker_addresses import broker_addresses
 
 TRACES_PATH = "/v1/traces"
 
@@ -21,7 +22,7 @@ class BrokerSettings(BaseSettings):
     """The broker's address and the login; files of keys and certificates are read by `towpath_fabric.nats.login`.
 
     One login: user and password, the seed of an nkey, or credentials (JWT and seed). Any of the `nats_tls_` files, or
-    an address with `tls://`, requires TLS: there is never an unencrypted connection then.
+    an address with `tls://` among them, requires TLS: there is never an unencrypted connection then.
     """
 
     model_config = SettingsConfigDict(
@@ -35,6 +36,7 @@ class BrokerSettings(BaseSettings):
     """Secrets that may stand in a file, named by the same variable with `_FILE` behind it."""
 
     nats_url: str = "nats://127.0.0.1:4222"
+    """The broker, or with commas between them the nodes of its cluster."""
     nats_user: str | None = None
     nats_password: SecretStr | None = None
     nats_password_file: FilePath | None = None
@@ -62,6 +64,17 @@ class BrokerSettings(BaseSettings):
                 raise ValueError(msg)
             read[name] = place.read_text("utf-8").strip()
         return read
+
+    @field_validator("nats_url")
+    @classmethod
+    def _read_addresses(cls, given: str) -> str:
+        broker_addresses(given)
+        return given
+
+    @property
+    def nats_servers(self) -> tuple[str, ...]:
+        """Each address of `nats_url`."""
+        return broker_addresses(self.nats_url)
 
     @model_validator(mode="after")
     def _one_login(self) -> Self:

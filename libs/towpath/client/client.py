@@ -56,9 +56,10 @@ class Client(ClientResources, RunControls):
     """A client of one platform: `async with Client() as client: …`.
 
     *server* is `http://…` (default: TOWPATH_SERVER, else the selected context, else a local `towpath up`) or
-    `nats://user:password@host:port`; *api_key* (default: that of the context, else TOWPATH_API_KEY, else the token of
-    the `towpath up` on ./.towpath) is for HTTP, *caller* for NATS. A ClientTarget in the place of *server* has its key,
-    or none: nothing is looked up. Nothing is connected before the first call.
+    `nats://user:password@host:port`, with commas between them where the broker is a cluster; *api_key* (default: that
+    of the context, else TOWPATH_API_KEY, else the token of the `towpath up` on ./.towpath) is for HTTP, *caller* for
+    NATS. A ClientTarget in the place of *server* has its key, or none: nothing is looked up. Nothing is connected
+    before the first call.
     """
 
     def __init__(

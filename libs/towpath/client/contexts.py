@@ -20,6 +20,7 @@ from towpath_fabric.file_owners import fault_above, fault_of_status, write_priva
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 SCHEMES = ("http", "https", "nats", "tls")
+BROKER_SCHEMES = ("nats://", "tls://")
 _SCHEME = re.compile(r"[a-z]+://|(?:https?|nats|tls):/?")
 _PORT = re.compile(r"\d{1,5}(?=[/?#]|$)")
 _FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -141,10 +142,16 @@ def checked(context: PlatformContext) -> PlatformContext:
 
 
 def is_address(address: str) -> bool:
-    """Return whether a platform can be at *address*; not where a login is cut short by a `/`, `?` or `#` in it."""
+    """Return whether a platform can be at *address*; not where a login is cut short by a `/`, `?` or `#` in it.
+
+    The nodes of a broker's cluster are one address, with commas between them.
+    """
+    if _is_list(address):
+        parts_of_it = [one.strip() for one in address.split(",")]
+        return all(one.startswith(BROKER_SCHEMES) and is_address(one) for one in parts_of_it)
     try:
         parts = urlsplit(address)
-        is_whole = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
+        is_whole = "@" not in f"{parts.path}{parts.query}{parts.fragment}" and "," not in (parts.hostname or "")
         return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0 and is_whole
     except ValueError:
         return False
@@ -152,12 +159,18 @@ def is_address(address: str) -> bool:
 
 def shown_address(address: str) -> str:
     """Return *address* without a password that stands in it, or that is meant to where it is no address."""
+    if _is_list(address) and is_address(address):
+        return ",".join(shown_address(one.strip()) for one in address.split(","))
     if not is_address(address):
         _, at, place = address.rpartition("@")
         return f"***@{place}" if at else _without_secret(address)
     parts = urlsplit(address)
     _, at, place = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"***@{place}").geturl() if at else address
+
+
+def _is_list(address: str) -> bool:
+    return "," in address and address.startswith(BROKER_SCHEMES)
 
 
 def _without_secret(text: str) -> str:

@@ -30,6 +30,7 @@ from towpath_contracts.runs.run_control import ClientGiveNote, ClientSteerRun, R
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_fabric.addresses.broker_addresses import broker_addresses
 from towpath_fabric.nats.broker_owner import connect
 from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.nats.request_sender import RequestSender
@@ -171,7 +172,7 @@ class NatsTransport:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 connection = await connect(
-                    self.address,
+                    broker_addresses(self.address),
                     name=f"towpath-client/{self._caller}",
                     inbox_prefix=f"_INBOX_client_{self._caller}.{uuid4().hex[:12]}",
                     error_cb=self._note,

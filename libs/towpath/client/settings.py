@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from towpath.client.contexts import ContextFile
+from towpath.client.contexts import BROKER_SCHEMES, ContextFile
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.file_owners import fault_of
 from towpath_fabric.socket_owners import listener_users, socket_tables
@@ -127,9 +127,14 @@ def is_same_place(server: str, other: object) -> bool:
     if not isinstance(other, str):
         return False
     with contextlib.suppress(ValueError):
-        mine, its = urlsplit(server), urlsplit(other)
-        return (mine.scheme, mine.hostname, mine.port) == (its.scheme, its.hostname, its.port)
+        return _places(server) == _places(other)
     return False
+
+
+def _places(address: str) -> list[tuple[str, str | None, int | None]]:
+    """Return where *address* leads: a broker's may name each node of its cluster."""
+    nodes = address.split(",") if address.startswith(BROKER_SCHEMES) else [address]
+    return [(node.scheme, node.hostname, node.port) for node in map(urlsplit, nodes)]
 
 
 def _is_locked(lock: Path) -> bool:

@@ -35,7 +35,7 @@ class EgressRules:
     """What may be reached. Patterns are host names, `*.example.com` for all below one, `*` for every public host.
 
     With `:PORT` behind it a pattern is for that port alone. *own_ports* returns the ports of the platform itself on
-    this machine, or None where nobody can say: then no address of this machine is reached. *broker_port* is the
+    this machine, or None where nobody can say: then no address of this machine is reached. *broker_ports* are the
     broker's, wherever it is: no address that is not public is reached there. *list_name* is what the list of *allowed*
     is called where its reader can change it.
     """
@@ -43,7 +43,7 @@ class EgressRules:
     allowed: tuple[str, ...] = ()
     allowed_private: tuple[str, ...] = ()
     own_ports: Callable[[], Collection[int] | None] = frozenset
-    broker_port: int | None = None
+    broker_ports: Collection[int] = ()
     list_name: str = "TOWPATH_HTTP_ALLOW"
 
     async def address_of(self, host: str, port: int) -> str:
@@ -62,7 +62,7 @@ class EgressRules:
     def _refuse_own_port(self, address: Address, port: int) -> None:
         here = _is_of_this_machine(address)  # public ones too: services may listen at every address of their machine
         own = self.own_ports() if here else frozenset()
-        is_brokers = port == self.broker_port and (here or not is_public(address))
+        is_brokers = port in self.broker_ports and (here or not is_public(address))
         if own is None or port in own or is_brokers:
             raise ToolError("http_address_not_allowed", f"port {port} of {address} may be the platform's own")
 

@@ -4,7 +4,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from towpath.tools.egress_rules import EgressRules, split_patterns
-from towpath.tools.platform_address import PlatformAddressSettings, port_of
+from towpath.tools.platform_address import PlatformAddressSettings
 
 
 class HttpEgressSettings(BaseSettings):
@@ -27,5 +27,5 @@ class HttpEgressSettings(BaseSettings):
             allowed=split_patterns(self.allow),
             allowed_private=split_patterns(self.allow_private),
             own_ports=platform.own_ports,
-            broker_port=port_of(platform.nats_url),
+            broker_ports=platform.broker_ports(),
         )

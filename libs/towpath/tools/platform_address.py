@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from towpath_fabric.addresses.broker_addresses import DEFAULT_PORT, broker_places
+
 
 class PlatformAddressSettings(BaseSettings):
     """Where the platform of this worker is: TOWPATH_NATS_URL, and TOWPATH_STATE_FILE of one on this machine."""
@@ -17,6 +19,10 @@ class PlatformAddressSettings(BaseSettings):
     nats_url: str = ""
     health_port: int | None = None
     state_file: Path | None = None
+
+    def broker_ports(self) -> frozenset[int]:
+        """Return the ports at which the broker is, of every node of its cluster."""
+        return frozenset(place.port or DEFAULT_PORT for place in broker_places(self.nats_url) if place.hostname)
 
     def own_ports(self) -> frozenset[int] | None:
         """Return the ports of the platform on this machine as they are now; None where its file can't be read.

@@ -9,7 +9,7 @@ taken for the broker.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -123,8 +123,8 @@ def client_of(owner: int | None) -> CancellableNatsClient:
     return client
 
 
-async def connect(address: str, *, owner: int | None, **options: Any) -> Client:
-    """Connect as `nats.connect` does, to a broker of *owner* alone."""
+async def connect(addresses: str | Sequence[str], *, owner: int | None, **options: Any) -> Client:
+    """Connect as `nats.connect` does, to a broker of *owner* alone: to one address, or to any node of a cluster."""
     client = client_of(owner)
-    await client.connect(address, **options)
+    await client.connect([addresses] if isinstance(addresses, str) else list(addresses), **options)
     return client

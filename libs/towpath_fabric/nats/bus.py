@@ -80,7 +80,7 @@ def make_broker(
     Raises LoginFileError for files of its login that can't be used.
     """
     broker = OwnerCheckedBroker(
-        settings.nats_url,
+        settings.nats_servers,
         name=f"{role}/{settings.instance}",
         max_reconnect_attempts=-1,
         ping_interval=PING_INTERVAL_S,

@@ -1,5 +1,7 @@
 """A NATS client whose attempts to connect end when they are cancelled, and that can be closed whatever the broker does.
 
+One that knows several nodes of a cluster leaves a lost one for another, with the login of the addresses it was given.
+
 nats-py waits for each answer with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes together
 with the answer. nats-py would then go on to connect for ever, and whoever waited for the end of its task would hang.
 """
@@ -13,7 +15,7 @@ from nats.errors import Error as NatsError
 
 
 class CancellableNatsClient(Client):
-    """Overrides two private methods of nats-py, between which every attempt to connect and to reconnect passes."""
+    """Overrides private methods of nats-py, between which every attempt to connect and to reconnect passes."""
 
     _connecting: "asyncio.Task[Any] | None" = None
     _cancelled_before = 0
@@ -68,6 +70,25 @@ class CancellableNatsClient(Client):
         task = asyncio.current_task()
         before = self._cancelled_before if task is self._connecting else 0
         return task is not None and task.cancelling() > before
+
+    async def _select_next_server(self) -> None:
+        """Try every other node before the one that was lost: a frozen one takes a connection and says nothing."""
+        pool, lost = self._server_pool, self._current_server
+        if lost is not None and len(pool) > 1 and pool[0] is lost:
+            pool.append(pool.pop(0))
+        await super()._select_next_server()
+
+    def _connect_command(self) -> bytes:
+        """Log in to a node that the cluster told of as to the one that was named: nats-py gives it no login."""
+        here = self._current_server
+        named = next((node for node in self._server_pool if node.uri.username is not None), None)
+        if here is None or named is None or here.uri.username is not None or not here.discovered:
+            return super()._connect_command()
+        self._current_server = named
+        try:
+            return super()._connect_command()
+        finally:
+            self._current_server = here
 
     async def _connect_to_server(self, s: Any) -> None:
         if not self._is_cancelled():

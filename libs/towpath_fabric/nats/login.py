@@ -26,7 +26,7 @@ def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
     address.
     """
     files = (settings.nats_tls_ca, settings.nats_tls_cert)
-    if all(file is None for file in files) and not settings.nats_url.startswith("tls://"):
+    if all(file is None for file in files) and not any(one.startswith("tls://") for one in settings.nats_servers):
         return None
     try:
         context = ssl.create_default_context(cafile=settings.nats_tls_ca)

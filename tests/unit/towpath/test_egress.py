@@ -169,7 +169,7 @@ async def test_a_port_of_the_platform_is_not_reached_by_a_public_address_of_this
     monkeypatch.setattr(
         "towpath.tools.egress_rules._is_of_this_machine", lambda address: str(address) == "93.184.216.34"
     )
-    rules = EgressRules(allowed=("*",), own_ports=lambda: {8787}, broker_port=4222)
+    rules = EgressRules(allowed=("*",), own_ports=lambda: {8787}, broker_ports=(4222,))
     assert await rules.address_of("93.184.216.34", 443) == "93.184.216.34"
     for port in (8787, 4222):
         with pytest.raises(ToolError) as refused:

@@ -1,5 +1,6 @@
 """`towpath streams`: what the broker must have before the services can use it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ async def ensure(
     With an nkey, credentials or TLS: TOWPATH_NATS_NKEY_FILE, _CREDS_FILE, _TLS_CA, _TLS_CERT, _TLS_KEY.
 
     Args:
-        nats_url: The broker.
+        nats_url: The broker, or the nodes of its cluster with commas between them.
         nats_user: The user that may declare streams: deploy.
         nats_password: Its password.
     """
@@ -37,11 +38,11 @@ async def ensure(
     from towpath_fabric.nats.broker_owner import connect
     from towpath_fabric.nats.streams import ensure_streams
 
-    owner, login = _login(nats_url, nats_user, nats_password)
+    servers, owner, login = _login(nats_url, nats_user, nats_password)
     with printed.out().progress("Declaring the streams"):
         try:
             connection = await connect(
-                nats_url,
+                servers,
                 owner=owner,
                 **login,
                 inbox_prefix=b"_INBOX_deploy",
@@ -49,7 +50,7 @@ async def ensure(
                 allow_reconnect=False,
             )
         except (OSError, TimeoutError, NoServersError, Error) as error:
-            detail = f"NATS at {_without_login(nats_url)}: {type(error).__name__} {error}".strip()
+            detail = f"NATS at {_without_login(servers)}: {type(error).__name__} {error}".strip()
             raise ProblemError(
                 problem("unavailable", detail, remedy="Check the address, the user and the server.")
             ) from error
@@ -62,24 +63,30 @@ async def ensure(
     printed.out().rows("streams", rows, columns, empty="There are none.")
 
 
-def _without_login(nats_url: str) -> str:
-    """Return an address without the user and the password that it may hold."""
-    scheme, mark, rest = nats_url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+def _without_login(servers: Iterable[str]) -> str:
+    """Return addresses without the users and the passwords that they may hold."""
+    parts = (address.rpartition("://") for address in servers)
+    return ", ".join(f"{scheme}{mark}{rest.rpartition('@')[2]}" for scheme, mark, rest in parts)
 
 
-def _login(nats_url: str, user: str | None, password: str | None) -> tuple[int | None, dict[str, Any]]:
-    """Return the broker's owner, and the options of `nats.connect`; raises ProblemError for a login that can't be."""
+def _login(nats_url: str, user: str | None, password: str | None) -> tuple[tuple[str, ...], int | None, dict[str, Any]]:
+    """Return the addresses, the broker's owner, and the options of `nats.connect`.
+
+    Raises ProblemError for a login or an address that can't be one.
+    """
     from pydantic import SecretStr, ValidationError
 
+    from towpath_contracts.problems.input_faults import details_of, summary_of
     from towpath_fabric.nats.login import LoginFileError, connect_options
     from towpath_fabric.settings import BrokerSettings
 
     try:
         secret = None if password is None else SecretStr(password)
         settings = BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret)
-        return settings.nats_owner, connect_options(settings)
-    except (LoginFileError, ValidationError) as error:
+        return settings.nats_servers, settings.nats_owner, connect_options(settings)
+    except ValidationError as error:
+        raise ProblemError(problem("request_invalid", summary_of(details_of(error)))) from error
+    except LoginFileError as error:
         raise ProblemError(problem("request_invalid", str(error))) from error
 
 

@@ -1,0 +1,1 @@
+"""Addresses of what a process connects to, as text of settings: read and checked before anything connects."""
