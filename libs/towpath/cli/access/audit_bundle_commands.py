@@ -26,7 +26,7 @@ Files = Annotated[tuple[Path, ...], Parameter(negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
 
 _CHECKPOINT = (Column("leaves", "size"), Column("at", "at"), Column("key", "fingerprint"))
-_FAULTS = (Column("where", "place"), Column("code", "code"), Column("what", "message"))
+_FAULTS = (Column("where", "place"), Column("code", "code"), Column("what", "message", is_whole=True))
 _PROVED = (
     Column("leaf", "leaf"),
     Column("at", "at"),

@@ -37,9 +37,9 @@ _NOTICES = (
     Column("webhook", "webhook"),
     Column("status", "status"),
     Column("kind", "kind"),
-    Column("gate", "gate_id"),
+    Column("gate", "gate_id", is_id=True),
     Column("tries", "tries"),
-    Column("error", "error"),
+    Column("error", "error", is_whole=True),
     Column("since", lambda row: str(row["created_at"])[:19].replace("T", " ")),
 )
 

@@ -34,7 +34,12 @@ _RULES = (
     Column("when", lambda row: row.get("when")),
     Column("owner", lambda row: row.get("owner")),
 )
-_TRACE = (Column("rule", "rule"), Column("effect", "effect"), Column("matched", "matched"), Column("why", "detail"))
+_TRACE = (
+    Column("rule", "rule"),
+    Column("effect", "effect"),
+    Column("matched", "matched"),
+    Column("why", "detail", is_whole=True),
+)
 _VERSIONS = (
     Column("version", "version"),
     Column("at", lambda row: str(row["applied_at"])[:19].replace("T", " ")),
@@ -48,7 +53,7 @@ _PERMISSIONS = (
     Column("operation", "operation"),
     Column("verdict", lambda row: f"{row['verdict']}{', on conditions' if row['conditional'] else ''}"),
     Column("rules", lambda row: " ".join(row["rules"])),
-    Column("look at", "doubt"),
+    Column("look at", "doubt", is_whole=True),
 )
 _SIGNS = {"added": "+", "removed": "-", "altered": "~"}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = App(name="profiles", help="The policies that are picked by one word: open, balanced, strict.")
 
-_PROFILES = (Column("profile", "profile"), Column("what it holds", "about"))
+_PROFILES = (Column("profile", "profile"), Column("what it holds", "about", is_whole=True))
 
 
 def written_policy(file: Path | None, profile: str | None) -> "PolicyFile":

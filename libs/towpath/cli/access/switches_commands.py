@@ -7,6 +7,7 @@ from cyclopts import App
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import SwitchKind, SwitchSet
@@ -18,7 +19,7 @@ _LIST = (
     Column("name", "name"),
     Column("paused by", "paused_by"),
     Column("since", lambda row: str(row["paused_at"])[:19].replace("T", " ")),
-    Column("why", lambda row: row["reason"][:80]),
+    Column("why", lambda row: one_line(row["reason"], 80)),
 )
 _SET = (
     Column("switch", lambda row: f"{row['kind']} {row['name']}"),

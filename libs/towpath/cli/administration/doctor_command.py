@@ -46,8 +46,8 @@ async def doctor(
     columns = (
         Column("", lambda row: marks[row["good"]]),
         Column("check", "check"),
-        Column("found", "detail"),
-        Column("remedy", "remedy"),
+        Column("found", "detail", is_whole=True),
+        Column("remedy", "remedy", is_whole=True),
     )
     common.out().rows("checks", [found._asdict() for found in findings], columns, empty="")
     return RUN_FAILED if any(found.good is False for found in findings) else OK

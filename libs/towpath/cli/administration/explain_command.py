@@ -15,7 +15,12 @@ def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIO
     Args:
         code: A code as an error shows it, such as gate_settled.
     """
-    columns = (Column("code", "code"), Column("status", "status"), Column("title", "title"), Column("remedy", "remedy"))
+    columns = (
+        Column("code", "code"),
+        Column("status", "status"),
+        Column("title", "title"),
+        Column("remedy", "remedy", is_whole=True),
+    )
     kinds = [kind._asdict() for kind in REGISTRY.values()]
     if code is None:
         printed.out().rows("problems", kinds, columns, empty="There are no codes.")

@@ -7,6 +7,7 @@ from cyclopts import App
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Row, print_notice
+from towpath.cli.shared.text import one_line
 
 app = App(name="queues", help="Look at what waits in the queues, and at what they could not handle.")
 dead = App(name="dead", help="Dead letters: look at them, send them again, throw them away.")
@@ -18,7 +19,7 @@ _LIST = (
     Column("status", "status"),
     Column("stream", "stream"),
     Column("run", "run_id", is_id=True),
-    Column("why", lambda row: row["reason"][:80]),
+    Column("why", lambda row: one_line(row["reason"], 80)),
 )
 _SHOW = (
     Column("letter", "dead_letter_id"),

@@ -26,9 +26,9 @@ _ENTRIES = (
     Column("tool", "tool"),
     Column("operation", "operation"),
     Column("when", lambda row: one_line(row["when"] or "", REASON_CHARS)),
-    Column("reason", lambda row: ("the model: " if row["said_by_model"] else "") + row["reason"]),
+    Column("reason", lambda row: ("the model: " if row["said_by_model"] else "") + row["reason"], is_whole=True),
 )
-_LEFT_OUT = (Column("left out", "tool"), Column("why", "reason"))
+_LEFT_OUT = (Column("left out", "tool"), Column("why", "reason", is_whole=True))
 
 Flag = Annotated[bool, Parameter(negative="")]
 

@@ -54,7 +54,7 @@ async def inspect(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIO
         Column("operation", "operation"),
         Column("definition", lambda row: (row["definition"] or "").removeprefix("sha256:")[:12]),
         Column("hints", lambda row: " ".join(sorted(name for name, value in row["hints"].items() if value is True))),
-        Column("notes", lambda row: "; ".join(row["notes"])),
+        Column("notes", lambda row: "; ".join(row["notes"]), is_whole=True),
     )
     out.rows("tools", rows, columns, empty="The servers offer no tool.")
     for server in servers:

@@ -111,7 +111,8 @@ def schema(kind: str | None = None, /, *, write: bool = False, printed: OutputOp
         out.rows("written", paths, (Column("written", "path"),), empty="There are no kinds.")
     elif kind is None:
         kinds = [{"kind": name, "description": text} for name, text in schema_kinds().items()]
-        out.rows("kinds", kinds, (Column("kind", "kind"), Column("what it is", "description")), empty="There are none.")
+        columns = (Column("kind", "kind"), Column("what it is", "description", is_whole=True))
+        out.rows("kinds", kinds, columns, empty="There are none.")
     elif printed.output is None or printed.output == "table":
         show_text(json.dumps(file_schema(kind), indent=2) + "\n")
     else:

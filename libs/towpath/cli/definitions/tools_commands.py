@@ -13,6 +13,7 @@ from towpath.cli.definitions.tool_sources import read_tools
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
+from towpath.cli.shared.text import cut_words
 from towpath.tools.declaration_lint import lint_declaration
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
@@ -27,7 +28,12 @@ app = App(name="tools", help="Look at the tools that workers offer; decide those
 Flag = Annotated[bool, Parameter(negative="")]
 Version = Annotated[int, Parameter(name="--version")]
 
-_GAPS = (Column("tool", "tool"), Column("what", "code"), Column("why", "detail"), Column("declare", "remedy"))
+_GAPS = (
+    Column("tool", "tool"),
+    Column("what", "code"),
+    Column("why", "detail", is_whole=True),
+    Column("declare", "remedy", is_whole=True),
+)
 
 
 app.command(
@@ -59,7 +65,7 @@ async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
         Column("effect", "effect_class"),
         Column("held by", lambda row: described.held.get(row["name"])),
         Column("parameters", _parameters),
-        Column("description", lambda row: row["description"].partition("\n")[0][:60]),
+        Column("description", lambda row: cut_words(row["description"].partition("\n")[0], 80)),
     )
     rows = [spec.model_dump(mode="json") for spec in described.tools]
     common.out().rows("tools", rows, columns, empty="No worker has offered a tool. Start one: towpath worker MODULE.")
@@ -101,7 +107,7 @@ async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
         Column("status", "status"),
         Column("holds calls", lambda row: "yes" if row["held"] else ""),
         Column("worker", "worker"),
-        Column("why", "reason"),
+        Column("why", "reason", is_whole=True),
     )
     rows = [one.model_dump(mode="json") for one in described.proposals]
     for spec in described.tools:

@@ -27,10 +27,10 @@ _COUNT = (
     Column("next", "next"),
 )
 _DONE = (
-    Column("run", "run_id"),
+    Column("run", "run_id", is_id=True),
     Column("done", lambda row: row["code"] or "yes"),
-    Column("new run", lambda row: row["new_run_id"] or ""),
-    Column("why not", "detail"),
+    Column("new run", lambda row: row["new_run_id"] or "", is_id=True),
+    Column("why not", "detail", is_whole=True),
 )
 _EXAMPLES = examples(
     "towpath runs bulk cancel --network support --status waiting",

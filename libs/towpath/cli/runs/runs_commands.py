@@ -98,7 +98,7 @@ _LIST = (
     Column("step", lambda row: f"{row['step']}/{row['max_steps']}"),
     Column("why", _why),
     Column("created", lambda row: str(row["created_at"])[:19].replace("T", " ")),
-    Column("message", lambda row: row["user_message"][:60]),
+    Column("message", lambda row: one_line(row["user_message"], 60)),
 )
 _SHOW = (
     Column("run", "run_id"),
@@ -249,7 +249,7 @@ async def _gates_of_tree(client: Any, run_id: Any) -> dict[Any, list[str]]:
 
 
 def _show_node(out: OutputPrinter, node: "RunTreeNode", indent: str, gates: "Mapping[Any, list[str]]") -> None:
-    text = one_line(node.user_message)[:60]
+    text = one_line(node.user_message, 60)
     what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
     kind = "" if node.kind == "network" else f" {node.kind}"
     status = run_status({"status": node.status, "erased_at": node.erased_at})
@@ -284,6 +284,11 @@ async def watch(
         return await show_result(client, run_id, common)
 
 
+def _content(row: "Mapping[str, Any]") -> str:
+    """Return the beginning of what an event holds, as JSON."""
+    return one_line(plain_json({name: value for name, value in row["event"].items() if name != "type"}), 160)
+
+
 @app.command(help_epilogue=examples("towpath runs events 0192f3 -o jsonl", "towpath runs events 0192f3 --after 12"))
 async def events(run: str, /, *, after: int = 0, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Print the events that a run has by now, in order.
@@ -296,7 +301,7 @@ async def events(run: str, /, *, after: int = 0, common: ConnectionOptions = CON
         Column("seq", "seq"),
         Column("at", lambda row: str(row["at"])[11:23]),
         Column("event", lambda row: row["event"]["type"]),
-        Column("content", lambda row: plain_json({k: v for k, v in row["event"].items() if k != "type"})[:160]),
+        Column("content", _content, is_whole=True),
     )
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)

@@ -1,6 +1,7 @@
 """How an erasure is shown, whichever command asked for it, and who may confirm it next."""
 
 from towpath.cli.shared.output import Column, OutputPrinter, Row
+from towpath.cli.shared.text import one_line
 from towpath_contracts.tools.erasures import ErasureView
 
 
@@ -50,7 +51,7 @@ ERASURE = (
     Column("runs", lambda row: str(row["runs"] or "")),
     Column("erased by", lambda row: " ".join(row["parts"])),
     Column("payloads erased", "erased"),
-    Column("why", lambda row: row["reason"][:80]),
+    Column("why", lambda row: one_line(row["reason"], 80)),
 )
 
 ONE_ERASURE = (*ERASURE, Column("run ids", lambda row: " ".join(row["run_ids"])))

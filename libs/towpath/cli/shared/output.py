@@ -28,11 +28,15 @@ _ID_END = 12
 
 
 class Column(NamedTuple):
-    """A column of a table: its title and how to read its cell from a row. One of ids is never folded."""
+    """A column of a table: its title and how to read its cell from a row.
+
+    One of ids shows their ends on a narrow terminal; one that `is_whole` is folded between words there, and never cut.
+    """
 
     title: str
     cell: str | Callable[[Row], object]
     is_id: bool = False
+    is_whole: bool = False
 
     def of(self, row: Row) -> str:
         """Return the cell of *row*, safe to print."""
@@ -119,18 +123,24 @@ class OutputPrinter:
                 self.write(f"{column.title:<{width}}  {value}")
 
     def _table(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column.title, overflow="fold", no_wrap=column.is_id)
-        narrow = self.console.width < NARROW
-        for row in rows:
-            cells = (_short_id(column.of(row)) if column.is_id and narrow else column.of(row) for column in columns)
-            table.add_row(*map(Text, cells))
+        from towpath.cli.shared.table import TableColumn, table_lines
+
+        width = self.console.width
+        short = _short_id if width < NARROW else str
+        drawn = [
+            TableColumn(
+                column.title,
+                [short(column.of(row)) if column.is_id else column.of(row) for row in rows],
+                column.is_id,
+                column.is_whole,
+            )
+            for column in columns
+        ]
         with without_progress():
-            self.console.print(table)
+            for number, line in enumerate(table_lines(drawn, width)):
+                self.console.print(Text(line, style="" if number else "bold"), soft_wrap=True)
 
 
 def _short_id(text: str) -> str:
