@@ -83,10 +83,9 @@ def test_a_piped_run_prints_how_to_settle_a_gate_and_lists_all(ask: Ask, server:
     words = ("run", "support", MESSAGE, "--script", script(tmp_path, 102.0), "--server", server, "-o", "json")
     with subprocess.Popen([TOWPATH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
-        said = process.stderr.readline()
-        hint = re.fullmatch(
-            r"waiting at gate (\S+) \(.+\); settle it with: towpath gates approve (\S+), or deny .+\n", said
-        )
+        said = "".join(process.stderr.readline() for _ in range(3))
+        waits, settled = r"waiting at gate (\S+) \(.+\)\n", r"  settle it with: towpath gates approve (\S+)\n"
+        hint = re.fullmatch(rf"{waits}{settled} +or: towpath gates deny \S+ --reason …\n", said)
         assert hint is not None and hint[1] == hint[2], said
 
         async def looked() -> list[str]:

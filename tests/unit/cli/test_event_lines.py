@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
+from towpath.cli.runs.event_lines import NOTE_LEAST, EventFormatter, EventLine, answer_text, summary
 from towpath.cli.runs.run_follower import how_to_settle, unknown_call_lines
 from towpath.cli.shared.short_ids import unique_match
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall, TransferInstruction
@@ -131,7 +131,7 @@ def test_who_decides_reads_the_summary_and_the_rules_note_before_the_arguments_a
     assert {line.style for line in lines} == {"yellow"}
     assert str(lines[1]).index("Refund") == str(lines[0]).index("orders"), "what belongs together stands below it"
     assert f'gate {CALL} ("Refund 129.0 for a⟨U+001B⟩[31m b": Somebody looks' in how_to_settle(opened)
-    assert f"gate {CALL} (approval);" in how_to_settle(opened.model_copy(update={"detail": {}, "reason": ""}))
+    assert f"gate {CALL} (approval)\n" in how_to_settle(opened.model_copy(update={"detail": {}, "reason": ""}))
 
 
 def test_a_persons_word_is_shown_with_its_reason() -> None:
@@ -167,6 +167,17 @@ def test_what_is_known_of_a_doubt_is_shown_beside_the_retry() -> None:
 def test_what_a_model_wrote_cannot_break_a_line() -> None:
     refused = ev.DecisionRefused(**STEP, code="route_unknown", feedback="a\nb\x1b[31m")
     assert shown(refused) == ["· billing asked again: route_unknown a b"]
+
+
+def test_a_line_that_is_too_long_is_folded_between_words_and_goes_on_further_in_than_any_line_begins() -> None:
+    line = EventLine("✓", "billing", "orders.find order_id=8812", "0.0 s · order_id=8812 item=grinder paid=129.0")
+    assert line.folded(200) == [str(line)]
+    assert line.folded(60) == [
+        "✓ billing  orders.find order_id=8812",
+        "             0.0 s · order_id=8812 item=grinder paid=129.0",
+    ]
+    assert line.folded(50)[1:] == ["             0.0 s · order_id=8812 item=grinder", " " * 13 + "paid=129.0"]
+    assert max(map(len, EventLine("·", "n" * 60, "word " * 30).folded(50)[1:])) == 65 + len("word word word word") <= 65 + NOTE_LEAST
 
 
 def test_the_end_says_how_it_ended_and_what_it_cost() -> None:

@@ -38,6 +38,9 @@ _CLOSED = {
 """How the end of a wait is shown; denied and expired as what they are."""
 WIDTH = 96
 
+NOTE_LEAST = 20
+"""Columns that what happened is folded into at least, however long the names before it are."""
+
 REASON_WIDTH = 240
 """Of the note for the person who decides."""
 
@@ -58,6 +61,20 @@ class EventLine(NamedTuple):
     def __str__(self) -> str:
         text = f"{self.mark} {self.who:<8} {self.what}"
         return f"{text:<60}  {self.note}" if self.note else text
+
+    def folded(self, width: int) -> list[str]:
+        """Return it in lines of at most *width* columns, folded between words, with the note on lines of its own.
+
+        What goes on is further in than any line begins, so that nothing a model wrote can look like a line.
+        """
+        from towpath.cli.shared.table import fold_words  # no list of runs needs it
+
+        if len(str(self)) <= width:
+            return [str(self)]
+        start = f"{self.mark} {self.who:<8} "
+        room = max(NOTE_LEAST, width - len(start) - 2)
+        first, *more = [line for text in (self.what, self.note) for line in fold_words(text, room)]
+        return [f"{start}{first}", *(f"{' ' * len(start)}  {line}" for line in more if line)]
 
 
 @dataclass(slots=True)

@@ -190,9 +190,9 @@ async def show_result(client: Client, run_id: UUID, common: ConnectionOptions) -
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
     elif view.status not in FINAL_STATUSES:
-        out.write(f"  {view.status}: it goes on; follow it with: towpath runs watch {run_id}", "yellow")
+        out.write(f"  {view.status}: it goes on; follow it with:\n  towpath runs watch {run_id}", "yellow")
     else:
-        out.write(f"\n  record: towpath runs show {run_id} · audit: towpath audit search --run {run_id}", "dim")
+        out.write(f"\n  record: towpath runs show {run_id}\n  audit:  towpath audit search --run {run_id}", "dim")
     if view.status == "completed":
         return OK
     return RUN_FAILED if view.status in FINAL_STATUSES else WAITING

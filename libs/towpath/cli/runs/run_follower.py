@@ -119,7 +119,14 @@ class RunFollower:
 
     def _write_child_lines(self, entry: TreeEntry, lines: list[EventLine]) -> None:
         for line in lines:
-            self.out.write(f"    {one_line('/'.join(entry.path), 40)} {line}", line.style)
+            self._write(f"    {one_line('/'.join(entry.path), 40)} ", line)
+
+    def _write(self, start: str, line: EventLine) -> None:
+        """Write a line behind *start*, folded where the terminal is narrow."""
+        if self.out.for_people:
+            for text in line.folded(self.out.console.width - len(start)):
+                self.out.write(f"{start}{text}", line.style)
+                start = " " * len(start)
 
     async def _at_gate(self, gate: GateOpened) -> None:
         await (self.on_gate or print_gate_notice)(self.client, gate, self.out)
@@ -140,7 +147,7 @@ class RunFollower:
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         for line in self.formatter.lines(entry.event):
-            self.out.write(f"  {line}", line.style)
+            self._write("  ", line)
         match entry.event:
             case ChildEnded():
                 self._ended_children.append(entry.event)
@@ -159,7 +166,7 @@ class RunFollower:
     def _show_end(self, end: RunFinished, seconds: float) -> None:
         """Show how the run ended; what a program does not read out of the record by itself goes to stderr too."""
         line = summary(end, seconds, self._ended_children)
-        self.out.write(f"  {line}", line.style)
+        self._write("  ", line)
         self.out.write(f"\n{answer_text(end.final)}")
         if not self.out.for_people and end.status != "completed":
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
@@ -217,18 +224,19 @@ async def _is_pending(client: Client, gate: GateOpened) -> bool:
 
 
 def how_to_settle(gate: GateOpened) -> str:
-    """Return one line: what waits, and the commands that let it go on."""
+    """Return what waits, and the commands that let it go on, each whole and on a line of its own."""
     summary = summary_of_gate(gate.detail)
     told = f"{plain_json(summary)}: " if summary else ""
     waits = f"waiting at gate {gate.gate_id} ({told}{cut_words(gate.reason, 80) or gate.gate_type})"
     if gate.gate_type == PAUSED:
-        return f"{waits}; only the switch opens it: towpath switches list"
+        return f"{waits}\n  only the switch opens it: towpath switches list"
     if gate.gate_type == RUN_PAUSED:
-        return f"{waits}; it goes on with: towpath runs resume RUN"
+        return f"{waits}\n  it goes on with: towpath runs resume RUN"
     if gate.approval_id is None:
         words = gate.detail.get("verdicts", ("approved", "denied"))
-        return f"{waits}; settle it with: towpath gates resolve {gate.gate_id} {'|'.join(words)} --reason …"
-    return f"{waits}; settle it with: towpath gates approve {gate.gate_id}, or deny {gate.gate_id} --reason …"
+        return f"{waits}\n  settle it with: towpath gates resolve {gate.gate_id} {'|'.join(words)} --reason …"
+    approve, deny = (f"towpath gates {word} {gate.gate_id}" for word in ("approve", "deny"))
+    return f"{waits}\n  settle it with: {approve}\n              or: {deny} --reason …"
 
 
 def _show_unknown_call(gate: GateOpened, out: OutputPrinter) -> None:
@@ -236,7 +244,8 @@ def _show_unknown_call(gate: GateOpened, out: OutputPrinter) -> None:
         out.write("    only the switch opens it: towpath switches list", "yellow")
         return
     if gate.execution_id is None:
-        out.write(f"    {how_to_settle(gate)}", "yellow")
+        for line in how_to_settle(gate).split("\n"):
+            out.write(f"    {line}", "yellow")
         return
     for line in unknown_call_lines(gate.detail):
         out.write(f"    {line}", "yellow")

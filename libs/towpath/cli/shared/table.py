@@ -99,7 +99,7 @@ def _folded(column: TableColumn, row: int, room: int) -> list[str]:
     if cell_len(cell) <= room:
         return [cell]
     if column.is_whole or not column.is_text:  # a name is wider than its room only where the whole terminal is
-        return _wrapped(cell, room)
+        return fold_words(cell, room)
     return [set_cell_size(cell, room - 1).rstrip() + "…"]
 
 
@@ -117,11 +117,11 @@ def _lines_below(columns: Sequence[TableColumn], row: int, width: int) -> list[s
     told = [(column.is_text, f"{column.title} {column.cells[row]}".strip()) for column in columns if column.cells[row]]
     names = " · ".join(text for is_text, text in told if not is_text)
     texts = (text for is_text, text in told if is_text)
-    return [_INDENT + line for text in (names, *texts) if text for line in _wrapped(text, width - len(_INDENT))]
+    return [_INDENT + line for text in (names, *texts) if text for line in fold_words(text, width - len(_INDENT))]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return *text* in lines of at most *width*, folded between words; only a word that is wider is broken."""
+def fold_words(text: str, width: int) -> list[str]:
+    """Return *text* in lines of at most *width* columns, folded between words; only a word that is wider is broken."""
     lines = [""]
     for word in text.split():
         for piece in chop_cells(word, width) if cell_len(word) > width else [word]:
