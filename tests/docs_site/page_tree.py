@@ -16,6 +16,12 @@ from tests.support.places import ROOT
 OUTSIDE = "repository"
 """The folder of the site for what is not below docs/."""
 
+SIDE_BY_SIDE = '<table class="side-by-side" markdown="1">'
+"""Two programs beside each other; docs/site.css says how they look."""
+
+WHOLE_WIDTH = "---\nhide: [navigation, toc]\n---\n\n"
+"""Before a page with such programs. It is not in the page itself, of which GitHub would show it as a table."""
+
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _NAMED_BLOCK = re.compile(r"\A```(\w+) (\S+)$", re.MULTILINE)
@@ -36,7 +42,8 @@ def write_pages(folder: Path) -> list[str]:
         place = folder / site_path(page)
         place.parent.mkdir(parents=True, exist_ok=True)
         text = _page_text(page)
-        place.write_text(_with_links_of_the_site(page, text), "utf-8")
+        hidden = WHOLE_WIDTH if SIDE_BY_SIDE in text else ""
+        place.write_text(hidden + _with_links_of_the_site(page, text), "utf-8")
         for target in _targets(page, text):
             if not target.is_relative_to(DOCS) and target not in outside:
                 outside.add(target)

@@ -49,12 +49,12 @@ CALLER = "web"
 SIGNING = "the-chat-of-the-guide-01234567"
 OTHERS = ROOT / "docs" / "guides" / "coming-from.md"
 ANSWERS = {
-    "You know history.": [respond("In 476.")],
+    "You tutor.": [respond("In 476.")],
     "You know the weather.": [execute_tool("look_outside", city="Kiel"), respond("Yes, it rains.")],
-    "You read invoices.": [respond({"number": "R-17", "total": 58.0})],
-    "You know orders.": [execute_tool("my_orders"), respond("A lamp and a desk.")],
-    "You find who helps.": [route("billing")],
-    "You settle bills.": [respond("You get one charge back.")],
+    "Read invoices.": [respond({"number": "R-17", "total": 58.0})],
+    "You know orders.": [execute_tool("orders"), respond("A lamp and a desk.")],
+    "Find who helps.": [route("billing")],
+    "Settle bills.": [respond("You get one charge back.")],
     "You have texts translated.": [
         execute_tools([(f"delegate_to_{one}", {"task": "Good morning!"}) for one in ("spanish", "german")]),
         respond("Buenos días! Guten Morgen!"),
@@ -66,7 +66,7 @@ ANSWERS = {
     "You weigh reviews.": [respond("Rejected.")],
     "You tell short stories.": [respond("Its lamp went out, and came back.")],
     "You greet guests.": [respond("Hello, Ida!"), respond("You are Ida.")],
-    "You make refunds.": [execute_tool("refund", order="8812", amount=129), respond("129 EUR are on their way.")],
+    "Make refunds.": [execute_tool("refund", order="8812", amount=129), respond("129 EUR are on their way.")],
     "You pay out.": [execute_tool("pay", iban="DE02120300000000202051", amount=500), respond("That is too much.")],
     "You write poems.": [],
 }

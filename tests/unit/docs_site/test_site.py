@@ -23,6 +23,7 @@ def test_the_built_site_has_no_dead_link_no_lost_page_and_asks_no_other_machine(
     site = build_site(tmp_path / "site").parent
     assert site_faults(site) == []
     named_blocks_are_code_and_say_their_file(site)
+    programs_stand_side_by_side_on_a_page_that_has_the_whole_width(site)
     models_are_given_a_list_of_the_pages_and_all_of_their_text(site)
 
 
@@ -30,6 +31,21 @@ def named_blocks_are_code_and_say_their_file(site: Path) -> None:
     page = (site / "tutorial.html").read_text("utf-8")
     assert '<span class="filename">tools.py</span>' in page
     assert "```" not in re.sub(r"<[^>]*>", "", page)
+
+
+def programs_stand_side_by_side_on_a_page_that_has_the_whole_width(site: Path) -> None:
+    page = (site / "guides" / "coming-from.html").read_text("utf-8")
+    pairs = re.findall(r'<table class="side-by-side">(.*?)</table>', page, re.DOTALL)
+    assert len(pairs) == 13
+    for pair in pairs:
+        left, right = pair.split("<td>")[1:]
+        assert left.count("<pre>") == 1 <= right.count("<pre>")
+    assert '<link rel="stylesheet" href="../site.css">' in page
+    assert "side-by-side" in (site / "site.css").read_text("utf-8")
+    sides = re.findall(r'<div class="md-sidebar md-[^>]*>', page)
+    assert len(sides) == 2
+    assert all("hidden" in side for side in sides)
+    assert "hidden" not in re.findall(r'<div class="md-sidebar md-[^>]*>', (site / "tools.html").read_text("utf-8"))[0]
 
 
 def models_are_given_a_list_of_the_pages_and_all_of_their_text(site: Path) -> None:
