@@ -30,6 +30,32 @@ HIDDEN = re.compile(f"[{HIDDEN_SIGNS}]|(?<![#*0-9\u00a9\u00ae\u203c-\u3299\U0001
 """Characters that show nothing, or change the order in which others are read; but for what makes a sign an emoji."""
 
 
+_UNSEEN = re.compile(r"(?<= ) |[^ -~]")
+"""What may have to be escaped in JSON to be seen: a space after another stands inside a value."""
+
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
+"""Of Unicode: control and format characters, and those that nobody has given a look."""
+
+_HIDDEN_SIGN = re.compile(f"[{HIDDEN_SIGNS}\ufe0f]")
+
+
+def visible_json(value: Any) -> str:
+    """Return *value* as JSON in one line that reads back equal, where whatever can't be seen is escaped.
+
+    Whoever decides by what is shown decides about this value and no other: two spaces, a line break or a character
+    that shows nothing are not taken for less.
+    """
+    return _UNSEEN.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign == " ":
+        return "\\u0020"
+    hidden = sign.isspace() or unicodedata.category(sign) in _UNSEEN_CATEGORIES or _HIDDEN_SIGN.fullmatch(sign)
+    return json.dumps(sign)[1:-1] if hidden else sign
+
+
 def name_hidden(text: str) -> str:
     """Return *text* with the characters named that show nothing, or change the order of others: ⟨U+202E⟩."""
     return HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)

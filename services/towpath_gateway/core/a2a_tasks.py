@@ -14,6 +14,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.tools.call_summaries import summary_of_gate
+from towpath_gateway.core.gate_texts import call_question, verdicts_of
 from towpath_readings.stream.live import answer_text
 
 OWN = "towpath"
@@ -34,7 +35,6 @@ ENDED = frozenset({COMPLETED, CANCELED, FAILED})
 TEXT = "text/plain"
 JSON = "application/json"
 
-_YES_OR_NO = ("approved", "denied")
 _SENTENCE_ENDS = ".!?…"
 
 
@@ -134,9 +134,9 @@ def _question(gate: GateView, site: str) -> list[JsonObject]:
     known = gate.detail
     tool = known.get("tool", "")
     summary = summary_of_gate(known)
-    words = summary or (f"May {tool} be called?" if tool else gate.gate_type.replace("_", " "))
-    told = words if words[-1] in _SENTENCE_ENDS else f"{words}."
     url = f"{site}/approvals/{gate.gate_id}"
+    asked = call_question(gate.gate_type, tool, summary, known.get("args"), url)
+    told = f"{asked}\n" if "\n" in asked else f"{asked} " if asked[-1] in _SENTENCE_ENDS else f"{asked}. "
     data = {
         "gate_id": str(gate.gate_id),
         "gate_type": gate.gate_type,
@@ -148,12 +148,12 @@ def _question(gate: GateView, site: str) -> list[JsonObject]:
         "agent": known.get("agent"),
         "reason": gate.reason,
         "run_id": str(gate.run_id),
-        "verdicts": list(known.get("verdicts") or _YES_OR_NO),
+        "verdicts": list(verdicts_of(known.get("verdicts"))),
         "expires_at": _time(gate.expires_at),
         "url": url,
     }
     shown = {name: value for name, value in data.items() if value not in (None, "")}
-    return [text_part(f"{told} A person decides it here, or at {url}"), data_part(shown)]
+    return [text_part(f"{told}A person decides it here, or at {url}"), data_part(shown)]
 
 
 def _time(at: datetime) -> str:

@@ -15,6 +15,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
+from towpath_gateway.core.gate_texts import call_question, verdicts_of
 from towpath_readings.stream import live
 from towpath_readings.stream.deltas import DeltaEvent
 
@@ -25,7 +26,6 @@ OWN = "towpath"
 CallsIn = Callable[[Any, JsonObject | None], list[JsonObject]]
 """Returns the calls that an answer asks its caller for, by the schema of its task: name and arguments of each."""
 
-_YES_OR_NO = ("approved", "denied")
 _NO_QUESTIONS = frozenset({PAUSED, RUN_PAUSED})
 """Gates that only a resume opens."""
 
@@ -233,12 +233,13 @@ class AgUiEvents:
 def interrupt_of(gate: live.RunStreamGate, run_id: UUID, seq: int, site: str) -> JsonObject:
     """Return what is asked at a gate; the id says all that an answer needs, so that nothing is kept until then."""
     name = f"{run_id}:{seq}:{gate.gate_id}" + (f":{gate.digest}" if gate.digest else "")
-    verdicts = list(gate.verdicts or _YES_OR_NO)
-    own = gate.model_dump(mode="json", exclude_defaults=True) | {"url": f"{site}/approvals/{gate.gate_id}"}
+    verdicts = list(verdicts_of(gate.verdicts))
+    url = f"{site}/approvals/{gate.gate_id}"
+    own = gate.model_dump(mode="json", exclude_defaults=True) | {"url": url}
     asked: JsonObject = {
         "id": name,
         "reason": "tool_call" if gate.tool else "confirmation",
-        "message": gate.summary or (f"May {gate.tool} be called?" if gate.tool else gate.gate_type.replace("_", " ")),
+        "message": call_question(gate.gate_type, gate.tool, gate.summary, gate.arguments or None, url),
         "responseSchema": {
             "type": "object",
             "properties": {

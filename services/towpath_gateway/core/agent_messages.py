@@ -5,8 +5,7 @@ A network is an agent of its caller: `agents.prompt.towpath.<caller>.<session>`,
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from uuid import NAMESPACE_URL, uuid5
 
 from towpath_contracts import subjects
@@ -14,15 +13,13 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.views import GateView
 from towpath_contracts.tools.call_summaries import summary_of_gate
+from towpath_gateway.core.gate_texts import MAX_SHOWN_CHARS, plain_line, shown_arguments, verdicts_of
 
 AGENT = "towpath"
 PROTOCOL = "0.3"
 MAX_PROMPT_BYTES = 512 * 1024
 CHUNK_CHARS = 100_000
 """Of an answer in one message: each character may be six bytes of JSON."""
-
-MAX_SHOWN_CHARS = 8_000
-"""Of the arguments of a call: nobody is asked here for a yes to what is not shown whole."""
 
 MAX_REASON_CHARS = 2_000
 
@@ -31,7 +28,6 @@ BEAT_S = 20
 
 _PLAIN = re.compile(r"(?!x--)[a-z0-9_-]+")
 _WORDS = {"approve": "approved", "yes": "approved", "deny": "denied", "no": "denied"}
-_YES_OR_NO = ("approved", "denied")
 
 
 def session_of(network: str) -> str:
@@ -119,7 +115,7 @@ def error_headers(refusal: Problem) -> dict[str, str]:
     """Return the headers of a refusal."""
     return {
         "Nats-Service-Error-Code": str(refusal.status),
-        "Nats-Service-Error": _line(f"{refusal.code}: {refusal.detail}")[:500],
+        "Nats-Service-Error": plain_line(f"{refusal.code}: {refusal.detail}")[:500],
         "Towpath-Problem": refusal.code,
     }
 
@@ -127,21 +123,21 @@ def error_headers(refusal: Problem) -> dict[str, str]:
 def gate_question(gate: GateView, refused: str) -> str | None:
     """Return the question of a gate, after *refused*, why the last answer did not count; None where it is too long."""
     detail = gate.detail
-    args = json.dumps(detail.get("args"), ensure_ascii=False) if detail.get("args") is not None else ""
-    if len(args) > MAX_SHOWN_CHARS:
+    arguments = shown_arguments(detail.get("args"))
+    if len(arguments) > MAX_SHOWN_CHARS:
         return None
-    words = " or ".join({"approved": "approve", "denied": "deny"}.get(one, one) for one in _verdicts(detail))
+    words = " or ".join({"approved": "approve", "denied": "deny"}.get(one, one) for one in _verdicts(gate))
     shown = (
-        ("Call", summary_of_gate(detail)),
-        ("Tool", detail.get("tool")),
-        ("Arguments", args),
-        ("Rule", detail.get("rule")),
+        ("Call", plain_line(summary_of_gate(detail))),
+        ("Tool", plain_line(detail.get("tool") or "")),
+        ("Arguments", arguments),
+        ("Rule", plain_line(detail.get("rule") or "")),
         ("Run", gate.run_id),
     )
     lines = [
-        *([_line(refused)] if refused else []),
-        f"A run of {_line(gate.network or 'a network')} waits for your word: {_line(gate.reason)}",
-        *(f"{name}: {_line(value)}" for name, value in shown if value),
+        *([plain_line(refused)] if refused else []),
+        f"A run of {plain_line(gate.network or 'a network')} waits for your word: {plain_line(gate.reason)}",
+        *(f"{name}: {value}" for name, value in shown if value),
         f"Answer {words}, and why.",
     ]
     return "\n".join(lines)
@@ -152,18 +148,13 @@ def verdict_of(gate: GateView, answer: str) -> tuple[str, str]:
     word, _, reason = answer.strip().partition(" ")
     named = word.strip(",.:;!").lower()
     verdict = _WORDS.get(named, named)
-    if verdict not in _verdicts(gate.detail):
+    if verdict not in _verdicts(gate):
         raise ProblemError(problem("verdict_invalid", "the answer begins with no word that this gate takes"))
     return verdict, reason.strip()[:MAX_REASON_CHARS]
 
 
-def _verdicts(detail: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(detail.get("verdicts") or _YES_OR_NO)
-
-
-def _line(text: object) -> str:
-    """Write others' words in one line, without characters that draw or are not seen."""
-    return "".join(one if one.isprintable() else " " for one in " ".join(str(text).split()))
+def _verdicts(gate: GateView) -> tuple[str, ...]:
+    return verdicts_of(gate.detail.get("verdicts"))
 
 
 def _chunk(kind: str, data: object) -> bytes:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -176,6 +176,28 @@ async def test_who_follows_a_run_alone_is_asked_at_the_gates_below_it(
     shown = capsys.readouterr().out
     assert "looks around" not in shown and shown.count("asked ") == 1 and f"asked {gates[1].gate_id}" in shown
     assert "lead/b" in shown and "sure?" in shown
+
+
+async def test_whoever_is_asked_at_the_terminal_has_seen_the_arguments_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def still_waits(_: Client, _gate: GateOpened) -> bool:
+        return True
+
+    monkeypatch.setattr(run_follower, "_is_pending", still_waits)
+    monkeypatch.setattr(run_follower, "prompt", lambda _words: "skip")
+    nobody: Any = None
+    told = {"gate_id": UUID(int=1), "approval_id": UUID(int=1), "gate_type": "approval", "expires_at": AT}
+
+    async def asked(text: str, **more: str) -> str:
+        gate = GateOpened(**told, reason="large", detail={"tool": "mail.send", "args": {"text": text}, **more})
+        await run_follower.ask_at_gate(nobody, gate, OutputPrinter("table"))
+        return capsys.readouterr().out
+
+    assert "arguments" not in await asked("x" * 43), "the line of the call has them"
+    assert f"arguments: text={'x' * 44}\n" in await asked("x" * 44)
+    assert "arguments" not in await asked("x" * 235, summary="Send it")
+    assert f"arguments: text={'x' * 236}\n" in await asked("x" * 236, summary="Send it")
 
 
 def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:

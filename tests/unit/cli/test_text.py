@@ -256,6 +256,9 @@ def test_no_argument_looks_like_another_one() -> None:
     assert shorten({"to": "ann@desk\u200b.example\u3164\U000e0061"}, 0) == (
         'to="ann@desk\\u200b.example\\u3164\\udb40\\udc61"'
     )
+    assert shorten(
+        {"to": "two  spaces\u00a0", "in": {"a": "b  c\n"}, "say": 'a"b', "by": "a\\b", "no": "\ue000", "": ""}, 0
+    ) == ('to="two \\u0020spaces\\u00a0" in={"a": "b \\u0020c\\n"} say="a\\"b" by="a\\\\b" no="\\ue000" ""=""')
 
 
 def test_where_a_call_goes_is_shown_before_a_long_text() -> None:

@@ -27,6 +27,7 @@ from towpath_gateway.app import dependencies, log_readings, stream_pace, strict_
 from towpath_gateway.app.protocols.ag_ui.agent_input import MAX_MESSAGES
 from towpath_gateway.app.protocols.mcp_server import gate_questions, tool_calls
 from towpath_gateway.app.protocols.openai.conversation_items import MAX_ITEMS
+from towpath_gateway.core import gate_texts
 from towpath_log_writer.adapters import history_tables
 from towpath_log_writer.core import final_state
 from towpath_orchestrator.app import admission
@@ -190,9 +191,7 @@ CALLS = [
     promise("tools.md", "a program may have {} connections", DEFAULT_LIMITS.max_connections),
     promise("tools.md", "each ends after {} MiB", DEFAULT_LIMITS.max_bytes / MIB),
     promise("mcp.md", "A call waits for its run for {} s", tool_calls.WAIT_S),
-    promise(
-        "mcp.md", "Arguments of more than {} characters are decided in the console", gate_questions.MAX_SHOWN_CHARS
-    ),
+    promise("mcp.md", "Arguments of more than {} characters are decided in the console", gate_texts.MAX_SHOWN_CHARS),
     promise("mcp.md", "At most {} things are asked at once", gate_questions.MAX_QUESTIONS),
     promise("guides/openai.md", "A request has at most {} messages or items", MAX_ITEMS),
     promise("guides/openai.md", "an AG-UI one {}.", MAX_MESSAGES),

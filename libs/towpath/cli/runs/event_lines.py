@@ -41,6 +41,9 @@ WIDTH = 96
 NOTE_LEAST = 20
 """Columns that what happened is folded into at least, however long the names before it are."""
 
+CALL_WIDTH = 48
+"""Of the arguments of a call, beside its tool."""
+
 REASON_WIDTH = 240
 """Of the note for the person who decides."""
 
@@ -182,7 +185,7 @@ class EventFormatter:
 
     def _call(self, execution_id: UUID | None) -> str:
         call = self.calls.get(execution_id) if execution_id else None
-        return f"{call.tool} {shorten(call.args, 48)}".strip() if call else "a call"
+        return f"{call.tool} {shorten(call.args, CALL_WIDTH)}".strip() if call else "a call"
 
     def _call_line(self, event: ev.ToolCallFinished) -> EventLine:
         took = f"{event.duration_ms / 1000:.1f} s"

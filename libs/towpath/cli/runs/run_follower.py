@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath.cli.runs.event_lines import EventFormatter, EventLine, answer_text, summary
+from towpath.cli.runs.event_lines import CALL_WIDTH, REASON_WIDTH, EventFormatter, EventLine, answer_text, summary
 from towpath.cli.shared.confirmation import prompt
 from towpath.cli.shared.output import OutputPrinter, print_notice
-from towpath.cli.shared.text import cut_words, one_line, plain_json, printable
+from towpath.cli.shared.text import cut_words, one_line, plain_json, printable, shorten, sinks_first
 from towpath.client.client import Client
 from towpath.errors import DeniedError, TowpathError
 from towpath_contracts.events.log import (
@@ -183,8 +183,8 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
     if gate.approval_id is None:
         _show_unknown_call(gate, out)
         return
-    for change in gate.detail.get("changes", ()):
-        out.write(f"    changed since it was asked: {one_line(change)}", "yellow")
+    for line in _more_of_call(gate.detail):
+        out.write(f"    {line}", "yellow")
     digest = gate.detail.get("digest")
     while True:
         word = prompt("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1].replace("y", "a")
@@ -202,6 +202,14 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
                 out.write(f"    {refusal_line(error.problem)}", "red")
             else:
                 return
+
+
+def _more_of_call(detail: Mapping[str, Any]) -> list[str]:
+    """Return what the lines of a gate don't say of its call: what was changed, and arguments that are cut there."""
+    arguments = shorten(sinks_first(detail), 0)
+    shown = REASON_WIDTH if summary_of_gate(detail) else CALL_WIDTH
+    changes = [f"changed since it was asked: {one_line(change)}" for change in detail.get("changes", ())]
+    return [*changes, *([f"arguments: {arguments}"] if len(arguments) > shown else [])]
 
 
 def refusal_line(found: Problem) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from towpath_contracts.text import HIDDEN_SIGNS
+from towpath_contracts.text import HIDDEN_SIGNS, visible_json
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -22,7 +22,7 @@ _FORMAT_SIGNS = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd
 _HIDDEN = re.compile(f"{_UNSAFE.pattern[:-1]}{HIDDEN_SIGNS}\ufe0f{_FORMAT_SIGNS}]")
 """What is escaped in JSON: all that a terminal would obey or not show, also what only makes a sign an emoji."""
 
-_NOT_BARE = re.compile(rf"[\s=;\"\\]|{_HIDDEN.pattern}|^\Z")
+_NOT_BARE = re.compile(r"[\s=;]|^\Z")
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
 """A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
@@ -192,4 +192,5 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    return value if isinstance(value, str) and not _NOT_BARE.search(value) else plain_json(value)
+    shown = visible_json(value)
+    return value if isinstance(value, str) and shown == f'"{value}"' and not _NOT_BARE.search(value) else shown

@@ -268,13 +268,15 @@ def test_a_question_says_what_is_decided_and_whose_word_is_asked() -> None:
     assert (data["rule"], data["digest"], data["verdicts"]) == ("large", "sha256:aa", ["approved", "denied"])
     assert data["url"] == f"{SITE}/approvals/{REQUEST}" and "summary" not in data
     where = f"A person decides it here, or at {SITE}/approvals/{GATE}"
-    assert parts[0]["text"] == f"May orders.refund be called? {where.replace(str(GATE), str(REQUEST))}"
+    arguments = 'Arguments: {"amount": 200}'
+    assert parts[0]["text"] == f"May orders.refund be called?\n{arguments}\n{where.replace(str(GATE), str(REQUEST))}"
     told = {"tool": "orders.refund", "args": {"to": "a\u202e\nb"}, "summary": "Refund {to}"}
-    for detail, words in ((told, "Refund a⟨U+202E⟩ b."), ({}, "approval.")):
+    shown = 'Arguments: {"to": "a\\u202e\\nb"}'
+    for detail, words in ((told, f"Refund a⟨U+202E⟩ b\n{shown}\n"), ({}, "approval. ")):
         question = a2a_tasks.GateQuestion(gate=gate(detail=detail), may_decide=True)
         text, asks = a2a_tasks.task_of(view("waiting"), [question], SITE)["status"]["message"]["parts"]
-        assert text["text"] == f"{words} {where}"
-        assert asks["data"].get("summary", "") == (words.rstrip(".") if detail else "")
+        assert text["text"] == f"{words}{where}"
+        assert asks["data"].get("summary", "") == (words.partition("\n")[0] if detail else "")
 
 
 def test_who_may_decide_has_the_scope_and_the_role_and_has_not_spoken() -> None:

@@ -20,6 +20,7 @@ from towpath_gateway.app.protocols.mcp_server import (
     tool_list,
 )
 from towpath_gateway.app.protocols.mcp_server.route import McpRoute
+from towpath_gateway.core.gate_texts import plain_line
 
 ME = {"caller": "alice", "scopes": ["gates:resolve"], "roles": ["approver"], "gate_roles": ["approver"]}
 RUN = str(uuid.UUID(int=7))
@@ -140,7 +141,7 @@ def test_what_cannot_be_seen_in_a_value_is_escaped_so_that_what_is_approved_is_w
     assert isinstance(request, mcp_types.ElicitRequest)
     (line,) = (one for one in request.params.message.splitlines() if one.startswith("Arguments: "))
     shown = line.removeprefix("Arguments: ")
-    assert json.loads(shown) == args and gate_questions.plain_line(shown) == shown
+    assert json.loads(shown) == args and plain_line(shown) == shown
     assert "é" in shown and "one two \\u0020\\u0020three" in shown, "what can be seen stays as it is"
 
 

@@ -6,9 +6,7 @@ checked like any other word by the API, which alone decides whose word counts. T
 stand in one line each, without characters that draw.
 """
 
-import json
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -18,24 +16,15 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.caller import caller_of
 from towpath_contracts.tools.call_summaries import summary_of_gate
+from towpath_gateway.core.gate_texts import MAX_SHOWN_CHARS, plain_line, shown_arguments, verdicts_of
 
 Gate = Mapping[str, Any]
-
-MAX_SHOWN_CHARS = 8_000
-"""Of the arguments of a call: nobody is asked here for a yes to what is not shown whole."""
 
 MAX_QUESTIONS = 8
 """At once; the others are asked after these."""
 
-_YES_OR_NO = ("approved", "denied")
 _SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
 """Refusals of a word that came too late: what is now to be decided is another question."""
-
-_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs"})
-"""Categories of characters that draw or are not seen."""
-
-_UNSEEN = re.compile(r"(?<= ) |[^ -~]")
-"""What may have to be escaped in JSON to be seen: a space after another stands inside a value."""
 
 _KEY = re.compile(r"([0-9a-f-]{36})(?::([!-~]{1,128}))?")
 
@@ -62,7 +51,7 @@ def questions(gates: Sequence[Gate], me: Mapping[str, Any]) -> dict[str, InputRe
         for gate in gates
         if not caller.lacking_at(gate)
         and caller.name not in {vote.get("actor") for vote in gate.get("votes") or ()}
-        and len(_arguments(gate)) <= MAX_SHOWN_CHARS
+        and len(shown_arguments((gate.get("detail") or {}).get("args"))) <= MAX_SHOWN_CHARS
     ]
     return {_key(gate): _question(gate) for gate in asked[:MAX_QUESTIONS]}
 
@@ -113,34 +102,13 @@ def gate_summary(gate: Gate, site: str) -> dict[str, Any]:
     return {name: value for name, value in summary.items() if value not in (None, "")}
 
 
-def plain_line(text: object) -> str:
-    """Write a text in one line, without characters that draw or are not seen."""
-    words = " ".join(str(text).split())
-    return "".join(" " if unicodedata.category(one) in _HIDDEN else one for one in words)
-
-
 def _key(gate: Gate) -> str:
     digest = (gate.get("detail") or {}).get("digest") or ""
     return f"{UUID(str(gate['gate_id']))}:{digest}" if digest else str(UUID(str(gate["gate_id"])))
 
 
 def _verdicts(gate: Gate) -> Sequence[str]:
-    named = (gate.get("detail") or {}).get("verdicts")
-    return tuple(named) if named else _YES_OR_NO
-
-
-def _arguments(gate: Gate) -> str:
-    args = (gate.get("detail") or {}).get("args")
-    return "" if args is None else _UNSEEN.sub(_escaped, json.dumps(args, ensure_ascii=False))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    """Return a sign as JSON escapes it, where it can't be seen or told from others: what is approved is this value."""
-    sign = found[0]
-    if sign == " ":
-        return "\\u0020"
-    hidden = sign.isspace() or unicodedata.category(sign) in _HIDDEN
-    return json.dumps(sign)[1:-1] if hidden else sign
+    return verdicts_of((gate.get("detail") or {}).get("verdicts"))
 
 
 def _question(gate: Gate) -> ElicitRequest:
@@ -151,7 +119,7 @@ def _question(gate: Gate) -> ElicitRequest:
         *([f"Call: {plain_line(summary)}"] if summary else []),
         *(f"{title}: {plain_line(detail[name])}" for title, name in _SHOWN if detail.get(name)),
     ]
-    if arguments := _arguments(gate):
+    if arguments := shown_arguments(detail.get("args")):
         lines.append(f"Arguments: {arguments}")
     lines.append(f"Run: {gate['run_id']}")
     schema = {
