@@ -37,10 +37,20 @@ def _usage_panel(error: CycloptsError) -> Any:
     return usage_panel(error)
 
 
-app = App(name="towpath", help="The whole platform on one machine.", error_formatter=_usage_panel)
+_UP_EXAMPLES = """Examples:
+  towpath up
+  towpath up --networks networks --policy policies.yaml --worker tools/orders.py
+  towpath up --ephemeral --port auto --sample"""
+
+app = App(
+    name="towpath",
+    help="The whole platform on one machine.",
+    help_format="plaintext",
+    error_formatter=_usage_panel,
+)
 
 
-@app.command(name="up")
+@app.command(name="up", help_epilogue=_UP_EXAMPLES)
 def up_command(
     *,
     data: Path = DEFAULT_DATA,
@@ -67,9 +77,9 @@ def up_command(
     data
         The folder that keeps everything between runs.
     port
-        The gateway's port, or `auto` for any free one.
+        The gateway's port, or auto for any free one.
     nats_port
-        The NATS server's port, or `auto`; where it is not given 4222, or `auto` beside `--port auto`.
+        The NATS server's port, or auto; where it is not given 4222, or auto beside --port auto.
     ephemeral
         Throw everything away at the end.
     json
@@ -128,7 +138,7 @@ def servers_command(
     data
         The folder that keeps everything between runs.
     nats_port
-        The NATS server's port, or `auto` for any free one.
+        The NATS server's port, or auto for any free one.
     ephemeral
         Throw everything away at the end.
     json

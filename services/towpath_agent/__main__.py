@@ -37,7 +37,13 @@ RESTART_S = 1.0
 
 def make_parser() -> argparse.ArgumentParser:
     """Return what the command line takes."""
-    parser = argparse.ArgumentParser(prog="towpath agents serve", description="Serve an agent in user code.")
+    parser = argparse.ArgumentParser(
+        prog="towpath agents serve",
+        description="Serve an agent in user code.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Examples:\n  towpath agents serve agents.review:Reviewer\n"
+        "  towpath agents serve agents/review.py:Reviewer --count 2",
+    )
     parser.add_argument("target", metavar="MODULE:CLASS", help="dotted module or path of a .py file, and the class")
     parser.add_argument("--count", type=int, default=1, help="how many processes (default 1)")
     parser.add_argument("--concurrency", type=int, help="how many requests one process answers at once (default 16)")

@@ -45,7 +45,13 @@ DENIED = 4
 
 def make_parser() -> argparse.ArgumentParser:
     """Return what the command line takes."""
-    parser = argparse.ArgumentParser(prog="towpath worker", description="Run a tool worker.")
+    parser = argparse.ArgumentParser(
+        prog="towpath worker",
+        description="Run a tool worker.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Examples:\n  towpath worker tools/orders.py --concurrency 4\n"
+        "  towpath worker shop.tools --mcp servers.yaml",
+    )
     parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
     parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
     parser.add_argument("--mcp", metavar="FILE", help="serve the tools of the MCP servers in this YAML file too")

@@ -86,6 +86,7 @@ _PROCESSES = (
         "Run a tool worker: towpath worker MODULE… [--concurrency N].",
     ),
 )
+_SERVE_EXAMPLES = "Examples:\n  towpath serve gateway\n  towpath serve log_writer"
 _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog."
 
 _EXAMPLES = {
@@ -124,7 +125,11 @@ def make_app() -> App:
         # What follows these names belongs to the program that is started, `--help` too.
         app.command(f"{_PACKAGE}.{path}", name=name, help=text, sort_key=number, help_flags=(), version_flags=())
     app.command(
-        f"{_PACKAGE}.administration.process_commands:serve", name="serve", help=_SERVE, sort_key=len(_PROCESSES)
+        f"{_PACKAGE}.administration.process_commands:serve",
+        name="serve",
+        help=_SERVE,
+        help_epilogue=_SERVE_EXAMPLES,
+        sort_key=len(_PROCESSES),
     )
     return app
 

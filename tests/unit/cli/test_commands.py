@@ -193,6 +193,37 @@ def commands_below(app: App) -> list[list[str]]:
     return found
 
 
+def groups_below(app: App, above: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """Return the groups by their names, each with its commands."""
+    found: dict[str, list[str]] = {}
+    for name in app:
+        commands = [] if name.startswith("-") else commands_below(app[name])
+        if commands:
+            words = (*above, name)
+            found[" ".join(words)] = [" ".join((*words, *more)) for more in commands]
+            found |= groups_below(app[name], words)
+    return found
+
+
+def test_the_help_of_every_group_ends_with_examples_of_its_own_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for group, commands in groups_below(make_app()).items():
+        assert main([*group.split(), "--help"]) == 0
+        examples = capsys.readouterr().out.rpartition("Examples:\n")[2].splitlines()
+        own = [line for line in examples if any(line.startswith(f"  towpath {one}") for one in commands)]
+        assert len(own) >= 2, group
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("towpath_embedded up", "up"), ("towpath_worker", "worker"), ("towpath_agent", "agents serve")],
+)
+def test_the_help_of_a_command_that_becomes_another_program_ends_with_examples_too(module: str, command: str) -> None:
+    program = [sys.executable, "-m", *module.split(), "--help"]
+    shown = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    examples = shown.rpartition("Examples:\n")[2].splitlines()
+    assert len([line for line in examples if line.startswith(f"  towpath {command} ")]) >= 2
+
+
 def test_the_list_of_commands_is_complete() -> None:
     found = [" ".join(words) for words in commands_below(make_app())]
     assert sorted(found) == sorted([*COMMANDS, "up", "worker", "serve", "agents serve"])

@@ -177,7 +177,11 @@ def test_a_line_that_is_too_long_is_folded_between_words_and_goes_on_further_in_
         "             0.0 s · order_id=8812 item=grinder paid=129.0",
     ]
     assert line.folded(50)[1:] == ["             0.0 s · order_id=8812 item=grinder", " " * 13 + "paid=129.0"]
-    assert max(map(len, EventLine("·", "n" * 60, "word " * 30).folded(50)[1:])) == 65 + len("word word word word") <= 65 + NOTE_LEAST
+    assert (
+        max(map(len, EventLine("·", "n" * 60, "word " * 30).folded(50)[1:]))
+        == 65 + len("word word word word")
+        <= 65 + NOTE_LEAST
+    )
 
 
 def test_the_end_says_how_it_ended_and_what_it_cost() -> None:

@@ -12,7 +12,11 @@ from towpath.cli.shared.output import Column, Row
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.tools.policy import Dimension
 
-app = App(name="audit", help="Search what was decided and done.")
+app = App(
+    name="audit",
+    help="Search what was decided and done.",
+    help_epilogue=examples("towpath audit search --verdict deny", "towpath audit export --since 30d -o october.jsonl"),
+)
 
 
 def _tool(row: Row) -> str:

@@ -10,7 +10,13 @@ from towpath.cli.shared.output import Column
 from towpath.client.budgets import budget_of
 from towpath_contracts.budgets import BudgetAccount, BudgetKind, BudgetSet, OnSoft, format_amount
 
-app = App(name="budgets", help="Limit what callers and the project spend; see what they and runs have spent.")
+app = App(
+    name="budgets",
+    help="Limit what callers and the project spend; see what they and runs have spent.",
+    help_epilogue=examples(
+        "towpath budgets show", "towpath budgets set project --per-day --usd 20 --reason 'the month is tight'"
+    ),
+)
 
 
 def _amount(name: str) -> Any:

@@ -13,7 +13,11 @@ from towpath.cli.shared.output import print_notice
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.erasures import ErasureStatus, ErasureView
 
-app = App(name="erasures", help="See what is to be erased; confirm or withdraw it.")
+app = App(
+    name="erasures",
+    help="See what is to be erased; confirm or withdraw it.",
+    help_epilogue=examples("towpath erasures list --status requested", "towpath erasures confirm 0192f3a0-…"),
+)
 
 
 @app.command(

@@ -17,7 +17,11 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
 from towpath_contracts.tools.call_summaries import summary_of_gate
 
-app = App(name="gates", help="Decide what waits for a person.")
+app = App(
+    name="gates",
+    help="Decide what waits for a person.",
+    help_epilogue=examples("towpath gates list", "towpath gates approve 7c1e --reason 'checked with the customer'"),
+)
 app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
 app.command(notices, help_epilogue=examples("towpath gates notices", "towpath gates notices --status all -o json"))
 

@@ -21,7 +21,14 @@ from towpath.cli.shared.output import Column
 from towpath.cli.shared.text import shorten, value_origin
 from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="policy", help="Apply and ask the permission matrix; see its past, and what a change would have done.")
+app = App(
+    name="policy",
+    help="Apply and ask the permission matrix; see its past, and what a change would have done.",
+    help_epilogue=examples(
+        "towpath policy check --network support --agent billing --tool orders.find",
+        "towpath policy diff proposed.yaml --since 30d",
+    ),
+)
 Flag = Annotated[bool, Parameter(negative="")]
 
 _APPLIED = (Column("version", "version"), Column("rules", "rules"), Column("changed", "changed"))

@@ -16,7 +16,11 @@ from towpath_fabric.profiles.policy_profiles import profile_texts
 if TYPE_CHECKING:
     from towpath.networks.spec_files import PolicyFile
 
-app = App(name="profiles", help="The policies that are picked by one word: open, balanced, strict.")
+app = App(
+    name="profiles",
+    help="The policies that are picked by one word: open, balanced, strict.",
+    help_epilogue=examples("towpath policy profiles list", "towpath policy profiles show balanced"),
+)
 
 _PROFILES = (Column("profile", "profile"), Column("what it holds", "about", is_whole=True))
 

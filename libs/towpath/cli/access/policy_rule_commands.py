@@ -12,7 +12,13 @@ from towpath.cli.shared.output import Column, Row
 from towpath.networks.spec_files import read_yaml
 from towpath_contracts.tools.policy import RuleChanged
 
-rules = App(name="rule", help="Look at one rule of the matrix, put it, or take it out.")
+rules = App(
+    name="rule",
+    help="Look at one rule of the matrix, put it, or take it out.",
+    help_epilogue=examples(
+        "towpath policy rule show refunds-small", "towpath policy rule put refunds.yaml --note 'limit raised'"
+    ),
+)
 Flag = Annotated[bool, Parameter(negative="")]
 
 _APPLIED = (Column("version", "version"), Column("rules", "rules"), Column("changed", "changed"))

@@ -12,7 +12,13 @@ from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import SwitchKind, SwitchSet
 
-app = App(name="switches", help="Pause a project, a network, a tool or a caller; resume it.")
+app = App(
+    name="switches",
+    help="Pause a project, a network, a tool or a caller; resume it.",
+    help_epilogue=examples(
+        "towpath switches pause tool mail.send --reason 'it mails the wrong people'", "towpath switches list"
+    ),
+)
 
 _LIST = (
     Column("kind", "kind"),

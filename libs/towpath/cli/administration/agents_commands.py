@@ -12,8 +12,18 @@ from towpath.cli.administration.process_commands import Arguments, join_platform
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 
-app = App(name="agents", help="Serve agents in user code; manage the credentials that they connect with.")
-credential = App(name="credential", help="Add, list and remove agents' credentials.")
+app = App(
+    name="agents",
+    help="Serve agents in user code; manage the credentials that they connect with.",
+    help_epilogue=examples(
+        "towpath agents serve agents.review:Reviewer", "towpath agents credential add reviewer --project shop"
+    ),
+)
+credential = App(
+    name="credential",
+    help="Add, list and remove agents' credentials.",
+    help_epilogue=examples("towpath agents credential add reviewer --project shop", "towpath agents credential list"),
+)
 app.command(credential)
 
 _COLUMNS = (Column("credential", "name"), Column("project", "project"), Column("agent", "agent"))

@@ -8,7 +8,11 @@ from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="db", help="Bring the database up to date.")
+app = App(
+    name="db",
+    help="Bring the database up to date.",
+    help_epilogue=examples("towpath db status", "towpath db migrate"),
+)
 
 Address = Annotated[str | None, Parameter(env_var="TOWPATH_DATABASE_URL")]
 _COLUMNS = (

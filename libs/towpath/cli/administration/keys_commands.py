@@ -21,7 +21,11 @@ from towpath.cli.shared.output import Column
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="keys", help="Create, list and revoke API keys; make the key that signs tickets.")
+app = App(
+    name="keys",
+    help="Create, list and revoke API keys; make the key that signs tickets.",
+    help_epilogue=examples("towpath keys create --caller mia --role approver --expires 720h", "towpath keys list"),
+)
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 

@@ -9,8 +9,18 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column, Row, print_notice
 from towpath.cli.shared.text import one_line
 
-app = App(name="queues", help="Look at what waits in the queues, and at what they could not handle.")
-dead = App(name="dead", help="Dead letters: look at them, send them again, throw them away.")
+app = App(
+    name="queues",
+    help="Look at what waits in the queues, and at what they could not handle.",
+    help_epilogue=examples("towpath queues list", "towpath queues lag --over 100"),
+)
+dead = App(
+    name="dead",
+    help="Dead letters: look at them, send them again, throw them away.",
+    help_epilogue=examples(
+        "towpath queues dead list", "towpath queues dead requeue 17 --reason 'the worker is repaired'"
+    ),
+)
 app.command(dead)
 
 _LIST = (

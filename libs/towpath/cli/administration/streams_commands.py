@@ -10,7 +10,11 @@ from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="streams", help="Declare the broker's streams and consumers, and who may use them.")
+app = App(
+    name="streams",
+    help="Declare the broker's streams and consumers, and who may use them.",
+    help_epilogue=examples("towpath streams ensure", "towpath streams authority > deploy/authority.conf"),
+)
 
 CONNECT_TIMEOUT_S = 5
 

@@ -15,8 +15,18 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, Conne
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="workers", help="See which workers there are, drain one, and manage what they connect with.")
-credential = App(name="credential", help="Add, list and remove workers' credentials.")
+app = App(
+    name="workers",
+    help="See which workers there are, drain one, and manage what they connect with.",
+    help_epilogue=examples("towpath workers list", "towpath workers drain 4f1c09aa --reason 'a new version'"),
+)
+credential = App(
+    name="credential",
+    help="Add, list and remove workers' credentials.",
+    help_epilogue=examples(
+        "towpath workers credential add billing --project shop --toolset billing", "towpath workers credential list"
+    ),
+)
 app.command(credential)
 
 RESTART = "It takes calls again once it is started anew; another worker of the toolset takes its calls meanwhile."

@@ -11,7 +11,11 @@ from towpath_contracts.problems.registry import ProblemError, problem
 
 Shell = Literal["bash", "zsh", "fish"]
 
-app = App(name="completion", help="Have the shell complete commands, options and choices.")
+app = App(
+    name="completion",
+    help="Have the shell complete commands, options and choices.",
+    help_epilogue=examples("towpath completion install", "towpath completion show --shell bash > towpath.bash"),
+)
 
 _STARTED_BY = {"bash": "~/.bashrc", "zsh": "~/.zshrc"}
 

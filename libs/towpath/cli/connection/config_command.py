@@ -9,7 +9,11 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column
 from towpath.client.settings import ClientSettings, ClientTarget
 
-app = App(name="config", help="Look at the settings in force, and at what says so.")
+app = App(
+    name="config",
+    help="Look at the settings in force, and at what says so.",
+    help_epilogue=examples("towpath config show --origin", "towpath config show --platform --origin -o json"),
+)
 
 _VALUES = (Column("setting", "name"), Column("value", "value"))
 _ORIGIN = (Column("origin", "origin"),)

@@ -17,7 +17,13 @@ from towpath.client.contexts import ContextFile, ContextList, PlatformContext
 from towpath.client.settings import ClientSettings
 from towpath_contracts.problems.registry import ProblemError, problem
 
-app = App(name="context", help="Name platforms, and choose the one that is asked.")
+app = App(
+    name="context",
+    help="Name platforms, and choose the one that is asked.",
+    help_epilogue=examples(
+        "towpath context add prod --server https://towpath.example.com", "towpath context select prod"
+    ),
+)
 
 _LIST = (
     Column("", lambda row: "*" if row["selected"] else ""),

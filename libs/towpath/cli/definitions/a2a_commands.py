@@ -4,7 +4,11 @@ from cyclopts import App
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 
-app = App(name="a2a", help="Show what agents of others read of a network.")
+app = App(
+    name="a2a",
+    help="Show what agents of others read of a network.",
+    help_epilogue=examples("towpath a2a card", "towpath a2a card support"),
+)
 
 CARD = "/.well-known/agent-card.json"
 

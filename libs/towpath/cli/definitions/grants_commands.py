@@ -16,7 +16,13 @@ from towpath_contracts.problems.registry import ProblemError, problem
 if TYPE_CHECKING:
     from towpath_contracts.grant_proposals.proposals import GrantProposal
 
-app = App(name="grants", help="Make a grant for a task, to look at and to submit it with; nothing is changed.")
+app = App(
+    name="grants",
+    help="Make a grant for a task, to look at and to submit it with; nothing is changed.",
+    help_epilogue=examples(
+        "towpath grants from-network support", "towpath grants from-plan digest.yaml --network papers"
+    ),
+)
 Flag = Annotated[bool, Parameter(negative="")]
 _USE = "  submit with it: towpath grants … -o json > grant.json, towpath run NETWORK … --grant grant.json"
 

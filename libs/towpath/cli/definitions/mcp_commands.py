@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 app = App(
     name="mcp",
     help="Look at what MCP servers offer; serve the platform to MCP clients.",
+    help_epilogue=examples("towpath mcp inspect servers.yaml", "towpath mcp config"),
 )
 
 DRIFTED = 1

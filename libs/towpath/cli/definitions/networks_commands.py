@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 GraphForm = Literal["text", "mermaid", "svg"]
 
-app = App(name="networks", help="Validate, publish and look at networks.")
+app = App(
+    name="networks",
+    help="Validate, publish and look at networks.",
+    help_epilogue=examples("towpath networks publish network.yaml", "towpath networks graph support"),
+)
 
 _LIST = (
     Column("network", "name"),

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from towpath_contracts.runs.views import RunView
     from towpath_readings.plans import PlanView
 
-app = App(name="plans", help="Check plans, and see how their steps stand.")
+app = App(
+    name="plans",
+    help="Check plans, and see how their steps stand.",
+    help_epilogue=examples("towpath plans check digest.yaml", "towpath plans show 0192f3"),
+)
 
 _MARKS = {
     "success": ("✓", "green"),

@@ -19,7 +19,11 @@ from towpath.project.scaffold import (
     write_schemas,
 )
 
-app = App(name="new", help="Add an agent, a network, a tool or a rule to the project in this folder.")
+app = App(
+    name="new",
+    help="Add an agent, a network, a tool or a rule to the project in this folder.",
+    help_epilogue=examples("towpath new tool weather.lookup", "towpath new policy ask-weather --tool weather.lookup"),
+)
 
 HERE = Path()
 

@@ -23,7 +23,13 @@ LINE_CHARS = 160
 
 _WHOLE: dict[str, Any] = {"drop_whitespace": False, "replace_whitespace": False, "break_on_hyphens": False}
 
-app = App(name="tools", help="Look at the tools that workers offer; decide those that wait.")
+app = App(
+    name="tools",
+    help="Look at the tools that workers offer; decide those that wait.",
+    help_epilogue=examples(
+        "towpath tools list", 'towpath tools call orders.find --args \'{"order_id": "8812"}\' --as billing'
+    ),
+)
 
 Flag = Annotated[bool, Parameter(negative="")]
 Version = Annotated[int, Parameter(name="--version")]

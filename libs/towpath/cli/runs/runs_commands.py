@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
-app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
+app = App(
+    name="runs",
+    help="Look at runs, follow and cancel them; replay, export and fork what is stored.",
+    help_epilogue=examples("towpath runs list --status waiting", "towpath runs watch 0192f3"),
+)
 stored_run_commands.add_to(app)
 run_control_commands.add_to(app)
 bulk_command.add_to(app)

@@ -15,7 +15,11 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.workspace import WorkspaceFileView, WorkspaceView, clean_path
 
-app = App(name="workspace", help="The files and the plan of a run.")
+app = App(
+    name="workspace",
+    help="The files and the plan of a run.",
+    help_epilogue=examples("towpath workspace ls 0192f3", "towpath workspace export 0192f3 review/"),
+)
 
 _COLUMNS = (
     Column("path", "path"),
