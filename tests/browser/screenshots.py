@@ -1,11 +1,15 @@
 """Pictures of the console on a platform with the sample, made again by one command.
 
 `uv run --group dev --group browser python -m tests.browser.screenshots` takes every page in both schemes at three
-widths into build/screenshots (a folder may be named); `--readme` the four of the README, small, into docs/console.
+widths into build/screenshots (a folder may be named); `--readme` the four of the README, small, into docs/console, and
+the end of `towpath demo` into docs/demo.svg.
 """
 
 import asyncio
 import io
+import os
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -14,6 +18,8 @@ from typing import Literal
 
 from PIL import Image
 from playwright.async_api import Browser, async_playwright
+from rich.console import Console
+from rich.text import Text
 from tests.browser.test_console import ERASURE, SHOTS, path_of, shot_of
 from tests.support.browser import ARGUMENTS, HOW, browser_path
 from tests.support.places import ROOT
@@ -26,6 +32,8 @@ from towpath_console.pages import PAGES
 WIDTHS = (1440, 1024, 390)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 README = ROOT / "docs" / "console"
+DEMO = ROOT / "docs" / "demo.svg"
+DEMO_COLUMNS = 120
 LARGE, SMALL = (1280, 800), (800, 500)
 COLOURS = 200
 SETTLED_MS = 300
@@ -84,6 +92,21 @@ async def small_pictures(browser: Browser, platform: EmbeddedPlatform, out: Path
     return len(shown)
 
 
+def demo_picture(out: Path) -> None:
+    """Draw what `towpath demo` writes from its run on; the start before it is left out."""
+    command = [str(Path(sys.executable).parent / "towpath"), "demo", "--yes"]
+    terminal = {"FORCE_COLOR": "1", "COLUMNS": str(DEMO_COLUMNS), "TERM": "xterm-256color"}
+    keyless = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    done = subprocess.run(command, env={**keyless, **terminal}, capture_output=True, text=True, check=True)
+    lines = done.stdout.rstrip().splitlines()
+    first = next(number for number, line in enumerate(lines) if Text.from_ansi(line).plain.startswith("  run "))
+    console = Console(record=True, width=DEMO_COLUMNS, file=io.StringIO())
+    console.print(Text.from_ansi("\n".join(lines[first:])), no_wrap=True, overflow="ellipsis")
+    drawn = console.export_svg(title="towpath demo --yes")
+    bare = re.sub(r"<!--.*?-->|@font-face \{.*?\}\n", "", drawn, flags=re.DOTALL)  # the fonts are another machine's
+    out.write_text(re.sub(r"[ \t]+$", "", bare, flags=re.MULTILINE).strip() + "\n", "utf-8")
+
+
 def headers(platform: EmbeddedPlatform) -> dict[str, str]:
     """Return what lets a browser in."""
     return {"Authorization": f"Bearer {platform.token}"}
@@ -100,6 +123,8 @@ def main(*words: str) -> int:
     out = folders[0] if folders else README if is_for_readme else SHOTS
     out.mkdir(parents=True, exist_ok=True)
     taken = asyncio.run(take(found, small_pictures if is_for_readme else pictures, out))
+    if is_for_readme and not folders:
+        demo_picture(DEMO)
     sys.stdout.write(f"{taken} pictures in {out}\n")
     return 0
 

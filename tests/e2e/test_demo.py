@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -186,6 +187,23 @@ def test_the_demo_shows_every_step(shown: Shown) -> None:
         "answers",
     ):
         assert part in said, said
+
+
+def test_the_picture_in_the_readme_shows_what_the_demo_says(shown: Shown) -> None:
+    """Its steps and its audit; `python -m tests.browser.screenshots --readme` draws it again."""
+    drawn = (ROOT / "docs" / "demo.svg").read_text("utf-8")
+    rows: dict[str, str] = {}
+    for height, text in re.findall(r'<text [^>]*\by="([\d.]+)"[^>]*clip-path=[^>]*>([^<]*)</text>', drawn):
+        rows[height] = rows.get(height, "") + unescape(text).replace("\xa0", " ")
+    assert steps_and_audit("\n".join(rows.values())) == steps_and_audit(shown.said)
+
+
+def steps_and_audit(said: str) -> list[list[str]]:
+    """Return the first words of each step, and every word of each entry of the audit."""
+    lines = [line.split() for line in said.splitlines()]
+    steps = [words[:3] for words in lines if words and words[0] in {"✓", "◐"}]
+    start = lines.index(["phase", "verdict", "tool", "rule", "by"])
+    return steps + [words for words in lines[start:] if len(words) == 5]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
