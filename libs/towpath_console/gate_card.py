@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from towpath_console.text import MAX_SHOWN_CHARS, one_line
+from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_contracts.tools.call_summaries import summary_of_gate
 
 Gate = Mapping[str, Any]
@@ -236,7 +237,7 @@ def _source(origin: Mapping[str, Any]) -> str:
 
 def _kind(gate: Gate) -> str:
     """Return what is asked: about a call, what became of one, about the run, or nothing that a person can say."""
-    if gate["gate_type"] in ("paused", "run_paused"):
+    if gate["gate_type"] in NO_QUESTIONS:
         return "held"
     if gate["gate_type"] == "unknown_effect":
         return "doubt"

@@ -11,9 +11,13 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientMessage, Message
 from towpath_contracts.runs.fact_base import FactBase
+from towpath_contracts.switches import PAUSED
 
 RUN_PAUSED = "run_paused"
 """The type of the gate behind which a paused run waits; only a resume opens it."""
+
+NO_QUESTIONS = frozenset({PAUSED, RUN_PAUSED})
+"""Types of gates at which nobody is asked anything: only a resume opens them."""
 
 RESUMED = "resumed"
 """The verdict with which it closes."""

@@ -1,4 +1,6 @@
-"""The statuses of a run: those it can still leave, and those that are its end."""
+"""The statuses of a run: those it can still leave, those of them in which it stands, and those that are its end."""
 
 FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})
+STANDING_STATUSES = frozenset({"waiting", "quarantined"})
+"""In which something of a run, or below it, may wait for a person."""

@@ -19,8 +19,7 @@ from nats.errors import Error as NatsError
 
 from towpath.cli.shared.text import call_in_words, cut_words, one_line
 from towpath_contracts import subjects
-from towpath_contracts.runs.run_control import RUN_PAUSED
-from towpath_contracts.switches import PAUSED
+from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_embedded.terminal.notice_limit import NoticeLimit, ShowLine
 from towpath_fabric.nats.broker_owner import connect
 
@@ -43,7 +42,6 @@ MORE = {
 """What is said of those that are left out in a flood."""
 
 _WORDS = (b'"run_created"', b'"gate_opened"', b'"run_finished"', b'"run_quarantined"')
-_NOT_ASKED = (PAUSED, RUN_PAUSED)  # nobody is asked anything there
 _UNTOLD = ("completed", "cancelled")
 
 
@@ -77,7 +75,7 @@ class RunNoticeReader:
         named, what = self._named(run_id), event["type"]
         if what == "run_created":
             self._remember(run_id, "" if event.get("parent") else one_line(event["network"], ARGS_WIDTH))
-        elif what == "gate_opened" and event["gate_type"] not in _NOT_ASKED:
+        elif what == "gate_opened" and event["gate_type"] not in NO_QUESTIONS:
             return RunNotice("waits", waits_line(named, event), "yellow")
         elif what == "run_finished":
             is_child = self._networks.pop(run_id, None) == ""

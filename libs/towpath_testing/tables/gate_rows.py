@@ -4,6 +4,7 @@ import json
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_testing.tables.table_database import TableSession
 
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ class GateRows:
             and status in (None, gate["status"])
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
-            and (paused or gate["gate_type"] not in ("paused", "run_paused"))
+            and (paused or gate["gate_type"] not in NO_QUESTIONS)
             and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
             and network in (None, gate["network"])
             and (assigned_to is None or gate.get("assigned_to", "") in assigned_to)

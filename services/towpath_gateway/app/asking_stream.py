@@ -15,6 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import Problem
+from towpath_contracts.runs.statuses import STANDING_STATUSES
 from towpath_contracts.runs.views import GatePage, ListGates
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.run_reader import RunStreamReader
@@ -22,9 +23,6 @@ from towpath_gateway.app.single_run_stream import SingleRunStream
 from towpath_gateway.core.api_keys import Principal
 from towpath_readings.stream.deltas import DeltaEvent
 from towpath_readings.stream.live import RunStreamGate, waiting_gate
-
-STANDING = frozenset({"waiting", "quarantined"})
-"""Statuses in which something below a run may wait for a person."""
 
 MAX_ASKED = 16
 """Gates of runs below that are asked at once; others are asked after these."""
@@ -101,7 +99,7 @@ class AskingStream(SingleRunStream):
     async def _asked(self, reader: RunStreamReader) -> list[RunStreamGate]:
         """Return what waits for a person: in the run, or below it where the key may see that."""
         own = [gate for gate in self._events.gates.values() if gate.gate_id not in self._decided]
-        if own or reader.page is None or reader.page.status not in STANDING:
+        if own or reader.page is None or reader.page.status not in STANDING_STATUSES:
             return own
         if "gates:read" not in self._principal.scopes or self._events.gates:
             return []

@@ -13,15 +13,12 @@ from uuid import UUID
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import Problem
-from towpath_contracts.runs.run_control import RUN_PAUSED
-from towpath_contracts.switches import PAUSED
+from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_gateway.core import a2a_tasks as tasks
 from towpath_gateway.core.a2a_errors import rpc_failure
+from towpath_gateway.core.own_values import OWN
 from towpath_readings.stream import live
 from towpath_readings.stream.deltas import DeltaEvent
-
-_NO_QUESTIONS = frozenset({PAUSED, RUN_PAUSED})
-"""Gates that only a resume opens."""
 
 
 class A2aEvents:
@@ -56,7 +53,7 @@ class A2aEvents:
             self.gates.pop(event.gate_id, None)
         items = self._live.of(entry)
         for item in items:
-            if isinstance(item, live.RunStreamStatus) and item.gate and item.gate.gate_type not in _NO_QUESTIONS:
+            if isinstance(item, live.RunStreamStatus) and item.gate and item.gate.gate_type not in NO_QUESTIONS:
                 self.gates[item.gate.gate_id] = item.gate
         if isinstance(event, ev.RunFinished):
             return list(self._finished(event, entry.at))
@@ -102,7 +99,7 @@ class A2aEvents:
         match item:
             case live.RunStreamToolCall():
                 own = {"call_id": str(item.call_id), "tool": item.tool, "agent": item.agent_key}
-                yield self._works(at, f"calls {item.tool}", {tasks.OWN: own})
+                yield self._works(at, f"calls {item.tool}", {OWN: own})
             case live.RunStreamStatus(status="running" | "waiting_for_tool"):
                 if self._state != tasks.WORKING and not self.gates:
                     yield self._works(at)

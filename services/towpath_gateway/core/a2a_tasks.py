@@ -15,10 +15,8 @@ from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_gateway.core.gate_texts import call_question, verdicts_of
+from towpath_gateway.core.own_values import OWN
 from towpath_readings.stream.live import answer_text
-
-OWN = "towpath"
-"""The key of what is the platform's own, in `metadata`."""
 
 MESSAGE_LABEL = "a2a_message"
 """The label with the id of the message that a run answers."""

@@ -13,21 +13,16 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import Problem
-from towpath_contracts.runs.run_control import RUN_PAUSED
-from towpath_contracts.switches import PAUSED
+from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_gateway.core.gate_texts import call_question, verdicts_of
+from towpath_gateway.core.own_values import OWN
 from towpath_readings.stream import live
 from towpath_readings.stream.deltas import DeltaEvent
 
 PROTOCOL = "1.0"
-OWN = "towpath"
-"""The key of what is the platform's own: in the state, in `metadata`, in `forwardedProps`."""
 
 CallsIn = Callable[[Any, JsonObject | None], list[JsonObject]]
 """Returns the calls that an answer asks its caller for, by the schema of its task: name and arguments of each."""
-
-_NO_QUESTIONS = frozenset({PAUSED, RUN_PAUSED})
-"""Gates that only a resume opens."""
 
 
 class AgUiEvents:
@@ -88,7 +83,7 @@ class AgUiEvents:
             self.gates.pop(event.gate_id, None)
         items = self._live.of(entry)
         for item in items:
-            if isinstance(item, live.RunStreamStatus) and item.gate and item.gate.gate_type not in _NO_QUESTIONS:
+            if isinstance(item, live.RunStreamStatus) and item.gate and item.gate.gate_type not in NO_QUESTIONS:
                 self.gates[item.gate.gate_id] = item.gate
         if entry.seq <= self._after and not isinstance(event, ev.RunFinished):
             return []  # how it ended is always told: a stream has to end

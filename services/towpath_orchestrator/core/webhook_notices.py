@@ -19,8 +19,7 @@ from uuid import UUID, uuid5
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.gate_notices import GateNoticeBody
-from towpath_contracts.runs.run_control import RUN_PAUSED
-from towpath_contracts.switches import PAUSED
+from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_contracts.text import truncate
 
 RETRY_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
@@ -119,7 +118,7 @@ def new_notices(
     gate: Any, receivers: Iterable[NoticeReceiver], waiting: Counter[str], console_url: str = ""
 ) -> list[NewNotice]:
     """Return the notices that a gate row owes to *receivers*; *waiting* counts what each has before it."""
-    if gate["gate_type"] in (PAUSED, RUN_PAUSED):  # nobody is asked anything there
+    if gate["gate_type"] in NO_QUESTIONS:
         return []
     kinds = ["gate.opened"] if gate["noticed"] == "" else []
     kinds += ["gate.closed"] if gate["status"] != "pending" else []

@@ -9,7 +9,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
 from towpath_contracts.runs.bulk import MAX_LABELS, LabelRun
 from towpath_contracts.runs.gate_delegations import RESOLVER_ROLES, ROLE_PREFIX, DelegateGate, roles_that_decide
-from towpath_contracts.runs.run_control import RUN_PAUSED
+from towpath_contracts.runs.run_control import NO_QUESTIONS, RUN_PAUSED
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_contracts.switches import PAUSED, WakePaused
@@ -193,7 +193,7 @@ class RunCommands:
         wanted, names = roles_that_decide(gate), " or ".join(sorted(roles_that_decide(gate)))
         if gate.status != "pending":
             raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.status}"))
-        if gate.gate_type in (PAUSED, RUN_PAUSED):
+        if gate.gate_type in NO_QUESTIONS:
             raise ProblemError(problem("verdict_invalid", f"{gate.reason}; nobody decides there"))
         if wanted.isdisjoint(request.roles):
             raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {names}"))

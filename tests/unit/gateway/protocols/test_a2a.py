@@ -14,7 +14,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import GateView, GateVote, RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.a2a import agent_cards, call_messages
-from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, GateWord, SendMessageParams, read_params
+from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, A2aGateWord, SendMessageParams, read_params
 from towpath_gateway.app.protocols.a2a.gate_lookup import check_word, may_decide, named_gate
 from towpath_gateway.app.protocols.a2a.message_tasks import gate_words, message_task
 from towpath_gateway.core import a2a_tasks
@@ -210,20 +210,20 @@ def test_a_word_is_data_that_says_a_verdict_or_other_arguments() -> None:
 def test_a_word_names_its_gate_and_what_it_lets_happen() -> None:
     known = {GATE: gate()}
     with pytest.raises(ProblemError, match=f"gate_id: {GATE} .orders.refund."):
-        named_gate(GateWord(verdict="approved"), known)
+        named_gate(A2aGateWord(verdict="approved"), known)
     with pytest.raises(ProblemError, match="nothing waits"):
-        named_gate(GateWord(verdict="approved"), {})
+        named_gate(A2aGateWord(verdict="approved"), {})
     with pytest.raises(ProblemError, match="no id of a gate"):
-        named_gate(GateWord(verdict="approved", gate_id="g"), known)
-    assert named_gate(GateWord(verdict="approved", gate_id=str(GATE)), known) == GATE
-    for word in (GateWord(verdict="approved"), GateWord(edit={"amount": 1}), GateWord(verdict="stop")):
+        named_gate(A2aGateWord(verdict="approved", gate_id="g"), known)
+    assert named_gate(A2aGateWord(verdict="approved", gate_id=str(GATE)), known) == GATE
+    for word in (A2aGateWord(verdict="approved"), A2aGateWord(edit={"amount": 1}), A2aGateWord(verdict="stop")):
         with pytest.raises(ProblemError, match="digest: sha256:aa"):
             check_word(word, gate())
         check_word(word.model_copy(update={"digest": "sha256:aa"}), gate())
         check_word(word, gate(detail={}))
-    check_word(GateWord(verdict="denied", reason="No."), gate())
+    check_word(A2aGateWord(verdict="denied", reason="No."), gate())
     with pytest.raises(ProblemError, match="teaches the model nothing"):
-        check_word(GateWord(verdict="denied", reason=" "), gate())
+        check_word(A2aGateWord(verdict="denied", reason=" "), gate())
 
 
 @pytest.mark.parametrize(

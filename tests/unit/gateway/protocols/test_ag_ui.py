@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import SubmitTask
+from towpath_gateway.app.gate_votes import GateWord
 from towpath_gateway.app.protocols.ag_ui.agent_input import CANCELLED, MAX_ID_CHARS, RunAgentInput, gate_answers
 from towpath_gateway.app.protocols.openai.caller_tools import answer_schema, calls_in, names_offered
 from towpath_gateway.core.ag_ui_events import AgUiEvents
@@ -138,13 +139,14 @@ def answer() -> dict[str, Any]:
 
 def test_an_answer_is_a_word_at_the_gate_of_the_call_that_was_shown() -> None:
     said = resumed({"payload": {"approved": True}})
-    assert (said.run_id, said.seq, said.gate_id, said.digest, said.verdict) == (RUN, 7, GATE, "sha256:aa", "approved")
-    assert resumed({"payload": True}, digest="").digest is None
+    assert (said.run_id, said.seq) == (RUN, 7)
+    assert said.word == GateWord(gate_id=GATE, digest="sha256:aa", verdict="approved")
+    assert resumed({"payload": True}, digest="").word.digest is None
     denied = resumed({"payload": {"verdict": "denied", "reason": "no"}})
-    assert (denied.verdict, denied.reason) == ("denied", "no")
-    assert resumed({"status": "cancelled"}).reason == CANCELLED
-    assert resumed({"payload": {"editedArgs": {"amount": 1}}}).args == {"amount": 1}
-    assert resumed({}).verdict == ""
+    assert (denied.word.verdict, denied.word.reason) == ("denied", "no")
+    assert resumed({"status": "cancelled"}).word.reason == CANCELLED
+    assert resumed({"payload": {"editedArgs": {"amount": 1}}}).word.args == {"amount": 1}
+    assert resumed({}).word.says_nothing
     with pytest.raises(ProblemError, match="editedArgs"):
         resumed({"payload": {"approved": False, "editedArgs": {}}})
     for wrong in ({"payload": {"aproved": True}}, {"payload": {"verdict": "approved", "reason": "r" * 2_001}}):

@@ -18,7 +18,8 @@ from towpath_contracts.runs.views import GatePage, GateView, ListGates
 from towpath_gateway.app import single_run_stream
 from towpath_gateway.app.ag_ui_stream import AgUiStream
 from towpath_gateway.app.asking_stream import MAX_ASKED
-from towpath_gateway.app.protocols.ag_ui.agent_input import GateAnswer
+from towpath_gateway.app.gate_votes import GateWord
+from towpath_gateway.app.protocols.ag_ui.agent_input import InterruptAnswer
 from towpath_gateway.app.protocols.ag_ui.agent_runs import settles
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.ag_ui_events import AgUiEvents
@@ -186,4 +187,4 @@ async def test_nobody_else_is_asked_and_the_stream_goes_on(status: str, scopes: 
 
 async def test_a_gate_that_is_left_to_somebody_else_is_not_asked_again() -> None:
     nobody: Any = None  # without a word nothing is asked of the platform
-    assert await settles(nobody, nobody, GateAnswer(run_id=RUN, seq=1, gate_id=CHILD, digest=None))
+    assert await settles(nobody, nobody, InterruptAnswer(run_id=RUN, seq=1, word=GateWord(gate_id=CHILD)))

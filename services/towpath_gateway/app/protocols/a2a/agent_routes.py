@@ -13,10 +13,9 @@ from towpath_gateway.app.protocols.a2a.call_messages import A2aCall
 from towpath_gateway.app.protocols.a2a.call_methods import A2aMethods, card_of
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.a2a_errors import VERSION, CallRefusedError, rpc_failure
+from towpath_gateway.core.a2a_tasks import JSON
 
 router = APIRouter(route_class=BoundedJsonRoute, tags=["a2a"])
-
-JSON = "application/json"
 
 Version = Annotated[
     str | None, Header(alias="A2A-Version", max_length=32, description="1.0; clients of another version are refused")

@@ -4,6 +4,7 @@ What the protocol may grow is passed over, as it asks for. What says a word at a
 """
 
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field, StrictInt, StrictStr, TypeAdapter, ValidationError, model_validator
 
@@ -11,6 +12,7 @@ from towpath_contracts.base import ClientMessagePart, JsonObject, MessagePart, N
 from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
 from towpath_contracts.problems.registry import ProblemError
 from towpath_gateway.app.errors import validation_problem
+from towpath_gateway.app.gate_votes import GateWord
 from towpath_gateway.app.protocols.openai.request_fields import TowpathOptions
 
 MAX_ID_CHARS = 256
@@ -107,7 +109,7 @@ class A2aTaskParams(TenantParams):
     history_length: int | None = Field(default=None, alias="historyLength", ge=0)
 
 
-class GateWord(ClientMessagePart):
+class A2aGateWord(ClientMessagePart):
     """A person's word, as data of a message: `gate_id` and `digest` as the question gave them.
 
     With `edit` the call is approved with those arguments. Only a denial may leave `digest` out.
@@ -120,7 +122,7 @@ class GateWord(ClientMessagePart):
     edit: JsonObject | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> "GateWord":
+    def _says_something(self) -> "A2aGateWord":
         if self.verdict is None and self.edit is None:
             msg = "say a verdict, or with edit other arguments"
             raise ValueError(msg)
@@ -128,6 +130,11 @@ class GateWord(ClientMessagePart):
             msg = "edit approves a call: leave it out of another verdict"
             raise ValueError(msg)
         return self
+
+    def at(self, gate_id: UUID) -> GateWord:
+        """Return the word at the gate that `gate_id` turned out to name."""
+        verdict = self.verdict or "approved"
+        return GateWord(gate_id=gate_id, verdict=verdict, reason=self.reason, digest=self.digest, args=self.edit)
 
 
 SEND = TypeAdapter(SendMessageParams)

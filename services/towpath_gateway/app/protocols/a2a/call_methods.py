@@ -14,11 +14,11 @@ from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import ListNetworks, NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES, STANDING_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import CancelRun, ListRuns, PreviewPrompt, RunPage, RunView
 from towpath_fabric.clock import monotonic, wall
-from towpath_gateway.app.asking_stream import STANDING, AskingStream
+from towpath_gateway.app.asking_stream import AskingStream
 from towpath_gateway.app.dependencies import GatewayDependencies, require_scope
 from towpath_gateway.app.errors import naming_run
 from towpath_gateway.app.protocols.a2a import call_messages as messages
@@ -119,9 +119,9 @@ class A2aMethods:
         view, decided = await self._take(params, streams=False)
         chosen = params.configuration or messages.SendConfiguration()
         self.headers["Location"] = f"/v1/runs/{view.run_id}"
-        if not chosen.return_immediately:
-            view = await self._settled(view, decided)
         with naming_run(view.run_id):
+            if not chosen.return_immediately:
+                view = await self._settled(view, decided)
             return {"task": await self._task(view, decided, chosen.history_length)}
 
     async def _send_streaming(self, call: A2aCall) -> Response:
@@ -240,12 +240,14 @@ class A2aMethods:
                     break
             except ProblemError as error:
                 if not error.problem.retryable:
-                    raise ProblemError(error.problem.model_copy(update={"run_id": str(view.run_id)})) from error
+                    raise
                 await asyncio.sleep(RETRY_S)
         return view
 
     async def _asks(self, view: RunView, decided: Collection[UUID]) -> bool:
-        return view.status in STANDING and bool(await questions_of(self.dependencies, self.principal, view, decided))
+        return view.status in STANDING_STATUSES and bool(
+            await questions_of(self.dependencies, self.principal, view, decided)
+        )
 
     async def _task(self, view: RunView, decided: Collection[UUID], history: int | None) -> JsonObject:
         questions = await questions_of(self.dependencies, self.principal, view, decided)

@@ -10,16 +10,14 @@ from uuid import UUID
 from towpath_console.caller import Caller
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import STANDING_STATUSES
 from towpath_contracts.runs.views import GatePage, GateView, ListGates, RunView
-from towpath_gateway.app.asking_stream import MAX_ASKED, STANDING
+from towpath_gateway.app.asking_stream import MAX_ASKED
 from towpath_gateway.app.dependencies import GatewayDependencies, require_scope
-from towpath_gateway.app.protocols.a2a.call_messages import GateWord
-from towpath_gateway.app.routes import gates
+from towpath_gateway.app.gate_votes import say_word
+from towpath_gateway.app.protocols.a2a.call_messages import A2aGateWord
 from towpath_gateway.core.a2a_tasks import GateQuestion
 from towpath_gateway.core.api_keys import Principal, non_approval_roles
-
-_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
-"""Refusals of a word that came too late: the task says what is to be decided now."""
 
 
 async def questions_of(
@@ -29,7 +27,7 @@ async def questions_of(
 
     What waits in a run below is told to a key that may see gates.
     """
-    if view.status not in STANDING:
+    if view.status not in STANDING_STATUSES:
         return []
     found: list[GateView] = []
     if "gates:read" in principal.scopes:
@@ -70,7 +68,7 @@ async def say(
     dependencies: GatewayDependencies,
     principal: Principal,
     view: RunView,
-    words: Collection[GateWord],
+    words: Collection[A2aGateWord],
     questions: Collection[GateQuestion],
 ) -> frozenset[UUID]:
     """Say *words* at the gates of a run and return where they count; one that comes too late does not.
@@ -80,7 +78,7 @@ async def say(
     """
     require_scope(principal, "gates:resolve")
     known = {one.gate.gate_id: one.gate for one in questions}
-    placed: dict[UUID, GateWord] = {}
+    placed: dict[UUID, A2aGateWord] = {}
     late: set[UUID] = set()
     for word in words:
         gate_id = named_gate(word, known)
@@ -95,14 +93,14 @@ async def say(
     decided: set[UUID] = set()
     for gate_id, word in placed.items():
         try:
-            if gate_id not in late and await _say(dependencies, principal, gate_id, word):
+            if gate_id not in late and await say_word(dependencies, principal, word.at(gate_id)):
                 decided.add(gate_id)
         except ProblemError as error:
             raise _after_others(error, decided) from error
     return frozenset(decided)
 
 
-def named_gate(word: GateWord, known: Mapping[UUID, GateView]) -> UUID:
+def named_gate(word: A2aGateWord, known: Mapping[UUID, GateView]) -> UUID:
     """Return the gate of *word*; raises ProblemError with those that wait where it names none."""
     if word.gate_id is None:
         waiting = "; ".join(f"{gate.gate_id}{_of_tool(gate)}" for gate in known.values()) or "nothing waits for a word"
@@ -114,7 +112,7 @@ def named_gate(word: GateWord, known: Mapping[UUID, GateView]) -> UUID:
         raise ProblemError(problem("gate_not_found", "gate_id is no id of a gate")) from None
 
 
-def check_word(word: GateWord, gate: GateView) -> None:
+def check_word(word: A2aGateWord, gate: GateView) -> None:
     """Raise ProblemError where *word* lets a call happen and does not say which, or denies one and not why."""
     if word.verdict == "denied":
         if not word.reason.strip():
@@ -153,19 +151,3 @@ async def _gate_of_task(
     if view.run_id not in {run.run_id, run.root_run_id}:
         raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this task"))
     return page.gates[0]
-
-
-async def _say(dependencies: GatewayDependencies, principal: Principal, gate_id: UUID, word: GateWord) -> bool:
-    said = {"reason": word.reason, "digest": word.digest}
-    try:
-        if word.edit is not None:
-            edit = gates.EditGateBody.model_validate({"args": word.edit, **said})
-            await gates.edit_gate(gate_id, edit, dependencies, principal)
-        else:
-            vote = gates.ResolveGateBody.model_validate({"verdict": word.verdict, **said})
-            await gates.resolve_gate(gate_id, vote, dependencies, principal)
-    except ProblemError as error:
-        if error.problem.code not in _SETTLED:
-            raise
-        return False
-    return True

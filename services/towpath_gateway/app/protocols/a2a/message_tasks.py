@@ -14,8 +14,8 @@ from towpath_contracts.problems.registry import ProblemDetail, ProblemError, pro
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.errors import validation_problem
 from towpath_gateway.app.protocols.a2a.call_messages import (
+    A2aGateWord,
     A2aMessage,
-    GateWord,
     SendMessageParams,
     SendMetadata,
     read_part,
@@ -36,7 +36,7 @@ _PLACES = {
     "attachments": f"{MESSAGE}/parts",
 }
 _MODES = frozenset({TEXT, JSON, "text/*", "application/*", "*/*"})
-_WORD = TypeAdapter(GateWord)
+_WORD = TypeAdapter(A2aGateWord)
 
 
 def message_task(params: SendMessageParams, network: str, continues: UUID | None) -> SubmitTask:
@@ -59,7 +59,7 @@ def refuse_other_outputs(accepted: tuple[str, ...]) -> None:
         raise CallRefusedError(problem("request_invalid", detail), CONTENT_TYPE)
 
 
-def gate_words(message: A2aMessage) -> list[GateWord]:
+def gate_words(message: A2aMessage) -> list[A2aGateWord]:
     """Return the words that a message to a waiting task says; raises ProblemError where it says none."""
     found = [
         read_part(_WORD, with_whole_numbers(part.data), f"{MESSAGE}/parts/{number}/data")

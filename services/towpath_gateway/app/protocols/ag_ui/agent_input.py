@@ -20,11 +20,12 @@ from towpath_contracts.problems.input_faults import MAX_LISTED, FaultList, list_
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.errors import validation_problem
+from towpath_gateway.app.gate_votes import GateWord
 from towpath_gateway.app.protocols.openai.caller_tools import calls_text
 from towpath_gateway.app.protocols.openai.conversation_items import ConversationItem, attached_file, fault, task_fields
 from towpath_gateway.app.protocols.openai.request_fields import FUNCTION_NAME, TowpathOptions
 from towpath_gateway.app.protocols.openai.run_tasks import ToolOffer
-from towpath_gateway.core.ag_ui_events import OWN
+from towpath_gateway.core.own_values import OWN
 
 THREAD_LABEL = "ag_ui_thread"
 """The label by which the runs of a conversation are found."""
@@ -183,22 +184,18 @@ _NOTHING: JsonObject = {"type": "object", "properties": {}, "additionalPropertie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateAnswer:
-    """A word at a gate, or none; and the run that waits, whose events up to *seq* the client has."""
+class InterruptAnswer:
+    """The word at the gate of an interrupt, and the run that waits, whose events up to *seq* the client has."""
 
     run_id: UUID
     seq: int
-    gate_id: UUID
-    digest: str | None
-    verdict: str = ""
-    reason: str = ""
-    args: JsonObject | None = None
+    word: GateWord
 
 
 CANCELLED = "The question was cancelled where it was asked."
 
 
-def gate_answers(resume: tuple[ResumeAnswer, ...]) -> list[GateAnswer]:
+def gate_answers(resume: tuple[ResumeAnswer, ...]) -> list[InterruptAnswer]:
     """Return the words that *resume* says, all of one run; raises ProblemError."""
     found = [_answer(one, number) for number, one in enumerate(resume)]
     if len({one.run_id for one in found}) > 1:
@@ -206,29 +203,34 @@ def gate_answers(resume: tuple[ResumeAnswer, ...]) -> list[GateAnswer]:
     return found
 
 
-def _answer(given: ResumeAnswer, number: int) -> GateAnswer:
+def _answer(given: ResumeAnswer, number: int) -> InterruptAnswer:
     where = _waiting_gate(given.interrupt_id)
     if where is None:
         detail = f"/body/resume/{number}/interruptId is not the id of an interrupt of this platform"
         raise ProblemError(problem("request_invalid", detail))
     if given.status == "cancelled":
-        return replace(where, verdict="denied", reason=CANCELLED)
+        return _saying(where, verdict="denied", reason=CANCELLED)
     payload = ResumePayload(approved=given.payload) if isinstance(given.payload, bool) else given.payload
     if payload is None:
         return where
     verdict = payload.verdict or {None: "", True: "approved", False: "denied"}[payload.approved]
     if payload.edited_args is not None and verdict not in ("", "approved"):
         raise ProblemError(problem("request_invalid", "editedArgs approve a call: leave them out of another verdict"))
-    return replace(where, verdict=verdict, reason=payload.reason, args=payload.edited_args)
+    return _saying(where, verdict=verdict, reason=payload.reason, args=payload.edited_args)
 
 
-def _waiting_gate(interrupt: str) -> GateAnswer | None:
+def _saying(answer: InterruptAnswer, **said: Any) -> InterruptAnswer:
+    return replace(answer, word=replace(answer.word, **said))
+
+
+def _waiting_gate(interrupt: str) -> InterruptAnswer | None:
     """Return the gate that an interrupt is of, without a word; None where it is no interrupt of ours."""
     named = _INTERRUPT.fullmatch(interrupt)
     if named is None:
         return None
     try:
-        return GateAnswer(run_id=UUID(named[1]), seq=int(named[2]), gate_id=UUID(named[3]), digest=named[4])
+        word = GateWord(gate_id=UUID(named[3]), digest=named[4])
+        return InterruptAnswer(run_id=UUID(named[1]), seq=int(named[2]), word=word)
     except ValueError:
         return None
 

@@ -6,7 +6,6 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.registry import ProblemError
 from towpath_gateway.app.ag_ui_stream import AgUiStream
 from towpath_gateway.app.asking_stream import site_of
 from towpath_gateway.app.dependencies import (
@@ -18,9 +17,9 @@ from towpath_gateway.app.dependencies import (
     require_scope,
 )
 from towpath_gateway.app.errors import naming_run
-from towpath_gateway.app.protocols.ag_ui.agent_input import GateAnswer, RunAgentInput, gate_answers
+from towpath_gateway.app.gate_votes import say_word
+from towpath_gateway.app.protocols.ag_ui.agent_input import InterruptAnswer, RunAgentInput, gate_answers
 from towpath_gateway.app.protocols.openai.caller_tools import calls_in, names_offered
-from towpath_gateway.app.routes import gates
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.core.ag_ui_events import AgUiEvents
 from towpath_gateway.core.api_keys import Principal
@@ -32,8 +31,6 @@ _REFUSALS = (
     *("verdict_invalid", "role_missing", "requester_may_not_approve", "fence_raised", "reason_required"),
     *("edit_refused", "revisions_used_up", "retry_refused"),
 )
-_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
-"""Refusals of a word that came too late: the stream says what is to be decided now."""
 
 
 @router.post(
@@ -60,7 +57,7 @@ async def run_agent(
         answers = gate_answers(asked.resume)
         run_id, after = answers[0].run_id, min(one.seq for one in answers)
         await dependencies.platform.run(principal.project, run_id)
-        decided = frozenset([one.gate_id for one in answers if await settles(dependencies, principal, one)])
+        decided = frozenset([one.word.gate_id for one in answers if await settles(dependencies, principal, one)])
     else:
         task = asked.task(network)
         with dependencies.stream_shares.held(principal):  # no run is made whose stream has no room
@@ -85,25 +82,13 @@ def _calls_by_schema(final: Any, schema: JsonObject | None) -> list[JsonObject]:
     return calls_in(final, names_offered(schema))
 
 
-async def settles(dependencies: GatewayDependencies, principal: Principal, answer: GateAnswer) -> bool:
-    """Say a word, by the rules of all words; return whether its gate is not asked again.
+async def settles(dependencies: GatewayDependencies, principal: Principal, answer: InterruptAnswer) -> bool:
+    """Say a word; return whether its gate is not asked again.
 
     One that comes too late settles nothing. Who says none leaves it to somebody else, and waits.
     """
-    if not answer.verdict and answer.args is None:
+    if answer.word.says_nothing:
         return True
     require_scope(principal, "gates:resolve")
-    said = {"reason": answer.reason, "digest": answer.digest}
-    try:
-        with naming_run(answer.run_id):
-            if answer.args is not None:
-                edit = gates.EditGateBody(args=answer.args, **said)
-                await gates.edit_gate(answer.gate_id, edit, dependencies, principal)
-            else:
-                vote = gates.ResolveGateBody.model_validate({"verdict": answer.verdict, **said})
-                await gates.resolve_gate(answer.gate_id, vote, dependencies, principal)
-    except ProblemError as error:
-        if error.problem.code not in _SETTLED:
-            raise
-        return False
-    return True
+    with naming_run(answer.run_id):
+        return await say_word(dependencies, principal, answer.word)

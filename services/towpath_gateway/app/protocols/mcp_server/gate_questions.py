@@ -16,15 +16,13 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.caller import caller_of
 from towpath_contracts.tools.call_summaries import summary_of_gate
+from towpath_gateway.app.gate_votes import TOO_LATE
 from towpath_gateway.core.gate_texts import MAX_SHOWN_CHARS, plain_line, shown_arguments, verdicts_of
 
 Gate = Mapping[str, Any]
 
 MAX_QUESTIONS = 8
 """At once; the others are asked after these."""
-
-_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
-"""Refusals of a word that came too late: what is now to be decided is another question."""
 
 _KEY = re.compile(r"([0-9a-f-]{36})(?::([!-~]{1,128}))?")
 
@@ -76,10 +74,18 @@ async def decide(api: Api, key: str, answer: object) -> None:
     if found.group(2):
         body["digest"] = found.group(2)
     try:
-        await api.post(f"/v1/gates/{found.group(1)}/resolve", body)
+        await say(api, found.group(1), body)
     except ApiRefusalError as error:
-        if error.problem.get("code") not in _SETTLED:
+        if error.problem.get("code") not in TOO_LATE:
             raise
+
+
+async def say(api: Api, gate_id: str, word: Mapping[str, Any]) -> dict[str, Any]:
+    """Say a word at a gate: the very requests that people make by HTTP. The verdict `edit` approves other arguments."""
+    if word.get("verdict") == "edit":
+        edit = {name: value for name, value in word.items() if name != "verdict"}
+        return await api.post(f"/v1/gates/{gate_id}/edit", edit)
+    return await api.post(f"/v1/gates/{gate_id}/resolve", dict(word))
 
 
 def gate_summary(gate: Gate, site: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from towpath_console.api import Api, ApiRefusalError
-from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES, STANDING_STATUSES
 from towpath_fabric.clock import monotonic
 from towpath_gateway.app.protocols.mcp_server.gate_questions import Gate, open_gates
 
@@ -18,9 +18,6 @@ LOOK_S = 2
 
 RETRY_S = 0.5
 PAGE = 200
-
-_STANDING = frozenset({"waiting", "quarantined"})
-"""Statuses in which a run may wait for a person."""
 
 ReportProgress = Callable[[float, str], Awaitable[None]]
 """Is told how far the log was read, and what happened there."""
@@ -82,13 +79,13 @@ async def wait_for_run(
 async def look_at(api: Api, run_id: str) -> WaitedRun:
     """Return the run as it stands now, with what waits in it; raises ApiRefusalError."""
     view = await api.get(f"/v1/runs/{run_id}")
-    gates = await open_gates(api, run_id) if view["status"] in _STANDING else ()
+    gates = await open_gates(api, run_id) if view["status"] in STANDING_STATUSES else ()
     return WaitedRun(view=view, gates=gates or (), hides_gates=gates is None)
 
 
 async def _stands(api: Api, run_id: str, status: str) -> bool:
     """Return whether the run waits for a person; by its own words, where the key may not see the gates."""
-    if status not in _STANDING:
+    if status not in STANDING_STATUSES:
         return False
     gates = await open_gates(api, run_id)
     return bool((await api.get(f"/v1/runs/{run_id}"))["waits"]) if gates is None else bool(gates)

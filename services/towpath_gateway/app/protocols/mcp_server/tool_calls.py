@@ -175,12 +175,8 @@ def _query(arguments: Mapping[str, Any]) -> dict[str, str | int | None]:
 
 
 async def _decide(api: Api, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Say a word at a gate: the very requests that people make by HTTP."""
-    gate_id, verdict = _needed(arguments, "gate_id"), arguments.get("verdict")
-    body: dict[str, Any] = {name: arguments[name] for name in ("reason", "digest", "args") if name in arguments}
-    if verdict == "edit":
-        return await api.post(f"/v1/gates/{gate_id}/edit", body)
-    return await api.post(f"/v1/gates/{gate_id}/resolve", {"verdict": verdict, **body})
+    word: dict[str, Any] = {name: arguments[name] for name in ("reason", "digest", "args") if name in arguments}
+    return await gate_questions.say(api, _needed(arguments, "gate_id"), {"verdict": arguments.get("verdict"), **word})
 
 
 def _state(view: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from towpath_contracts.runs.views import GatePage, GateView, ListGates, RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.clock import monotonic
 from towpath_gateway.app.dependencies import GatewayDependencies
-from towpath_gateway.app.routes import gates
+from towpath_gateway.app.gate_votes import GateWord, say_word
 from towpath_gateway.core.agent_messages import (
     BEAT_S,
     answer_chunks,
@@ -33,9 +33,6 @@ ANSWER_S = 3_500
 
 LOOK_S = 2
 """How long one look waits for news."""
-
-_SETTLED = frozenset({"gate_settled", "gate_not_found", "digest_changed"})
-"""Refusals of a word that came too late: what is now to be decided is another question."""
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -127,11 +124,11 @@ class PromptedRun:
         """Say the word of an answer, by the rules of all words; return why it does not count, empty where it does."""
         try:
             verdict, reason = verdict_of(gate, prompt_of(answer))
-            word = {"verdict": verdict, "reason": reason, "digest": gate.detail.get("digest")}
-            vote = gates.ResolveGateBody.model_validate(word)
-            await gates.resolve_gate(gate.gate_id, vote, self._dependencies, self._principal)
+            digest = gate.detail.get("digest")
+            word = GateWord(gate_id=gate.gate_id, verdict=verdict, reason=reason, digest=digest)
+            await say_word(self._dependencies, self._principal, word)
         except ProblemError as error:
-            return "" if error.problem.code in _SETTLED else f"{error.problem.code}: {error.problem.detail}"
+            return f"{error.problem.code}: {error.problem.detail}"
         return ""
 
 
