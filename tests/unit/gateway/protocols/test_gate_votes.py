@@ -1,4 +1,4 @@
-"""Words at gates that clients of protocols say: once, about what was shown, and of no effect where they come too late."""
+"""Words at gates that clients of protocols say: about what was shown, and of no effect where they come too late."""
 
 import uuid
 from typing import Any

@@ -14,7 +14,7 @@ from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import ListNetworks, NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.statuses import FINAL_STATUSES, STANDING_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import CancelRun, ListRuns, PreviewPrompt, RunPage, RunView
 from towpath_fabric.clock import monotonic, wall
@@ -245,9 +245,7 @@ class A2aMethods:
         return view
 
     async def _asks(self, view: RunView, decided: Collection[UUID]) -> bool:
-        return view.status in STANDING_STATUSES and bool(
-            await questions_of(self.dependencies, self.principal, view, decided)
-        )
+        return bool(await questions_of(self.dependencies, self.principal, view, decided))
 
     async def _task(self, view: RunView, decided: Collection[UUID], history: int | None) -> JsonObject:
         questions = await questions_of(self.dependencies, self.principal, view, decided)
