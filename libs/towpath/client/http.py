@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from towpath.client.contexts import shown_address
 from towpath.client.retry_policy import RetryBackoff
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
+from towpath.inherited_objects import keep_inherited
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, RunView
@@ -46,9 +47,6 @@ SUBMIT_RETRY_S = 10.0
 READ_RETRY_S = 10.0
 STREAM_RETRY_S = 120.0
 """How long a stream may be without contact: longer than a gateway needs to be replaced."""
-
-_INHERITED: list[httpx2.AsyncClient] = []
-"""Connections of the parent of a fork, kept so that nothing closes them here."""
 
 
 class HttpTransport:
@@ -83,7 +81,7 @@ class HttpTransport:
         be closed for it too.
         """
         if self._process != os.getpid():
-            _INHERITED.append(self._http)
+            keep_inherited(self._http)
             self._http, self._process = self._open(), os.getpid()
         if self._http.is_closed:
             remedy = "Make another client, or use this one inside its `with` block."

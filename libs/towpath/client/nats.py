@@ -19,6 +19,7 @@ from towpath.client.retry_policy import RetryBackoff
 from towpath.client.settings import is_same_place, local_broker_owner
 from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
+from towpath.inherited_objects import keep_inherited
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
@@ -51,9 +52,6 @@ _NOT_SENT = {"project", "actor", "effects", "key_prefix", "key_commitment"}
 """Fields that clients do not send: two follow from the caller in the subject, two are of an API key, which only HTTP
 knows, and `effects` is on by itself."""
 
-_INHERITED: list[Connection | None] = []
-"""Connections of the parent of a fork, kept so that nothing closes them here."""
-
 
 class NatsTransport:
     """Talks to a broker at *address* as *caller*. User and password belong into the address.
@@ -70,7 +68,7 @@ class NatsTransport:
 
     def _start_anew(self) -> None:
         """Begin without a connection; one of the parent of a fork is left as it is, since it is the parent's."""
-        _INHERITED.append(self._connection)
+        keep_inherited(self._connection)
         self._process = os.getpid()
         self._connection = None
         self._requests: RequestSender | None = None

@@ -6,7 +6,7 @@ undeclared is the strictest (irreversible, untrusted).
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -380,7 +380,3 @@ class ToolsRegistered(Message):
     standings: tuple[ToolRegistrationResult, ...]
     ticket_keys: dict[str, str]
     now: datetime | None = None
-
-
-ExecutionKey = Annotated[str, Field(pattern=r"^[0-9a-f-]{36}:\d+$")]
-"""`execution_id:attempt`."""

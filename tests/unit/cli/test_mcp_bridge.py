@@ -155,6 +155,36 @@ async def test_a_connection_that_is_given_up_is_closed_by_the_last_request_that_
     assert [one._transport._http.is_closed for one in clients] == [True, True]  # type: ignore[attr-defined]
 
 
+DONE = b'data: {"jsonrpc": "2.0", "id": 1, "result": {}}\n\n'
+NOTICE = b'data: {"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}\n\n'
+QUESTION = b'data: {"jsonrpc": "2.0", "id": 1, "method": "ping"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("frames", "breaks", "answered"),
+    [
+        (NOTICE + DONE, True, "result"),
+        (NOTICE + DONE, False, "result"),
+        (NOTICE, True, "server_unreachable"),
+        (NOTICE, False, "unavailable: the gateway ended its answer"),
+        (QUESTION, False, "unavailable: the gateway ended its answer"),
+    ],
+)
+async def test_a_request_is_answered_once_however_its_stream_ends(frames: bytes, breaks: bool, answered: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"%x\r\n%s\r\n" % (len(frames), frames) + (b"" if breaks else b"0\r\n\r\n"))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        host, port = listening.sockets[0].getsockname()
+        found = await served(PING, server=f"http://{host}:{port}")
+    (only,) = [one for one in found if "method" not in one]
+    assert only["id"] == 1 and answered in ("result" if "result" in only else only["error"]["message"])
+
+
 def test_what_a_request_says_of_itself_stands_in_its_headers() -> None:
     bridge = McpBridge(lambda: Client("http://127.0.0.1:1"), print)
     call = {"method": "tools/call", "params": {"name": "support", "_meta": MODERN}}
@@ -234,6 +264,17 @@ def test_editors_are_told_the_context_and_no_password(
         assert main(["mcp", "config", *options]) == 2
         said = capsys.readouterr()
         assert "***@prod.example" in said.err and "pass-word" not in f"{said}"
+
+
+def test_a_broker_is_no_server_of_editors(contexts: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
+    broker = "nats://ann:pass-word@127.0.0.1:4222"
+    contexts.add(PlatformContext(name="broker", server=broker))
+    for options in ((), ("--http",)):
+        for named in (("--server", broker), ("--context", "broker")):
+            assert main(["mcp", "config", *options, *named]) == 2
+            said = capsys.readouterr()
+            assert "is no address of a gateway" in said.err and "--server URL" in said.err
+            assert "pass-word" not in f"{said}" and not said.out
 
 
 def config(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class McpBridge:
             if given_up is not None:  # the gateway hears of it by the end of the connection
                 given_up.cancel()
         elif isinstance(method, str):
-            task = asyncio.create_task(self._hand_on(message, line))
+            task = asyncio.create_task(self._hand_on(_Asked(message), line))
             if "id" in message:
                 self._under_way[named] = task
                 task.add_done_callback(lambda done: self._ended(named, done))
@@ -106,50 +106,56 @@ class McpBridge:
         if self._under_way.get(named) is task:
             del self._under_way[named]
 
-    async def _hand_on(self, message: Json, line: bytes) -> None:
+    async def _hand_on(self, asked: "_Asked", line: bytes) -> None:
+        """Have a message answered once: one without an answer holds its client up for good, a second breaks it."""
+        why = problem("unavailable", "the gateway ended its answer before it said anything")
         try:
-            await self._exchange(message, line)
-        except Exception as error:  # noqa: BLE001 - a request without an answer holds its client up for good
-            if "id" in message:
-                self._refuse(message["id"], problem_of(error))
+            await self._exchange(asked, line)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the client has to hear of it
+            why = problem_of(error)
+        if asked.waits:
+            self._refuse(asked.message["id"], why)
 
-    async def _exchange(self, message: Json, line: bytes) -> None:
+    async def _exchange(self, asked: "_Asked", line: bytes) -> None:
         async with self._borrowed() as client:
             try:
-                async with _transport(client).exchange(MCP_PATH, line.strip(), self._headers(message)) as source:
-                    await self._pass_on(message, source, client)
+                async with _transport(client).exchange(MCP_PATH, line.strip(), self._headers(asked.message)) as source:
+                    await self._pass_on(asked, source, client)
             except httpx2.TransportError as error:
                 self._forget(client)
                 detail = f"{type(error).__name__}: {error}".removesuffix(": ")
                 raise unreachable(shown_address(client.server), detail) from error
 
-    async def _pass_on(self, message: Json, source: httpx2.EventSource, client: "Client") -> None:
+    async def _pass_on(self, asked: "_Asked", source: httpx2.EventSource, client: "Client") -> None:
         response = source.response
         if "text/event-stream" not in response.headers.get("content-type", ""):
             content = await response.aread()
             if response.status_code == HTTPStatus.UNAUTHORIZED:
                 self._forget(client)  # the platform may have been started anew, with another token
-            if "id" in message:
-                self._answer(message, response.status_code, content)
+            if asked.waits:
+                self._answer(asked, response.status_code, content)
             return
         async for frame in source:
             if frame.data:
-                self._told(message, frame.data)
+                self._told(asked, frame.data)
 
-    def _answer(self, message: Json, status: int, content: bytes) -> None:
+    def _answer(self, asked: "_Asked", status: int, content: bytes) -> None:
         """Pass one document on; what is no message of the protocol is why the gateway refused."""
         try:
             found = json.loads(content)
         except (ValueError, RecursionError):
             found = None
         if isinstance(found, dict) and "jsonrpc" in found:
-            self._told(message, json.dumps(found, ensure_ascii=False))
+            self._told(asked, json.dumps(found, ensure_ascii=False))
             return
         raise error_of_response(status, content)
 
-    def _told(self, message: Json, text: str) -> None:
-        if message.get("method") == "initialize":
-            self._version = str((json.loads(text).get("result") or {}).get("protocolVersion") or "")
+    def _told(self, asked: "_Asked", text: str) -> None:
+        found = json.loads(text)
+        if asked.is_answered_by(found):
+            asked.waits = False
+            if asked.message.get("method") == "initialize":
+                self._version = str((found.get("result") or {}).get("protocolVersion") or "")
         self._write(text.replace("\n", " "))
 
     def _headers(self, message: Json) -> dict[str, str]:
@@ -195,6 +201,18 @@ class McpBridge:
     def _fail(self, named: Any, code: int, text: str, data: Json | None = None) -> None:
         error = {"code": code, "message": text, **({} if data is None else {"data": data})}
         self._write(json.dumps({"jsonrpc": "2.0", "id": named, "error": error}, ensure_ascii=False))
+
+
+class _Asked:
+    """A message of the client, and whether it waits for an answer still."""
+
+    def __init__(self, message: Json) -> None:
+        self.message = message
+        self.waits = "id" in message
+
+    def is_answered_by(self, found: Any) -> bool:
+        """Return whether *found* is the answer to this message, and neither a notice nor a question of the server."""
+        return isinstance(found, dict) and "method" not in found and found.get("id", self) == self.message.get("id")
 
 
 async def read_lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -158,7 +158,7 @@ async def config(
 
 
 def _by_http(common: ConnectionOptions) -> dict[str, Any]:
-    address = _without_secret(common.address())
+    address = _gateway_address(common.address())
     return {"url": f"{address.rstrip('/')}/mcp", "headers": {"Authorization": "Bearer ${TOWPATH_API_KEY}"}}
 
 
@@ -167,14 +167,14 @@ def _by_command(common: ConnectionOptions) -> dict[str, Any]:
     from towpath.client.settings import ClientSettings
 
     target = common.target()
+    address = _gateway_address(target.server) if not target.context else _of_gateway(target.server)
     beside = Path(sys.executable).with_name("towpath")
     command = [str(beside)] if beside.exists() else [sys.executable, "-m", "towpath.cli"]
     arguments = [*command[1:], "mcp", "serve"]
     if target.is_of_folder:
         return {"command": command[0], "args": [*arguments, "--folder", str(Path.cwd())]}
     if not target.context:
-        server = _without_secret(target.server)
-        return {"command": command[0], "args": arguments, "env": {"TOWPATH_SERVER": server}}
+        return {"command": command[0], "args": arguments, "env": {"TOWPATH_SERVER": address}}
     settings = ClientSettings()
     named = "contexts_file" in settings.model_fields_set
     environment = {"TOWPATH_CONTEXTS_FILE": str(settings.contexts_file.absolute())} if named else {}
@@ -185,10 +185,23 @@ def _by_command(common: ConnectionOptions) -> dict[str, Any]:
     return {"command": command[0], "args": arguments, **({"env": environment} if environment else {})}
 
 
-def _without_secret(address: str) -> str:
+def _of_gateway(address: str) -> str:
+    """Return *address*; raises ProblemError where it is that of a broker, which serves no MCP client."""
     from towpath.client.contexts import shown_address
 
-    if (shown := shown_address(address)) == address:
+    if address.startswith(("http://", "https://")):
+        return address
+    remedy = "Name the gateway, by an address that begins with http: --server URL."
+    raise ProblemError(
+        problem("request_invalid", f"{shown_address(address)} is no address of a gateway", remedy=remedy)
+    )
+
+
+def _gateway_address(address: str) -> str:
+    """Return the address of a gateway as it can be printed; raises ProblemError where a password stands in it."""
+    from towpath.client.contexts import shown_address
+
+    if (shown := shown_address(_of_gateway(address))) == address:
         return address
     remedy = "Keep it in a context: towpath context add NAME --server URL; then name that: --context NAME."
     raise ProblemError(problem("request_invalid", f"{shown} holds a password, which is not printed", remedy=remedy))

@@ -7,10 +7,9 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-Result = TypeVar("Result")
+from towpath.inherited_objects import keep_inherited
 
-_INHERITED: list[object] = []
-"""Loops of the parent of a fork: nothing is to be closed of them, since both processes have what they wait on."""
+Result = TypeVar("Result")
 
 
 class LoopThread:
@@ -23,7 +22,7 @@ class LoopThread:
 
     def _start_anew(self) -> None:
         """Begin with nothing: a fork has no threads of its parent, and its lock may be held by one of them."""
-        _INHERITED.append(self._loop)
+        keep_inherited(self._loop)
         self._lock = threading.RLock()  # what is collected meanwhile may have to wait here too
         self._loop = None
         self._thread: threading.Thread | None = None

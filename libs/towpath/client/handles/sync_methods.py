@@ -10,15 +10,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from towpath.client.handles.loop_thread import LOOP
 from towpath.errors import RefusedError
+from towpath.inherited_objects import keep_inherited
 from towpath_contracts.problems.registry import problem
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _END: Any = object()
-
-_INHERITED: list[object] = []
-"""Streams of the parent of a fork, kept so that nothing closes them here."""
 
 
 class SyncTwin(Protocol):
@@ -85,6 +83,6 @@ def each(source: AsyncIterator[R]) -> Generator[R, None, None]:
                 raise RefusedError(problem("request_invalid", detail, remedy="Begin another one in this process."))
     finally:
         if os.getpid() != process:
-            _INHERITED.append(source)
+            keep_inherited(source)
         elif not sys.is_finalizing():  # then its thread stands still
             LOOP.finish(close())

@@ -23,9 +23,11 @@ from towpath import (
     SyncWaitingGate,
     UnavailableError,
     WaitingGate,
+    inherited_objects,
 )
 from towpath.client.handles.loop_thread import LOOP
 from towpath.client.handles.sync_methods import WaitingMethod, each
+from towpath.client.nats import NatsTransport
 
 NOBODY = "http://127.0.0.1:9"
 RUN = "00000000-0000-7000-8000-000000000000"
@@ -208,3 +210,14 @@ def test_a_fork_gets_nothing_of_a_stream_of_its_parent_and_does_not_close_it() -
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert list(stream) == [1, 2]
+
+
+def test_only_what_a_fork_inherits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
+    monkeypatch.setattr(inherited_objects, "_KEPT", kept)
+    transports = [NatsTransport("nats://127.0.0.1:1", api_key=None, caller="web") for _ in range(3)]
+    assert kept == []
+    connection: Any = object()
+    transports[0]._connection = connection
+    transports[0]._start_anew()
+    assert kept == [connection] and transports[0]._connection is None
