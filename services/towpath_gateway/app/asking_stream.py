@@ -10,19 +10,15 @@ from uuid import UUID
 
 from starlette.requests import Request
 
-from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.problems.registry import Problem
-from towpath_contracts.runs.statuses import STANDING_STATUSES
-from towpath_contracts.runs.views import GatePage, ListGates
 from towpath_gateway.app.dependencies import GatewayDependencies
 from towpath_gateway.app.run_reader import RunStreamReader
 from towpath_gateway.app.single_run_stream import SingleRunStream
 from towpath_gateway.core.api_keys import Principal
 from towpath_readings.stream.deltas import DeltaEvent
-from towpath_readings.stream.live import RunStreamGate, waiting_gate
 
 MAX_ASKED = 16
 """Gates of runs below that are asked at once; others are asked after these."""
@@ -32,7 +28,6 @@ class AskingEvents(Protocol):
     """A run in the events of a protocol."""
 
     has_ended: bool
-    gates: dict[UUID, RunStreamGate]
 
     def begin(self) -> list[JsonObject]:
         """Return the events before all others."""
@@ -85,31 +80,11 @@ class AskingStream(SingleRunStream):
         return _sse(found + [event for piece in reader.new_deltas() for event in self._events.piece(piece)])
 
     async def _at_rest(self, reader: RunStreamReader) -> bytes:
-        gates = await self._asked(reader)
-        return _sse(await self._interrupted(gates) if gates else self._resumed())
+        return _sse(await self._asks(reader))
 
     @abstractmethod
-    async def _interrupted(self, gates: list[RunStreamGate]) -> list[JsonObject]:
-        """Return what is told of *gates*; where the events have ended with it, the client is asked."""
-
-    def _resumed(self) -> list[JsonObject]:
-        """Return what is told where nothing waits for a person, of a protocol that may have told that something did."""
-        return []
-
-    async def _asked(self, reader: RunStreamReader) -> list[RunStreamGate]:
-        """Return what waits for a person: in the run, or below it where the key may see that."""
-        own = [gate for gate in self._events.gates.values() if gate.gate_id not in self._decided]
-        if own or reader.page is None or reader.page.status not in STANDING_STATUSES:
-            return own
-        if "gates:read" not in self._principal.scopes or self._events.gates:
-            return []
-        request = ListGates(project=self._principal.project, root_run_id=self._run_id, paused=False, limit=MAX_ASKED)
-        page: GatePage = await self._dependencies.platform.request(rpc.LIST_GATES, request)
-        return [
-            waiting_gate(gate.gate_id, gate.gate_type, gate.detail, gate.expires_at)  # no call that this stream told of
-            for gate in page.gates
-            if gate.gate_id not in self._decided
-        ]
+    async def _asks(self, reader: RunStreamReader) -> list[JsonObject]:
+        """Return what is told of what waits for a person; where the events have ended with it, the client is asked."""
 
 
 def site_of(dependencies: GatewayDependencies, request: Request) -> str:

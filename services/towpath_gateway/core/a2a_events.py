@@ -5,7 +5,7 @@ does not append. A stream ends with the task, or where it asks for the caller's 
 stays open, since nothing would tell the caller that they have.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -38,7 +38,8 @@ class A2aEvents:
         self._live = live.LiveStream()
         self._sent: list[str] = []
         self._is_begun = False
-        self._told: frozenset[UUID] = frozenset()
+        self._told: frozenset[tuple[UUID, str | None, bool]] = frozenset()
+        """The questions of the last status."""
 
     def begin(self) -> list[JsonObject]:
         """Return the answer before all others."""
@@ -71,16 +72,12 @@ class A2aEvents:
         self._sent.append(delta.text)
         return [self._artifact([tasks.text_part(delta.text)], last=False)]
 
-    def has_told(self, gates: Collection[UUID]) -> bool:
-        """Return whether the last status says that others decide, as they do at *gates*."""
-        return bool(gates) and self._told == frozenset(gates)
-
-    def waiting(self, gates: Collection[UUID], questions: Sequence[tasks.GateQuestion], site: str) -> list[JsonObject]:
-        """Return that the run waits at *gates*, by *questions*; where the caller may decide the stream ends with it.
-
-        There may be more gates than are asked at once: the others are told once some of these are closed.
-        """
-        self._told = frozenset(gates)
+    def waiting(self, questions: Sequence[tasks.GateQuestion], site: str) -> list[JsonObject]:
+        """Return that the run waits for *questions*, once; where the caller may decide the stream ends with it."""
+        asked = frozenset((one.gate.gate_id, one.gate.detail.get("digest"), one.may_decide) for one in questions)
+        if asked == self._told:
+            return []
+        self._told = asked
         status = tasks.waiting_status(self._run_id, self._context, questions, site)
         self._state = status["state"]
         self.has_ended = self._state == tasks.INPUT_REQUIRED

@@ -14,7 +14,7 @@ from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import ListNetworks, NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES, STANDING_STATUSES
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import CancelRun, ListRuns, PreviewPrompt, RunPage, RunView
 from towpath_fabric.clock import monotonic, wall
@@ -24,14 +24,14 @@ from towpath_gateway.app.errors import naming_run
 from towpath_gateway.app.protocols.a2a import call_messages as messages
 from towpath_gateway.app.protocols.a2a.agent_cards import gateway_card, network_card
 from towpath_gateway.app.protocols.a2a.call_messages import A2aCall, SendMessageParams, read_params
-from towpath_gateway.app.protocols.a2a.gate_lookup import questions_of, say
+from towpath_gateway.app.protocols.a2a.gate_lookup import open_questions, questions_of, say
 from towpath_gateway.app.protocols.a2a.message_tasks import gate_words, message_task, refuse_other_outputs
+from towpath_gateway.app.run_reader import RunStreamReader
 from towpath_gateway.core import a2a_errors as errors
 from towpath_gateway.core.a2a_errors import CallRefusedError
 from towpath_gateway.core.a2a_events import A2aEvents
 from towpath_gateway.core.a2a_tasks import MESSAGE_LABEL, GateQuestion, context_of, task_of
 from towpath_gateway.core.api_keys import Principal
-from towpath_readings.stream.live import RunStreamGate
 
 LOOK_MS = 2_000
 """How long one look at a log waits for news: what waits in a run below is not in it."""
@@ -67,17 +67,12 @@ class A2aStream(AskingStream):
         self._methods = methods
         self._a2a = events
 
-    async def _interrupted(self, gates: list[RunStreamGate]) -> list[JsonObject]:
-        waiting = [gate.gate_id for gate in gates]
-        if self._a2a.has_told(waiting):
-            return []
-        view = await self._dependencies.platform.run(self._principal.project, self._run_id)
-        questions = await questions_of(self._dependencies, self._principal, view)
-        asked = [one for one in questions if one.gate.gate_id not in self._decided]
-        return self._a2a.waiting(waiting, asked, self._methods.site) if asked else self._resumed()
-
-    def _resumed(self) -> list[JsonObject]:
-        return self._a2a.resumed(wall())
+    async def _asks(self, reader: RunStreamReader) -> list[JsonObject]:
+        page = reader.page
+        stands = bool(self._a2a.gates) or (page is not None and page.status in STANDING_STATUSES)
+        asked = (self._dependencies, self._principal, self._run_id, self._decided)
+        questions = await open_questions(*asked) if stands else []
+        return self._a2a.waiting(questions, self._methods.site) if questions else self._a2a.resumed(wall())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

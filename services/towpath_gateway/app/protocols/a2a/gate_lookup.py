@@ -23,17 +23,24 @@ from towpath_gateway.core.api_keys import Principal, non_approval_roles
 async def questions_of(
     dependencies: GatewayDependencies, principal: Principal, view: RunView, decided: Collection[UUID] = ()
 ) -> list[GateQuestion]:
-    """Return what a run waits for; without those that need one word alone and have it, by *decided*.
-
-    What waits in a run below is told to a key that may see gates.
-    """
+    """Return what a run waits for, as `open_questions` does; nothing of one that does not stand."""
     if view.status not in STANDING_STATUSES:
         return []
+    return await open_questions(dependencies, principal, view.run_id, decided)
+
+
+async def open_questions(
+    dependencies: GatewayDependencies, principal: Principal, run_id: UUID, decided: Collection[UUID]
+) -> list[GateQuestion]:
+    """Return what waits in a run; without those that need one word alone and have it, by *decided*.
+
+    What waits in a run below is told to a key that may see gates. A task and its stream say the same.
+    """
     found: list[GateView] = []
     if "gates:read" in principal.scopes:
-        found = await _listed(dependencies, principal, root_run_id=view.run_id)
+        found = await _listed(dependencies, principal, root_run_id=run_id)
     if not found:
-        found = await _listed(dependencies, principal, run_id=view.run_id)
+        found = await _listed(dependencies, principal, run_id=run_id)
     open_gates = [gate for gate in found if gate.quorum > 1 or gate.gate_id not in decided]
     return [GateQuestion(gate=gate, may_decide=may_decide(principal, gate)) for gate in open_gates]
 
