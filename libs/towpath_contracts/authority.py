@@ -72,13 +72,14 @@ def _asks(*methods: rpc.RpcMethod) -> tuple[str, ...]:
 _DECLARES = (
     "$JS.API.INFO",
     "$JS.API.STREAM.CREATE.*",
-    "$JS.API.STREAM.UPDATE.*",
+    "$JS.API.STREAM.UPDATE.*",  # of the version before this one, which may still run beside it
     "$JS.API.STREAM.INFO.*",
     "$JS.API.CONSUMER.CREATE.>",
     "$JS.API.CONSUMER.DURABLE.CREATE.>",
     "$JS.API.CONSUMER.INFO.>",
 )
-"""What `streams ensure` needs; core services hold it, so that a broker that lost its data is set up again at once."""
+"""What creates streams and consumers: core services hold it, so that a broker that lost its data is set up again at
+once."""
 
 NOT_FOR_PEOPLE: frozenset[rpc.RpcMethod] = frozenset(
     {

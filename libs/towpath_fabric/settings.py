@@ -37,6 +37,8 @@ class BrokerSettings(BaseSettings):
 
     nats_url: str = "nats://127.0.0.1:4222"
     """The broker, or with commas between them the nodes of its cluster."""
+    stream_replicas: int = Field(default=1, ge=1, le=5)
+    """How many nodes of a broker's cluster keep each stream that is created."""
     nats_user: str | None = None
     nats_password: SecretStr | None = None
     nats_password_file: FilePath | None = None
@@ -69,6 +71,14 @@ class BrokerSettings(BaseSettings):
     @classmethod
     def _read_addresses(cls, given: str) -> str:
         broker_addresses(given)
+        return given
+
+    @field_validator("stream_replicas")
+    @classmethod
+    def _have_a_majority(cls, given: int) -> int:
+        if given % 2 == 0:
+            msg = f"{given} copies outlive the loss of no more nodes than {given - 1} do; write 1, 3 or 5"
+            raise ValueError(msg)
         return given
 
     @property

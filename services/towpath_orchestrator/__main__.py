@@ -73,7 +73,7 @@ class Orchestrator:
         return await backlog(self._service.bus.nc, stream, durable)
 
     async def _ensure(self) -> None:
-        await ensure_streams(self._service.bus.nc)
+        await ensure_streams(self._service.bus.nc, replicas=self._settings.stream_replicas)
 
 
 def main() -> int:

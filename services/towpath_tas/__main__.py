@@ -145,7 +145,7 @@ class ToolAccessService:
         except DATABASE_DOWN as error:
             raise TimeoutError from error  # callers retry after a TimeoutError
         extra = tuple(exec_consumer(row["project"], row["toolset"]) for row in rows)
-        await ensure_streams(self._service.bus.nc, extra)
+        await ensure_streams(self._service.bus.nc, extra, replicas=self._service.bus.stream_replicas)
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from towpath_embedded.processes.child_process import failure
 from towpath_embedded.servers.nats import HEALTH_SUBJECT, HEALTH_USER, Nats
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.broker_owner import connect
-from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.nats.stream_declaration import declare_streams
 
 _log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class BrokerRecovery:
     async def _declare_through(self, connection: Client) -> None:
         for tried in range(1, TRIES + 1):
             try:
-                await ensure_streams(connection)
+                await declare_streams(connection)
                 await require_served(connection, self._nats.store)
             except APIError as error:
                 if tried == TRIES:

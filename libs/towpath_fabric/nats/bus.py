@@ -130,6 +130,8 @@ class Bus:
         self._tracing = tracing
         self._reads_traceparent = settings.otel.reads_traceparent
         self.stop_grace_s = settings.stop_grace_s
+        self.stream_replicas = settings.stream_replicas
+        """How many copies a stream gets that this process creates."""
         self.replies = ReplyBuilder(role)
         self._settings = settings
         self.waits_for_login = True

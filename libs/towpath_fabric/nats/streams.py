@@ -1,24 +1,35 @@
-"""Creates and updates the broker's streams and consumers as they are declared in contracts.
+"""Creates the broker's streams and consumers that are missing, as they are declared in contracts.
 
-It is idempotent and never deletes a stream, so a start loses no message.
+What is there stays as it is, so that a service that starts, or comes back after a node was lost, never takes back what
+an operator set: copies of a stream that are made and given up again while the nodes of a cluster come and go keep the
+broker busy for longer than the loss did. A deployment brings them up to date (`stream_declaration.py`).
 """
 
+import json
 from collections.abc import Iterable
 from uuid import UUID
 
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.streams import CONSUMERS, EVENTS_CONSUMER, STREAMS, ConsumerSpec, StreamSpec
 from towpath_contracts.subjects import run_event
 
 REQUEST_TIMEOUT_S = 2.0
 """How long the broker may take to answer."""
 
+DECLARE_S = 10.0
+"""How long it may take to make a stream or a consumer."""
 
-def stream_config(spec: StreamSpec) -> api.StreamConfig:
+STREAM_EXISTS = 10058
+CONSUMER_EXISTS = 10148
+"""What the broker answers for one of this name that has another configuration."""
+
+
+def stream_config(spec: StreamSpec, replicas: int = 1) -> api.StreamConfig:
     return api.StreamConfig(
         name=spec.name,
         subjects=list(spec.subjects),
@@ -32,11 +43,12 @@ def stream_config(spec: StreamSpec) -> api.StreamConfig:
         max_msgs_per_subject=spec.max_msgs_per_subject,
         allow_direct=spec.allow_direct,
         duplicate_window=spec.duplicate_window_s,
-        num_replicas=1,
+        num_replicas=replicas,
     )
 
 
 def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
+    """Return the consumer as it is declared; it has as many copies as its stream."""
     return api.ConsumerConfig(
         durable_name=spec.durable,
         filter_subject=spec.filter_subject,
@@ -67,30 +79,48 @@ async def purge_run_events(nc: Client, run_ids: Iterable[UUID]) -> None:
             return
 
 
-async def ensure_stream(js: JetStreamContext, spec: StreamSpec) -> None:
-    """Create the stream, or update it where it differs."""
-    config = stream_config(spec)
+async def ensure_stream(js: JetStreamContext, spec: StreamSpec, replicas: int) -> None:
+    """Create the stream where it is missing; one that is there keeps what an operator gave it."""
     try:
-        await js.update_stream(config)
-    except NotFoundError:
-        await js.add_stream(config)
+        await js.add_stream(stream_config(spec, replicas))
+    except APIError as error:
+        if error.err_code != STREAM_EXISTS:
+            raise
 
 
 async def ensure_consumer(nc: Client, spec: ConsumerSpec) -> None:
-    """Create or update one durable consumer."""
-    await nc.jetstream().add_consumer(spec.stream, consumer_config(spec))
+    """Create one durable consumer where it is missing."""
+    asked = {"stream_name": spec.stream, "config": consumer_config(spec).as_dict(), "action": "create"}
+    try:
+        await ask_broker(nc, f"CONSUMER.DURABLE.CREATE.{spec.stream}.{spec.durable}", asked)
+    except APIError as error:
+        if error.err_code != CONSUMER_EXISTS:
+            raise
 
 
-async def ensure_streams(nc: Client, extra: tuple[ConsumerSpec, ...] = ()) -> None:
-    """Create or update every stream and consumer; *extra* are those of pools and toolsets.
+async def ask_broker(nc: Client, method: str, body: JsonObject | None = None) -> JsonObject:
+    """Ask JetStream's API and return its answer; raises APIError for a refusal, else what a request raises."""
+    try:
+        reply = await nc.request(f"$JS.API.{method}", json.dumps(body).encode() if body else b"", timeout=DECLARE_S)
+    except nats_errors.NoRespondersError as error:
+        raise ServiceUnavailableError from error
+    answer: JsonObject = json.loads(reply.data)
+    if "error" in answer:
+        APIError.from_error(answer["error"])
+    return answer
 
-    One that the server refuses (a damaged file) does not keep the others from being declared; its error is raised last.
+
+async def ensure_streams(nc: Client, extra: tuple[ConsumerSpec, ...] = (), *, replicas: int = 1) -> None:
+    """Create every stream and consumer that is missing, streams with *replicas*; what is there is never changed.
+
+    *extra* are the consumers of pools and toolsets. One that the server refuses (a damaged file) does not keep the
+    others from being declared; its error is raised last.
     """
-    js = nc.jetstream(timeout=10)
+    js = nc.jetstream(timeout=DECLARE_S)
     refused: APIError | None = None
     for stream in STREAMS:
         try:
-            await ensure_stream(js, stream)
+            await ensure_stream(js, stream, replicas)
         except APIError as error:
             refused = refused or error
     for consumer in (*CONSUMERS, *extra):

@@ -18,16 +18,27 @@ app = App(
 
 CONNECT_TIMEOUT_S = 5
 
+TOO_FEW_NODES = (10005, 10074)
+"""What the broker answers where a stream is to have more copies than there are nodes, or there is no cluster."""
 
-@app.command(help_epilogue=examples("towpath streams ensure", "towpath streams ensure --nats-url nats://host:4222"))
+
+@app.command(
+    help_epilogue=examples(
+        "towpath streams ensure",
+        "towpath streams ensure --replicas 3 --nats-url nats://one:4222,nats://two:4222,nats://three:4222",
+    )
+)
 async def ensure(
     *,
     nats_url: Annotated[str, Parameter(env_var="TOWPATH_NATS_URL")] = "nats://127.0.0.1:4222",
     nats_user: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_USER")] = None,
     nats_password: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_PASSWORD", show_default=False)] = None,
+    replicas: Annotated[int | None, Parameter(env_var="TOWPATH_STREAM_REPLICAS")] = None,
     printed: OutputOptions = OUTPUT_OPTIONS,
 ) -> None:
-    """Create or update every stream and consumer; nothing is deleted.
+    """Create every stream and consumer that is missing, update what differs, and say what that was; nothing is deleted.
+
+    What an operator set beside the declaration stays, and so does the number of copies, unless one is given.
 
     With an nkey, credentials or TLS: TOWPATH_NATS_NKEY_FILE, _CREDS_FILE, _TLS_CA, _TLS_CERT, _TLS_KEY.
 
@@ -35,14 +46,15 @@ async def ensure(
         nats_url: The broker, or the nodes of its cluster with commas between them.
         nats_user: The user that may declare streams: deploy.
         nats_password: Its password.
+        replicas: How many nodes of the cluster keep each stream: 1, 3 or 5. Without it a new stream has one copy.
     """
     from nats.errors import Error, NoServersError
+    from nats.js.errors import APIError
 
-    from towpath_contracts.streams import CONSUMERS, STREAMS
     from towpath_fabric.nats.broker_owner import connect
-    from towpath_fabric.nats.streams import ensure_streams
+    from towpath_fabric.nats.stream_declaration import declare_streams
 
-    servers, owner, login = _login(nats_url, nats_user, nats_password)
+    servers, owner, login = _login(nats_url, nats_user, nats_password, replicas)
     with printed.out().progress("Declaring the streams"):
         try:
             connection = await connect(
@@ -59,11 +71,25 @@ async def ensure(
                 problem("unavailable", detail, remedy="Check the address, the user and the server.")
             ) from error
         try:
-            await ensure_streams(connection)
+            declared = await declare_streams(connection, replicas=replicas)
+        except APIError as error:
+            if error.err_code not in TOO_FEW_NODES:
+                raise
+            detail = f"the broker has no {replicas} nodes for {replicas} copies of a stream: {error.description}"
+            remedy = "Start the nodes that are missing, name one in TOWPATH_NATS_URL, or take fewer copies."
+            raise ProblemError(problem("unavailable", detail, remedy=remedy)) from error
         finally:
             await connection.close()
-    rows = [{"stream": s.name, "consumers": [c.durable for c in CONSUMERS if c.stream == s.name]} for s in STREAMS]
-    columns = (Column("stream", "stream"), Column("consumers", lambda row: ", ".join(row["consumers"])))
+    rows = [
+        {"stream": one.name, "replicas": one.replicas, "consumers": list(one.consumers), "changes": list(one.changes)}
+        for one in declared
+    ]
+    columns = (
+        Column("stream", "stream"),
+        Column("replicas", "replicas"),
+        Column("consumers", lambda row: ", ".join(row["consumers"])),
+        Column("changes", lambda row: ", ".join(row["changes"])),
+    )
     printed.out().rows("streams", rows, columns, empty="There are none.")
 
 
@@ -73,7 +99,9 @@ def _without_login(servers: Iterable[str]) -> str:
     return ", ".join(f"{scheme}{mark}{rest.rpartition('@')[2]}" for scheme, mark, rest in parts)
 
 
-def _login(nats_url: str, user: str | None, password: str | None) -> tuple[tuple[str, ...], int | None, dict[str, Any]]:
+def _login(
+    nats_url: str, user: str | None, password: str | None, replicas: int | None
+) -> tuple[tuple[str, ...], int | None, dict[str, Any]]:
     """Return the addresses, the broker's owner, and the options of `nats.connect`.
 
     Raises ProblemError for a login or an address that can't be one.
@@ -86,7 +114,9 @@ def _login(nats_url: str, user: str | None, password: str | None) -> tuple[tuple
 
     try:
         secret = None if password is None else SecretStr(password)
-        settings = BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret)
+        settings = BrokerSettings(
+            nats_url=nats_url, nats_user=user, nats_password=secret, stream_replicas=1 if replicas is None else replicas
+        )
         return settings.nats_servers, settings.nats_owner, connect_options(settings)
     except ValidationError as error:
         raise ProblemError(problem("request_invalid", summary_of(details_of(error)))) from error

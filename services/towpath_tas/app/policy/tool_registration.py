@@ -208,7 +208,7 @@ class ToolRegistrations:
             try:
                 await ensure_consumer(self._bus.nc, consumer)
             except NotFoundError:
-                await ensure_streams(self._bus.nc, (consumer,))
+                await ensure_streams(self._bus.nc, (consumer,), replicas=self._bus.stream_replicas)
         except (TimeoutError, nats_errors.Error) as error:
             raise ProblemError(problem("unavailable", "the toolset's queue can't be made", retry_after_s=1)) from error
 

@@ -93,3 +93,17 @@ def test_tools_reach_the_port_of_no_node(monkeypatch: pytest.MonkeyPatch) -> Non
     assert PlatformAddressSettings().broker_ports() == {4222, 4223}
     monkeypatch.delenv("TOWPATH_NATS_URL")
     assert PlatformAddressSettings().broker_ports() == frozenset()
+
+
+def test_streams_have_one_copy_unless_more_are_asked_for_and_never_an_even_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TOWPATH_STREAM_REPLICAS", raising=False)
+    assert Settings.load().stream_replicas == 1
+    for given in ("1", "3", "5"):
+        monkeypatch.setenv("TOWPATH_STREAM_REPLICAS", given)
+        assert Settings.load().stream_replicas == int(given)
+    for wrong in ("0", "2", "4", "7"):
+        monkeypatch.setenv("TOWPATH_STREAM_REPLICAS", wrong)
+        with pytest.raises(ValidationError, match="stream_replicas"):
+            Settings.load()
