@@ -4,6 +4,8 @@
 """
 
 import itertools
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,14 +102,10 @@ def verify(
         key: The public key that is trusted, or its fingerprint (sha256:…), or a file with either; may be given more
             than once. Without one the bundle's own word is taken.
     """
-    from towpath_audit.notes import split_notes
     from towpath_audit.proof import is_proof, verify_proof
     from towpath_audit.verifier import verify as check
 
-    notes = [note for path in checkpoint for note in split_notes(_text(path))]
-    for path in checkpoint:
-        if not any(split_notes(_text(path))):
-            raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint"))
+    notes = [note for path in checkpoint for note in _kept_notes(path)]
     trusted = [_key(one) for one in key]
     lines = _lines(bundle)
     head = "".join(itertools.islice(lines, 2))
@@ -162,12 +160,11 @@ def _write(file: Path, text: str) -> None:
 
 
 def _size_of_last(path: Path) -> int:
-    from towpath_audit.notes import Checkpoint, NoteError, split_notes
+    from towpath_audit.notes import Checkpoint, NoteError
 
-    notes = list(split_notes(_text(path)))
     try:
-        return Checkpoint.read(f"{notes[-1].rpartition(chr(10) * 2)[0]}\n").size
-    except (IndexError, NoteError) as error:
+        return Checkpoint.read(f"{_kept_notes(path)[-1].rpartition(chr(10) * 2)[0]}\n").size
+    except NoteError as error:
         raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint")) from error
 
 
@@ -187,9 +184,12 @@ async def checkpoint(
     except OSError as error:
         raise ProblemError(problem("file_missing", f"the checkpoint can't be written: {error}")) from error
     out = common.out()
-    out.record(taken.model_dump(mode="json"), _CHECKPOINT)
-    if out.for_people and file is None:
-        out.write(taken.note)
+    if not (out.for_people and file is None):
+        out.record(taken.model_dump(mode="json"), _CHECKPOINT)
+        return
+    if sys.stdout.isatty():  # what goes into a file is to be kept there, and is the note alone
+        out.record(taken.model_dump(mode="json"), _CHECKPOINT)
+    out.write(taken.note)
 
 
 async def erase(
@@ -303,6 +303,32 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
+
+
+def _kept_notes(path: Path) -> list[str]:
+    """Return the checkpoints of a file: signed notes, or what `towpath audit checkpoint` writes as JSON into a pipe."""
+    from towpath_audit.notes import split_notes
+
+    text = _text(path)
+    notes = list(_notes_in_json(text)) if text.lstrip().startswith("{") else [text]
+    found = [note for one in notes for note in split_notes(one)]
+    if not found:
+        remedy = "Keep one there: towpath audit checkpoint --file FILE."
+        raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint", remedy=remedy))
+    return found
+
+
+def _notes_in_json(text: str) -> Iterator[str]:
+    """Yield the member `note` of each of the JSON objects that follow each other in *text*, up to what is none."""
+    place, decoder = 0, json.JSONDecoder()
+    while place < len(text):
+        try:
+            taken, place = decoder.raw_decode(text, place)
+        except ValueError:
+            return
+        if isinstance(taken, dict) and isinstance(taken.get("note"), str):
+            yield taken["note"]
+        place += len(text) - place - len(text[place:].lstrip())
 
 
 def _key(option: str) -> str:

@@ -1,10 +1,12 @@
-"""What a person reads of a proof: its entries, without anything that a terminal would obey."""
+"""What a person reads of a proof, without anything that a terminal would obey; checkpoints that were kept in files."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.support.tas.audit_log import signer
 
+from towpath.cli import main
 from towpath.cli.access.audit_bundle_commands import _show_proof
 from towpath.cli.shared.output import OutputPrinter
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
@@ -53,3 +55,32 @@ def test_the_proved_entries_are_printed(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_payload_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(erased or left out)" in shown(None, capsys)
+
+
+NOTE = KEY.note(Checkpoint(KEY.public.name, 1, ENTRY.leaf_hash(), None).text())
+TAKEN = json.dumps({"size": 1, "at": None, "note": NOTE, "fingerprint": "sha256:00"}, indent=2)
+
+
+@pytest.mark.parametrize(
+    "kept", [NOTE, f"{NOTE}\n{NOTE}", f"{TAKEN}\n", f"{TAKEN}\n{TAKEN}\n", f"{json.dumps({'note': NOTE})}\n"]
+)
+def test_a_checkpoint_is_kept_by_writing_what_the_command_says_into_a_file(
+    kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proof, file = tmp_path / "proof.json", tmp_path / "kept.txt"
+    proof.write_text(serialize_proof(NOTE, [KEY.public], [ProvedEntry(leaf=0, entry=ENTRY, payload=PAYLOAD, path=())]))
+    file.write_text(kept, "utf-8")
+    assert main(["audit", "verify", str(proof), "--checkpoint", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["faults"] == []
+
+
+@pytest.mark.parametrize("kept", ["", "\n\n", "{}", '{"note": 7}', '{"note": '])
+def test_a_file_without_a_checkpoint_is_refused_with_how_one_is_kept(
+    kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "kept.txt"
+    file.write_text(kept, "utf-8")
+    assert main(["audit", "verify", str(tmp_path / "proof.json"), "--checkpoint", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "kept.txt holds no checkpoint" in said
+    assert "towpath audit checkpoint --file FILE" in said
