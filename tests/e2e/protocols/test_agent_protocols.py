@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import os
 import sqlite3
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 import yaml
-from a2a.client import A2ACardResolver, Client, ClientConfig, create_client
+from a2a.client import A2ACardResolver
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import (
     A2AError,
@@ -29,9 +28,11 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import MessageToDict
 from tests.docs_site.code_blocks import blocks_of
 from tests.support import javascript
-from tests.support.gateway.a2a_calls import question, said, said_json, states, subscribed, told, written
-from tests.support.gateway.agent_clients import EVENTS, ask, events_of, found_within, http, key, published
+from tests.support.gateway.a2a_calls import a2a_client, question, said, said_json, states, subscribed, told, written
+from tests.support.gateway.agent_clients import EVENTS, ask, events_of, found_within, http, key, output_of, published
+from tests.support.gateway.openai_calls import played, respond
 from tests.support.places import ROOT
+from tests.support.platform.objective_runs import use
 from tests.support.platform.sample_platform import SAMPLE, sample_platform
 
 from towpath_embedded.platform import Platform
@@ -168,21 +169,6 @@ async def test_their_client_for_javascript_runs_answers_and_goes_on(platform: Pl
     assert found["painted"]["texts"] == ["It is blue."]
 
 
-async def output_of(*command: str, program: str = "", folder: Path = javascript.FOLDER, **environment: str) -> str:
-    """Run *command* and return what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await asyncio.wait_for(process.communicate(program.encode()), 120)
-    assert process.returncode == 0, errors.decode()
-    return output.decode()
-
-
 async def test_the_programs_of_the_guide_run_in_javascript(platform: Platform) -> None:
     page = ROOT / "docs" / "guides" / "ag-ui.md"
     programs = {
@@ -199,16 +185,6 @@ async def test_the_programs_of_the_guide_run_in_javascript(platform: Platform) -
 
 
 APPLICATION = ("runs:read", "runs:write", "networks:read")
-
-
-@asynccontextmanager
-async def a2a_client(
-    platform: Platform, secret: str, path: str = "/v1/networks/support/a2a", *, streaming: bool = True
-) -> AsyncIterator[Client]:
-    """Connect A2A's own client by the card that is below *path*."""
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}, timeout=60) as http:
-        config = ClientConfig(httpx_client=http, streaming=streaming)
-        yield await create_client(f"{platform.gateway_url}{path}", config)
 
 
 async def test_an_a2a_task_is_one_run_and_its_context_the_thread(platform: Platform) -> None:
@@ -318,6 +294,33 @@ async def test_a_call_that_does_not_stream_waits_for_the_answer_or_for_a_word(pl
         assert MessageToDict(await client.cancel_task(task))["status"]["state"] == "TASK_STATE_CANCELED"
         with pytest.raises(TaskNotCancelableError):
             await client.cancel_task(task)
+
+
+async def test_an_approval_over_a2a_that_is_sent_again_does_not_count_at_the_next_gate(platform: Platform) -> None:
+    refunds = [use("orders.refund", order_id=order, amount=paid) for order, paid in (("8812", 129), ("8813", 480))]
+    task = said({"text": "Refund 8812 and 8813"}, metadata=played(*refunds, respond({"message": "Both."})))
+    bob = await key(platform, "bob")
+    async with (
+        a2a_client(platform, await key(platform, "alice"), streaming=False) as requester,
+        a2a_client(platform, bob, streaming=False) as approver,
+        http(platform, bob) as api,
+    ):
+        (waits,) = await told(requester, task)
+        first = question(waits["task"])
+        yes = {"gate_id": first["gate_id"], "digest": first["digest"], "verdict": "approved"}
+        word = said({"data": yes}, taskId=waits["task"]["id"])
+        for again in (word, word, said({"data": yes}, taskId=waits["task"]["id"])):
+            (answer,) = await told(approver, again)
+            second = question(answer["task"])
+            assert (states([answer]), second["arguments"]["order_id"]) == (["INPUT_REQUIRED"], "8813")
+            gate = (await api.get(f"/v1/gates/{second['gate_id']}")).json()
+            assert (gate["status"], gate["votes"]) == ("pending", [])
+        wrong = {**yes, "gate_id": second["gate_id"]}
+        (still,) = await told(approver, said({"data": wrong}, taskId=waits["task"]["id"]))
+        assert question(still["task"])["gate_id"] == second["gate_id"], "it was a word on the first call"
+        now = {**wrong, "digest": second["digest"]}
+        (done,) = await told(approver, said({"data": now}, taskId=waits["task"]["id"]))
+        assert states([done]) == ["COMPLETED"] and "Both." in str(done["task"]["artifacts"])
 
 
 async def test_what_is_refused_over_a2a_is_an_error_with_the_problem(platform: Platform) -> None:

@@ -1,11 +1,26 @@
 """Calls of A2A's own client, and what it is told, as plain JSON."""
 
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from a2a.client import Client
+import httpx
+from a2a.client import Client, ClientConfig, create_client
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf.json_format import MessageToDict, ParseDict
+
+from towpath_embedded.platform import Platform
+
+
+@asynccontextmanager
+async def a2a_client(
+    platform: Platform, secret: str, path: str = "/v1/networks/support/a2a", *, streaming: bool = True
+) -> AsyncIterator[Client]:
+    """Connect A2A's own client by the card that is below *path*."""
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}, timeout=60) as http:
+        config = ClientConfig(httpx_client=http, streaming=streaming)
+        yield await create_client(f"{platform.gateway_url}{path}", config)
 
 
 def said(*parts: dict[str, Any], **more: Any) -> a2a.SendMessageRequest:

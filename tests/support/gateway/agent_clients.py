@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import os
 import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 from ag_ui.core import Event
 from pydantic import SecretStr, TypeAdapter
+from tests.support import javascript
 
 from towpath_embedded.platform import Platform
 from towpath_gateway.adapters.key_store import CreateKeyBody
@@ -55,3 +58,18 @@ def events_of(body: str) -> list[dict[str, Any]]:
 def ask(text: str, **more: Any) -> dict[str, Any]:
     message = {"id": "1", "role": "user", "content": text}
     return {"threadId": "t", "runId": uuid.uuid4().hex, "messages": [message], **more}
+
+
+async def output_of(*command: str, program: str = "", folder: Path = javascript.FOLDER, **environment: str) -> str:
+    """Run *command* and return what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(process.communicate(program.encode()), 120)
+    assert process.returncode == 0, errors.decode()
+    return output.decode()
