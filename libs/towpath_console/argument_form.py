@@ -5,7 +5,7 @@ choice is written as JSON. Nothing is guessed: what can't be read is said beside
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from towpath_console.text import hidden_count, size_in_page
@@ -36,7 +36,7 @@ class ArgumentField(NamedTuple):
     is_left_out: bool = False
     fault: str = ""
     value: Any = None
-    """What the argument is, of a field of the kind `kept`, which is not written anew."""
+    """What the argument is, of a field of the kinds `kept` and `set`, which is not written anew."""
 
     @property
     def hidden(self) -> int:
@@ -49,12 +49,17 @@ class ArgumentField(NamedTuple):
         return max(2, min(12, self.text.count("\n") + 1 + len(self.text) // 80))
 
 
-def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[ArgumentField]:
-    """Return a field for each argument that is given, then for those that could be."""
+def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], owned: Collection[str] = ()) -> list[ArgumentField]:
+    """Return a field for each argument that is given, then for those that could be.
+
+    The task sets those of *owned*, and nobody else may: they are shown, where they are given, and can't be written.
+    """
     declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
     required = schema.get("required") if isinstance(schema.get("required"), list) else []
-    names = [*args, *(name for name in declared or {} if name not in args)]
-    return _fitting([_field(name, args, (declared or {}).get(name), name in (required or [])) for name in names], args)
+    names = [*args, *(name for name in declared or {} if name not in args and name not in owned)]
+    fields = [_field(name, args, (declared or {}).get(name), name in (required or [])) for name in names]
+    fields = [_unwritten(field, "set", args) if field.name in owned else field for field in fields]
+    return _fitting(fields, args)
 
 
 def read_form(form: Mapping[str, str], fields: Sequence[ArgumentField]) -> tuple[dict[str, Any], list[ArgumentField]]:
@@ -67,9 +72,9 @@ def read_form(form: Mapping[str, str], fields: Sequence[ArgumentField]) -> tuple
             text = field.text  # nobody changed it
         left_out = LEFT_OUT + field.name in form or (not field.is_given and not text)
         fault = ""
-        if field.kind == "kept":
-            text = field.text
-        if not left_out and field.kind == "kept":
+        if field.kind in ("kept", "set"):
+            text, left_out = field.text, left_out and field.kind == "kept"
+        if not left_out and field.kind in ("kept", "set"):
             args[field.name] = field.value
         elif not left_out:
             try:
@@ -118,14 +123,15 @@ def _fitting(fields: list[ArgumentField], args: Mapping[str, Any]) -> list[Argum
     """Return *fields* of which the longest are kept as they are, so that the others fit into a form."""
     left = MOST_WRITTEN
     kept: set[str] = set()
-    for size, name in sorted((size_in_page(field.text), field.name) for field in fields):
+    for size, name in sorted((size_in_page(field.text), field.name) for field in fields if field.kind != "set"):
         left -= size
         if left < 0:
             kept.add(name)
-    return [
-        field._replace(kind="kept", value=args[field.name], choices=()) if field.name in kept else field
-        for field in fields
-    ]
+    return [_unwritten(field, "kept", args) if field.name in kept else field for field in fields]
+
+
+def _unwritten(field: ArgumentField, kind: str, args: Mapping[str, Any]) -> ArgumentField:
+    return field._replace(kind=kind, value=args[field.name], choices=())
 
 
 def _kind(value: Any, schema: Mapping[str, Any], *, given: bool) -> str:

@@ -25,7 +25,8 @@
     for (const time of document.querySelectorAll("time[data-until]")) {
       const minutes = Math.round((new Date(time.dateTime) - Date.now()) / 60000);
       time.dataset.at ??= time.textContent;
-      const left = minutes < 1 ? "now" : minutes < 60 ? `in ${minutes} min` : minutes < 2880 ? `in ${Math.floor(minutes / 60)} h ${minutes % 60} min` : `in ${Math.floor(minutes / 1440)} d`;
+      const beyond = minutes % 60 ? ` ${minutes % 60} min` : "";
+      const left = minutes < 1 ? "now" : minutes < 60 ? `in ${minutes} min` : minutes < 2880 ? `in ${Math.floor(minutes / 60)} h${beyond}` : `in ${Math.floor(minutes / 1440)} d`;
       time.textContent = `${left} (${time.dataset.at})`;
       time.classList.toggle("soon", minutes < 60);
     }

@@ -49,9 +49,7 @@ async def _call(asked: Asked) -> tuple[dict[str, Any], Mapping[str, Any] | None,
     described = (await if_allowed(asked.api.get("/v1/tools", name=str(detail.get("tool") or "-")))).get("tools") or ()
     spec = described[0] if described else None
     schema = (spec or {}).get("parameters") or {}
-    hidden = (spec or {}).get("system_params") or ()
-    fields = fields_of(detail.get("args") or {}, schema)
-    return gate, spec, [field for field in fields if field.is_given or field.name not in hidden]
+    return gate, spec, fields_of(detail.get("args") or {}, schema, (spec or {}).get("system_params") or ())
 
 
 def _page(

@@ -255,6 +255,17 @@ async def test_an_edit_names_what_the_tool_takes_but_not_what_the_system_fills_i
     assert "paula closed it" in drawn(await edit(asked({GATE: closed})))
 
 
+async def test_an_edit_shows_what_the_task_set_and_sends_it_on_whatever_the_form_says() -> None:
+    gate = a_gate(args={"order_id": "8812", "tenant": "north"})
+    html = drawn(await edit(asked({GATE: gate})))
+    assert "north</textarea>" in html and "set by the task" in html
+    assert "arg.tenant" not in html and "leave-out.tenant" not in html and "leave-out.order_id" not in html
+    one = asked({GATE: gate, f"{GATE}/edit": {}})
+    form = {"arg.order_id": "8813", "arg.tenant": "south", "leave-out.tenant": "on", "digest": "d"}
+    assert isinstance(await change(one, form), Done)
+    assert api_of(one).sent[0][1]["args"] == {"order_id": "8813", "tenant": "north"}
+
+
 def alike(number: int, **more: Any) -> dict[str, Any]:
     return a_gate(**more) | {"gate_id": f"g{number}"}
 
