@@ -71,6 +71,12 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
 
 
+def unwrap_message(answer: Any) -> Any:
+    """Return the text of an answer that is a message and no more, `{"message": "…"}`; any other answer as it is."""
+    is_message = isinstance(answer, dict) and set(answer) == {"message"} and isinstance(answer["message"], str)
+    return answer["message"] if is_message else answer
+
+
 def sendable(text: str) -> str:
     """Return *text* as it can be sent: models, and their servers, may write half of a surrogate pair, shown as `?`."""
     return text.encode("utf-8", "replace").decode()

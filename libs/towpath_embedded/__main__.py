@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from towpath_embedded.processes import fork_client
 from towpath_embedded.start_hints import GATEWAY_PORT, nats_port_beside, starts_probably
@@ -18,8 +18,9 @@ if __name__ == "__main__" and starts_probably(sys.argv[1:]):
     fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
 
 with paused():
-    from cyclopts import App, CycloptsError, Parameter
+    from cyclopts import App, Parameter
 
+    from towpath.cli.shared.usage_errors import usage_panel
     from towpath_embedded.up import UpOptions, up
 
 DEFAULT_DATA = Path(".towpath")
@@ -31,12 +32,6 @@ def _number(port: Port) -> int | None:
     return None if port == "auto" else port
 
 
-def _usage_panel(error: CycloptsError) -> Any:
-    from towpath.cli.shared.usage_errors import usage_panel
-
-    return usage_panel(error)
-
-
 _UP_EXAMPLES = """Examples:
   towpath up
   towpath up --networks networks --policy policies.yaml --worker tools/orders.py
@@ -46,7 +41,7 @@ app = App(
     name="towpath",
     help="The whole platform on one machine.",
     help_format="plaintext",
-    error_formatter=_usage_panel,
+    error_formatter=usage_panel,
 )
 
 

@@ -16,6 +16,7 @@ from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.decisions.decision import CallToolsInstruction
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, unwrap_message
 from towpath_readings.execution_log import note_text
 from towpath_readings.nodes import merge_usage
 
@@ -207,7 +208,4 @@ def _text_of(decision: JsonObject) -> str:
         return str(decision.get("action_reasoning") or "")
     if decision.get("action") != "RESPOND" or not isinstance(details, dict):
         return canonical_json(decision)
-    payload = details.get("payload")
-    if isinstance(payload, dict) and set(payload) == {"message"}:
-        payload = payload["message"]
-    return payload if isinstance(payload, str) else canonical_json(payload)
+    return as_text(unwrap_message(details.get("payload")))

@@ -7,7 +7,9 @@ import os
 import sys
 from typing import Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App
+
+from towpath.cli.shared.usage_errors import usage_panel
 
 _END = """Start here:
   towpath demo
@@ -134,12 +136,6 @@ def make_app() -> App:
     return app
 
 
-def _usage_panel(error: CycloptsError) -> Any:
-    from towpath.cli.shared.usage_errors import usage_panel
-
-    return usage_panel(error)
-
-
 def _version() -> str:
     from importlib.metadata import version
 
@@ -149,7 +145,7 @@ def _version() -> str:
 def run(arguments: list[str]) -> int:
     """Run one command line; every failure becomes a message and an exit code, never a traceback."""
     try:
-        code: Any = make_app()(arguments, result_action="return_value", error_formatter=_usage_panel)
+        code: Any = make_app()(arguments, result_action="return_value", error_formatter=usage_panel)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130

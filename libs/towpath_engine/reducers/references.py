@@ -9,6 +9,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.text import as_text, unwrap_message
 
 CARRIED_BYTES = 64 * 1024
 """What a child hands to its parent as it is; anything larger is a reference."""
@@ -56,8 +57,6 @@ def is_reference(value: Any) -> bool:
 
 def text_of(value: Any) -> str:
     """Return a value as text for an agent: a plain message as it is, a reference by how it begins, all else as JSON."""
-    if isinstance(value, dict) and set(value) == {"message"} and isinstance(value["message"], str):
-        return value["message"]
     if is_reference(value):
         return f"{value['preview']}… ({value['bytes']} bytes in all, stored as {value['blob']})"
-    return value if isinstance(value, str) else canonical_json(value)
+    return as_text(unwrap_message(value))

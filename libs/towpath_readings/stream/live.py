@@ -12,10 +12,10 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, MessagePart, is_unset
-from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, unwrap_message
 from towpath_contracts.tools.call_summaries import summary_of_gate
 
 ACTIONS = frozenset({"decide", "replan"})
@@ -347,6 +347,4 @@ def _result(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunStreamToolRe
 
 def answer_text(payload: Any) -> str:
     """Return an answer as text: its message, or its JSON where it is no message."""
-    if isinstance(payload, dict) and set(payload) == {"message"} and isinstance(payload["message"], str):
-        return payload["message"]
-    return payload if isinstance(payload, str) else canonical_json(payload)
+    return as_text(unwrap_message(payload))

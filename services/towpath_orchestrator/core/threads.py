@@ -25,7 +25,7 @@ from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.text import as_text
+from towpath_contracts.text import as_text, unwrap_message
 from towpath_contracts.tools.grants import narrow
 from towpath_contracts.tools.previews import preview_of, text_bytes
 from towpath_contracts.tools.workspace import MAX_FILES, MAX_WORKSPACE_BYTES, FileEntry
@@ -169,8 +169,7 @@ def answer_of(earlier: EarlierRun) -> str:
     final = earlier.final or {}
     if earlier.status != "completed":
         return f"[no answer: the run ended as {earlier.status}{earlier.reason and f', {earlier.reason}'}]"
-    payload = final["message"] if set(final) == {"message"} else final
-    return as_text(payload)
+    return as_text(unwrap_message(final))
 
 
 def fit_turns(turns: Turns, room: int) -> tuple[Turns, Turns]:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from cyclopts import CoercionError, CycloptsError, UnusedCliTokensError
-from cyclopts.panel import CycloptsPanel
 
 MAX_WORDS = 8
 """Words that are repeated; a whole file may have been pasted."""
@@ -11,6 +10,8 @@ MAX_WORDS = 8
 
 def usage_panel(error: CycloptsError) -> Any:
     """Return what is shown for *error*."""
+    from cyclopts.panel import CycloptsPanel  # here, because every command would pay for it
+
     return CycloptsPanel(_text_of(error))
 
 

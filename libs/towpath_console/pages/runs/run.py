@@ -11,6 +11,7 @@ from towpath_console.pages.runs.history import HistoryPart, Step, error_of, read
 from towpath_console.pages.runs.run_end import end_of
 from towpath_console.pages.shared import if_allowed, together
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.text import unwrap_message
 
 STEPS_SHOWN = 100
 MOST_STEPS = 1_000
@@ -94,7 +95,7 @@ def answer_of(run: Mapping[str, Any]) -> Any:
     final = run.get("final")
     if isinstance(final, dict) and final.get("status") == "error" and run["status"] in FINAL_STATUSES - {"completed"}:
         return None
-    return final["message"] if isinstance(final, dict) and set(final) == {"message"} else final
+    return unwrap_message(final)
 
 
 def copies_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from towpath_console.page import Asked, Page, PageRoute
 from towpath_console.pages.runs.history import HistoryPart, Step, action_of, read_step, what_of
 from towpath_console.pages.runs.run import run_view
 from towpath_console.pages.shared import if_allowed, together
+from towpath_contracts.text import unwrap_message
 
 TABS = {
     "decision": "Decision",
@@ -104,10 +105,7 @@ def decided(step: Step) -> dict[str, Any] | None:
     if action == "ROUTE_TO_AGENT":
         return {"kind": "hands over", "to": details.get("target_agent_name") or "?", "text": details.get("context")}
     if action == "RESPOND":
-        payload = details.get("payload")
-        if isinstance(payload, dict) and set(payload) == {"message"}:
-            payload = payload["message"]
-        return {"kind": "answers", "text": payload}
+        return {"kind": "answers", "text": unwrap_message(details.get("payload"))}
     return {"kind": "other", "name": action.replace("_", " ").capitalize(), "details": details}
 
 
