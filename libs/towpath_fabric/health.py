@@ -65,6 +65,8 @@ class Health:
         for name, check in self._checks.items():
             try:
                 await asyncio.wait_for(check(), CHECK_TIMEOUT_S)
+            except TimeoutError:
+                found[name] = "no answer in time"
             except Exception as error:  # noqa: BLE001 - whatever a check raises, the answer is "not ready" and why
                 found[name] = f"{type(error).__name__}: {error}"
             else:

@@ -158,6 +158,9 @@ class Service:
                 self.log.warning("postgres is unreachable", error=str(error))
                 await asyncio.sleep(0.5)
 
+        probe = importlib.import_module("towpath_fabric.postgres.database_probe")
+        self.bus.replies.silence = probe.DatabaseProbe(self.pool, self.settings.dsn(), self.role).silence
+
         async def answers() -> None:
             await self.pool.fetchval("SELECT 1")
 

@@ -2,8 +2,9 @@
 
 A file of an area has the right files once (`files`), and below `mistakes` what somebody did otherwise. A mistake has
 either `run`, a command line, or `python`, a program of the user's, or `http`, a request as it goes over the wire, or
-`saved`, the texts of a policy file that is followed. Its `files` are added to those of the area; `change` edits one of
-them (file, old text, new text). {data}, {port} and {nats_url} stand for those of the platform that is asked.
+`saved`, the texts of a policy file that is followed, or `frozen`, a request while the database is stopped. Its `files`
+are added to those of the area; `change` edits one of them (file, old text, new text). {data}, {port} and {nats_url}
+stand for those of the platform that is asked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ GOLDEN = ROOT / "tests" / "golden" / "mistakes.txt"
 KINDS = ("offline", "platform")
 """Mistakes that are noticed before a platform is asked, and those that one has to answer."""
 
-WAYS = ("run", "python", "http", "saved")
+WAYS = ("run", "python", "http", "saved", "frozen")
 FIELDS = {"mistake", "files", "change", "environment", *WAYS}
 HEADING = "== "
 THEN = "--- then\n"

@@ -18,6 +18,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -38,7 +39,8 @@ _LOG_LINE = ('{"event":', '{"role":')
 _CHANGING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "DIGEST"),
-    (re.compile(r"\bpid \d+"), "pid N"),
+    (re.compile(r"\b(pid|kill -CONT) \d+"), r"\1 N"),
+    (re.compile(r"\bafter \d+\.\d s$", re.MULTILINE), "after TIME"),
     (re.compile(r"\b\d+\.\d s ·"), "TIME ·"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "TRACE"),
     (re.compile(r"\bin \d+(\.\d+)? m?s\b *"), "in TIME "),
@@ -79,7 +81,7 @@ def _make(mistake: Mistake, server: str) -> str:
             _, status = os.waitpid(child, 0)
             output.seek(0)
             said = output.read().decode("utf-8", "replace")
-        ending = "" if mistake.way in ("http", "saved") else f"(exit {os.waitstatus_to_exitcode(status)})\n"
+        ending = "" if mistake.way in ("http", "saved", "frozen") else f"(exit {os.waitstatus_to_exitcode(status)})\n"
         return _unchanging(said.replace(f"{folder}/", "").replace(str(folder), "."), server) + ending
 
 
@@ -202,8 +204,22 @@ def _saved(text: str, _server: str) -> int:
     return 0
 
 
+def _frozen(text: str, server: str) -> int:
+    """Send a request while the database is stopped."""
+    from tests.mistakes.frozen_server import freeze_database
+
+    freeze_database(Path(_given["data"]), partial(_http, text, server))
+    return 0
+
+
 _given: dict[str, str] = {}
-_WAYS: dict[str, Callable[[str, str], int]] = {"run": _run, "python": _python, "http": _http, "saved": _saved}
+_WAYS: dict[str, Callable[[str, str], int]] = {
+    "run": _run,
+    "python": _python,
+    "http": _http,
+    "saved": _saved,
+    "frozen": _frozen,
+}
 
 
 def _import_ahead(*, platform: bool) -> None:
@@ -222,6 +238,7 @@ def _import_ahead(*, platform: bool) -> None:
         importlib.import_module(name)
     if platform:
         importlib.import_module("tests.mistakes.followed_policy")
+        importlib.import_module("tests.mistakes.frozen_server")
     gc.freeze()
 
 

@@ -17,7 +17,7 @@ import httpx2
 from pydantic import ValidationError
 
 from towpath.client.contexts import shown_address
-from towpath.client.retry_policy import RetryBackoff
+from towpath.client.retry_policy import RetryBackoff, RetryNotice
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath.inherited_objects import keep_inherited
 from towpath_contracts.problems.registry import Problem, problem
@@ -57,6 +57,8 @@ class HttpTransport:
     ) -> None:
         """*caller* is not sent: over HTTP it follows from the key. *check* looks at every new connection."""
         self.address = address.rstrip("/")
+        self.retry_notice: RetryNotice | None = None
+        self.retries = True
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         # Reading the certificates of all authorities takes 20 ms. Without TLS none is needed, and a context without
@@ -162,7 +164,7 @@ class HttpTransport:
         query: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        retry = RetryBackoff(retry_for_s)
+        retry = RetryBackoff(retry_for_s if self.retries else 0.0, self.retry_notice)
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
         while True:
             try:
@@ -199,7 +201,7 @@ class HttpTransport:
             yield one
 
     async def _follow(self, cursor: "RunStreamCursor") -> "AsyncIterator[LogEntry | DeltaEvent]":
-        retry = RetryBackoff(STREAM_RETRY_S)
+        retry = RetryBackoff(STREAM_RETRY_S, self.retry_notice)
         while not cursor.ended:
             try:
                 async for one in self._pages(cursor) if cursor.by_page else self._stream(cursor):

@@ -15,7 +15,7 @@ from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
 from towpath.client.contexts import shown_address
-from towpath.client.retry_policy import RetryBackoff
+from towpath.client.retry_policy import RetryBackoff, RetryNotice
 from towpath.client.settings import is_same_place, local_broker_owner
 from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
@@ -62,6 +62,8 @@ class NatsTransport:
     def __init__(self, address: str, *, api_key: str | None, caller: str) -> None:
         """*api_key* is not sent: the broker checks its own users."""
         self.address = address
+        self.retry_notice: RetryNotice | None = None
+        self.retries = True
         self._caller = caller
         self._connection: Connection | None = None
         self._start_anew()
@@ -217,7 +219,7 @@ class NatsTransport:
     async def _retry(
         self, subject: str, request: BaseModel, answer: type[A], wait_s: float = 0.0, retry_for_s: float = RETRY_S
     ) -> A:
-        retry = RetryBackoff(retry_for_s)
+        retry = RetryBackoff(retry_for_s if self.retries else 0.0, self.retry_notice)
         while True:
             requests = await self._open()  # an address where nobody answers is not tried again
             try:

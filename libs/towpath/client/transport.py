@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Protocol
 from uuid import UUID
 
+from towpath.client.retry_policy import RetryNotice
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.run_control import RunSteered, SteeringAct
@@ -19,6 +20,10 @@ class Transport(Protocol):
     """A way to a platform. Refusals are TowpathError."""
 
     address: str
+    retry_notice: RetryNotice | None
+    """Is told that something is tried again, once that has taken a while."""
+    retries: bool
+    """Whether what has one answer is tried again while nothing answers."""
 
     async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
         """Submit *task*, whose idempotency key is set; the run itself when it ended within *wait_s*."""

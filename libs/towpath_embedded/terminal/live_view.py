@@ -18,6 +18,7 @@ from towpath_embedded.terminal.key_actions import KEYS, KeyActions
 from towpath_embedded.terminal.key_reader import KeyReader
 from towpath_embedded.terminal.own_gateway import impact_of_policy, waiting_line
 from towpath_embedded.terminal.run_notices import RunNotices
+from towpath_embedded.terminal.server_watch import ServerWatch
 
 _APPLIED = "policy applied"
 
@@ -35,6 +36,7 @@ class LiveView:
 
     async def __aenter__(self) -> Self:
         self._do(self._follow_runs())
+        self._do(ServerWatch(self._platform, self._screen.notice).follow())
         if (descriptor := terminal()) is not None:
             reader = KeyReader(descriptor, self._keys.by_key(), taken=lambda: self._screen.keys(KEYS))
             self._stack.enter_context(reader)

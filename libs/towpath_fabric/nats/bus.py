@@ -316,7 +316,7 @@ class Bus:
                 if self._reads_traceparent:
                     asked = with_caller_span(asked, message)
                 with self._answering(message):
-                    reply: Message = await handler(asked, caller)
+                    reply: Message = await self.replies.in_time(handler(asked, caller))
             except NotStrictJsonError as error:
                 reply = problem("request_malformed", f"{subject}: {error}")
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer

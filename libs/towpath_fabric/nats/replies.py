@@ -32,6 +32,12 @@ MAX_ECHO = 128
 CORRELATION = "correlation_id"
 """FastStream's header; an answer repeats that of its request."""
 
+LOOKS_AFTER_S = 1.5
+"""A request that takes longer is looked at: does what its handler waits for answer at all?
+
+Together with the look it is less than the time after which a caller sends its request for the fourth time, so that all
+tries of it have one answer."""
+
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
 EncodedReply = tuple[bytes, dict[str, str]]
@@ -136,8 +142,30 @@ class ReplyBuilder:
     """What handlers raise while something that they need can't be reached: the caller should retry."""
     invalid_data_errors: tuple[type[BaseException], ...] = ()
     """What handlers raise for a value that can't be stored: the request is invalid."""
+    silence: Callable[[], Awaitable[Problem | None]] | None = None
+    """Tells why handlers wait for something that does not answer; None in a process whose handlers wait for nothing."""
     in_work: "dict[str, asyncio.Future[EncodedReply]]" = field(default_factory=dict)
     """By reply subject, the replies that handlers are making: a further try of the same request waits for its reply."""
+
+    async def in_time(self, making: Awaitable[Message]) -> Message:
+        """Return what *making* makes; raises ProblemError as soon as it is known to wait for what does not answer.
+
+        It is not ended then: what it writes may be half-way, and its caller may ask again.
+        """
+        if self.silence is None:
+            return await making
+        made = asyncio.ensure_future(making)
+        try:
+            while not (await asyncio.wait({made}, timeout=LOOKS_AFTER_S))[0]:
+                found = await self.silence()
+                if found is not None and not made.done():
+                    made.add_done_callback(_forget)
+                    raise ProblemError(found)
+        except asyncio.CancelledError:
+            made.cancel()
+            await asyncio.wait({made})
+            raise
+        return made.result()
 
     def problem_of(self, error: Exception, subject: str) -> Problem:
         """Return the problem that stands for *error*; an unexpected one is logged, and its text stays here."""
@@ -151,6 +179,11 @@ class ReplyBuilder:
             return problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
         get_logger(self.role).error("a request failed", subject=subject, exc_info=error)
         return problem("internal", f"{subject}: {type(error).__name__}")
+
+
+def _forget(made: "asyncio.Future[Message]") -> None:
+    if not made.cancelled():
+        made.exception()
 
 
 def encode_reply(subject: str, reply: Message, max_bytes: int) -> EncodedReply:
@@ -191,7 +224,7 @@ class ReplyMiddleware(BaseMiddleware[Any, Any]):
     async def _reply(self, call_next: Callable[[Any], Awaitable[Message]], msg: StreamMessage[Any]) -> EncodedReply:
         subject = msg.raw_message.subject
         try:
-            reply = await call_next(msg)
+            reply = await self._replies.in_time(call_next(msg))
         except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer, the log gets the error
             reply = self._replies.problem_of(error, subject)
         return encode_reply(subject, reply, msg.raw_message._client.max_payload)

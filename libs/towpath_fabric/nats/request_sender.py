@@ -30,6 +30,7 @@ UNRECEIVED_S = 3.0
 """How long nobody may be there to receive a request: several times what a restart takes under `towpath up`."""
 
 NO_RESPONDERS = "503"
+UNAVAILABLE = "unavailable"
 
 
 class _Exchange:
@@ -67,6 +68,15 @@ class _Exchange:
                     self.refusal = message
         except TimeoutError:
             return None
+        return self.refusal
+
+    def answer_at_the_end(self) -> Msg:
+        """Return the refusal that leaves as open as silence does what became of the request, and says why.
+
+        Raises TimeoutError where there is none.
+        """
+        if self.refusal is None or (self.refusal.headers or {}).get(PROBLEM_HEADER) != UNAVAILABLE:
+            raise TimeoutError
         return self.refusal
 
 
@@ -131,7 +141,7 @@ class RequestSender:
             if answer is not None:
                 return answer
             if now() >= deadline:
-                raise TimeoutError
+                return exchange.answer_at_the_end()
             if exchange.unreceived:
                 if not exchange.unanswered and now() + pause_s > min(deadline, begun + UNRECEIVED_S):
                     raise nats_errors.NoRespondersError
@@ -139,7 +149,7 @@ class RequestSender:
                 if answer is not None:
                     return answer
                 if now() >= deadline:
-                    raise TimeoutError
+                    return exchange.answer_at_the_end()
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             else:
                 repeats -= 1

@@ -5,6 +5,7 @@ this module once, in the answer to its making. Postgres away means nobody is let
 "yes". Everybody's keys are looked up here: who lists or makes many does so on one connection, in turns of projects.
 """
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from pydantic import Field
 from towpath_contracts.base import ClientMessage, Message, Token
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.clock import monotonic
+from towpath_fabric.postgres.database_probe import database_silent
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.core.api_keys import (
@@ -37,6 +39,9 @@ from towpath_gateway.core.api_keys import (
 
 CACHE_S = 2.0
 """How long a found key is believed: a revoked key works at most this long, and a busy client costs one look in 2 s."""
+
+ANSWER_S = 4.0
+"""How long a request waits for the database before it is told so: less than clients wait for an answer."""
 
 CACHE_KEYS = 1_024
 
@@ -280,6 +285,9 @@ def _prefix(maker: Principal | None) -> str:
 
 async def _query(ask: Callable[[], Awaitable[T]]) -> T:
     try:
-        return await ask()
+        async with asyncio.timeout(ANSWER_S):
+            return await ask()
+    except TimeoutError as error:
+        raise ProblemError(database_silent("gateway")) from error
     except DATABASE_DOWN as error:
         raise ProblemError(problem("unavailable", "the database can't be reached", retry_after_s=2)) from error

@@ -155,6 +155,14 @@ async def test_the_refusal_of_a_repeat_says_nothing_of_the_try_that_got_lost(ask
         await asker.request(READ, ASKED, timeout_s=2)
 
 
+async def test_why_a_service_can_not_answer_is_told_at_the_end_of_a_silence(asker: Bus, service: Bus) -> None:
+    """What became of the try that got lost stays as open as after no answer at all."""
+    await serve(service, READ, None, "unavailable")
+    with pytest.raises(ProblemError) as caught:
+        await asker.request(READ, ASKED, timeout_s=2)
+    assert "no answer" not in caught.value.problem.detail
+
+
 async def test_a_service_that_still_works_on_a_request_does_not_begin_it_again(asker: Bus, service: Bus) -> None:
     begun: list[str] = []
 

@@ -1,5 +1,6 @@
 """What the command line reads of this machine, asks a platform for, and waits for has limits of its own."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from tests.support.documented_limits import promise
 from towpath.cli.access import policy_cases
 from towpath.cli.definitions.mcp_commands import DRIFTED
 from towpath.cli.runs.run_command import FOREVER_S
+from towpath.cli.shared.command_client import CommandClient
 from towpath.cli.shared.input_files import read_text
+from towpath.cli.shared.progress import ProgressLine
 from towpath.cli.shared.short_ids import RECENT_ERASURES, resolve_run_id
 from towpath.client import nats
 from towpath.client.client import Client
 from towpath.client.http import MAX_EVENT_BYTES
 from towpath.client.retry_policy import RetryBackoff
+from towpath.client.settings import ClientTarget
 from towpath.errors import TowpathError
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.run_limits import MAX_TIMEOUT_MS
@@ -75,6 +79,31 @@ async def test_nobody_waits_longer_between_tries_than_was_asked_for(monkeypatch:
     await RetryBackoff(0.5).wait(away)
     with pytest.raises(TowpathError):
         await RetryBackoff(0.5).wait(away, 0.6)
+
+
+async def test_a_long_time_without_contact_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("towpath.client.retry_policy.FIRST_WAIT_S", 0.001)
+    away, told = TowpathError(problem("unavailable", "away")), list[tuple[TowpathError, float]]()
+    short = RetryBackoff(0.5, lambda *why: told.append(why))
+    await short.wait(away)
+    assert told == [], "nobody needs to know of a moment"
+    monkeypatch.setattr("towpath.client.retry_policy.TOLD_AFTER_S", 0.0)
+    await short.wait(away)
+    await short.wait(away)
+    assert [error for error, _ in told] == [away] and 0 < told[0][1] < 0.5
+
+
+def test_what_is_tried_again_is_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    async def connected() -> None:
+        target = ClientTarget(server="http://127.0.0.1:9", server_origin="test")
+        async with CommandClient(target, ProgressLine("", drawn=False), at_once=True) as client:
+            transport = client._transport
+            assert transport.retry_notice is not None and not transport.retries
+            transport.retry_notice(TowpathError(problem("unavailable", "away", remedy="Wait.")), 7.6)
+
+    asyncio.run(connected())
+    shown = capsys.readouterr()
+    assert shown.err == "away; tried again for 8 s. Wait.\n" and shown.out == ""
 
 
 def test_a_server_that_offers_something_else_than_was_accepted_ends_with_the_code_of_its_page() -> None:

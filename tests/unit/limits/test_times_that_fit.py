@@ -2,17 +2,19 @@
 
 import pytest
 
-from towpath.client import http
+from towpath.client import http, retry_policy
 from towpath.client import nats as client_nats
 from towpath_contracts.tools import workers
 from towpath_decider.app import model_checker, provider_limiter
 from towpath_decider.core import rate_policy
 from towpath_embedded import platform_state
 from towpath_embedded.processes import role_process
-from towpath_fabric.nats import bus, long_requests, pull_consumer
+from towpath_embedded.terminal import server_watch
+from towpath_fabric.nats import bus, long_requests, pull_consumer, replies, request_sender
+from towpath_fabric.postgres import database_probe
 from towpath_fabric.settings import Settings
 from towpath_fabric.turns import fair_request_queue
-from towpath_gateway.adapters import platform_client
+from towpath_gateway.adapters import key_store, platform_client
 from towpath_gateway.app import event_stream
 from towpath_gateway.app.routes import grants, policies
 from towpath_gateway.app.routes.operations import models
@@ -79,6 +81,20 @@ SIGNS_OF_LIFE = {
 def test_a_sign_of_life_comes_twice_before_it_is_missed_and_is_not_waited_for_much_longer(pair: str) -> None:
     every, missed = SIGNS_OF_LIFE[pair]
     assert 2 * every < missed < 4 * every
+
+
+def test_a_silent_database_is_told_before_a_request_is_tried_for_the_fourth_time() -> None:
+    """One look later, a try would begin anew whose answer comes too late."""
+    tries = request_sender.FIRST_SILENCE_S * (1 + 2 + 4)
+    told = replies.LOOKS_AFTER_S + database_probe.SILENT_AFTER_S
+    assert told == 3.0 < tries < bus.REQUEST_TIMEOUT_S and request_sender.MAX_REPEATS == 3
+    assert replies.LOOKS_AFTER_S == 3 * database_probe.BELIEVED_S
+    assert told < key_store.ANSWER_S < bus.REQUEST_TIMEOUT_S
+
+
+def test_a_person_is_told_of_a_long_silence_in_the_time_of_the_first_answer() -> None:
+    told = replies.LOOKS_AFTER_S + database_probe.SILENT_AFTER_S
+    assert told - 1 == retry_policy.TOLD_AFTER_S == server_watch.SILENT_AFTER_S == 2 * server_watch.POLL_S
 
 
 def test_a_heartbeat_of_a_call_comes_before_its_lease_is_over() -> None:

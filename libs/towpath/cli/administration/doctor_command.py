@@ -3,8 +3,13 @@
 It changes nothing and shows no secret; every failing check comes with its remedy.
 """
 
+import asyncio
+import contextlib
+import json
 import sys
+from collections.abc import Mapping
 from importlib import metadata
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
@@ -14,6 +19,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath.errors import problem_of
+from towpath.stopped_processes import is_stopped
 from towpath_contracts.problems.registry import ProblemError
 
 if TYPE_CHECKING:
@@ -79,15 +85,20 @@ async def _processes() -> list[DoctorCheck]:
     remedy = "Mend it and save it: the platform reads it again by itself."
     refused = state.get("refused_files", {}).items()
     found = [DoctorCheck(file, False, f"refused: {'; '.join(faults)}", remedy) for file, faults in refused]
-    for name, process in state.get("processes", {}).items():
-        url = process.get("health_url")
-        if url:
-            detail = await _check_readiness(url)
-            note = f"{detail}, started again {process['restarts']} times" if process.get("restarts") else detail
-            found.append(
-                DoctorCheck(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}.")
-            )
-    return found
+    processes = state.get("processes", {}).items()
+    return [*found, *chain.from_iterable(await asyncio.gather(*(_check_process(*process) for process in processes)))]
+
+
+async def _check_process(name: str, process: Mapping[str, Any]) -> list[DoctorCheck]:
+    """Return what is found of a process of this machine; nothing of a server that is well, whose users tell more."""
+    pid, url = process.get("pid"), process.get("health_url")
+    if isinstance(pid, int) and is_stopped(pid):
+        return [DoctorCheck(name, False, f"stopped (pid {pid}): it lives and answers nothing", f"kill -CONT {pid}")]
+    if not url:
+        return []
+    detail = await _check_readiness(url)
+    note = f"{detail}, started again {process['restarts']} times" if process.get("restarts") else detail
+    return [DoctorCheck(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}.")]
 
 
 async def _check_readiness(url: str) -> str:
@@ -97,9 +108,19 @@ async def _check_readiness(url: str) -> str:
     try:
         async with httpx2.AsyncClient(timeout=PROBE_TIMEOUT_S) as client:
             answer = await client.get(address)
+    except httpx2.TimeoutException:
+        return f"no answer in {PROBE_TIMEOUT_S:g} s"
     except httpx2.HTTPError as error:
-        return f"{type(error).__name__}: {error}"
-    return "ready" if answer.status_code == httpx2.codes.OK else f"not ready: {answer.text[:200]}"
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return "ready" if answer.status_code == httpx2.codes.OK else f"not ready: {_what_is_missing(answer.text)}"
+
+
+def _what_is_missing(answer: str) -> str:
+    """Return which checks of a service failed, as words; what is no such answer as it is."""
+    with contextlib.suppress(ValueError, AttributeError, LookupError, TypeError):
+        failed = {name: said for name, said in json.loads(answer)["checks"].items() if said != "ok"}
+        return "; ".join(f"{name}: {said}" for name, said in failed.items())
+    return answer[:200]
 
 
 async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[DoctorCheck]:
@@ -108,21 +129,18 @@ async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[
     address = common.address()
     shown = shown_address(address)
     try:
-        async with common.connect() as client:
-            found = [
-                DoctorCheck("gateway", (detail := await _check_readiness(address)) == "ready", f"{shown} {detail}")
-            ]
-            for name, ask in (
+        async with common.connect(at_once=True) as client:
+            asked = (
                 ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),
                 ("networks", client.networks.list),
                 ("tools", client.tools.list),
                 ("policy", client.policy.show),
                 ("gates", client.gates.list),
-            ):
-                found.append(await _check_server(name, ask))
-            found += await _notices(client)
-            found += [await _check_model(client, model) for model in models]
-            return found
+            )
+            servers = asyncio.gather(*(_check_server(name, ask) for name, ask in asked))
+            detail, notices, found = await asyncio.gather(_check_readiness(address), _notices(client), servers)
+            gateway = DoctorCheck("gateway", detail == "ready", f"{shown} {detail}")
+            return [gateway, *found, *notices, *[await _check_model(client, model) for model in models]]
     except ProblemError as error:
         return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
 

@@ -1,21 +1,29 @@
-"""The client of a command: every request of it shows on the terminal that it is waited for."""
+"""The client of a command: every request of it shows on the terminal that it is waited for, and why for so long."""
 
 from typing import Any, cast
 
+from towpath.cli.shared.output import print_notice
 from towpath.cli.shared.progress import ProgressLine
+from towpath.cli.shared.text import one_line
 from towpath.client.client import Client
 from towpath.client.settings import ClientTarget
 from towpath.client.transport import Transport
+from towpath.errors import TowpathError
 
 _WAITED_FOR = frozenset({"submit", "get", "ended", "cancel", "steer", "request"})
 """What has one answer; streams of events are shown as they come."""
 
 
 class CommandClient(Client):
-    """A client of *target* that is at work, for *line*, while an answer is outstanding."""
+    """A client of *target* that is at work, for *line*, while an answer is outstanding.
 
-    def __init__(self, target: ClientTarget, line: ProgressLine) -> None:
+    With *at_once* it tries nothing again, and says at once what does not answer.
+    """
+
+    def __init__(self, target: ClientTarget, line: ProgressLine, *, at_once: bool = False) -> None:
         super().__init__(target)
+        self._transport.retries = not at_once
+        self._transport.retry_notice = _tell_retry
         self._transport = cast("Transport", _WatchedTransport(self._transport, line))
 
 
@@ -35,3 +43,8 @@ class _WatchedTransport:
                 return await found(*arguments, **options)
 
         return ask
+
+
+def _tell_retry(error: TowpathError, left_s: float) -> None:
+    found = error.problem
+    print_notice(f"{one_line(found.detail)}; tried again for {left_s:.0f} s. {one_line(found.remedy)}")

@@ -71,17 +71,18 @@ class ConnectionOptions(OutputOptions):
         return self.target().server
 
     @contextlib.asynccontextmanager
-    async def connect(self) -> "AsyncIterator[Client]":
+    async def connect(self, *, at_once: bool = False) -> "AsyncIterator[Client]":
         """Connect a client to the platform; raises `server_unreachable` at once where no server listens.
 
-        The client itself retries for long: right for a program, too slow for a person who forgot `towpath up`.
+        The client itself retries for long: right for a program, too slow for a person who forgot `towpath up`. It
+        does not with *at_once*.
         """
         from towpath.cli.shared.command_client import CommandClient
         from towpath.client.contexts import shown_address
 
         target = self.target()
         with progress_line(f"Waiting for {shown_address(target.server)}", shown=self.out().for_people) as line:
-            client = CommandClient(target, line)  # raises for what is no address
+            client = CommandClient(target, line, at_once=at_once)  # raises for what is no address
             with line.working():
                 await _reach(target.server)
             async with client:

@@ -1,0 +1,85 @@
+"""Whether the database answers at all, asked while a request takes long.
+
+A server that is stopped, or whose disk hangs, refuses nothing: whoever waits for it would be told no more than that no
+answer came. What is asked costs nothing while requests are short.
+"""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+from towpath_contracts.problems.registry import Problem, problem
+from towpath_fabric.clock import monotonic
+
+SILENT_AFTER_S = 1.5
+"""With the time after which requests are looked at it is less than callers wait for an answer."""
+
+BELIEVED_S = 0.5
+"""What was found serves all requests that are looked at within this time, however many wait."""
+
+REMEDY = (
+    "Look at the database server: whether it runs, is not stopped, and has room on its disk; towpath doctor says what "
+    "waits for it. Accepted runs are safe, and go on by themselves; submit again under the same idempotency key."
+)
+
+
+_NAMES = {"tas": "tool-access service", "log_writer": "log-writer"}
+"""How people call a role, where that is not its name."""
+
+
+class DatabaseProbe:
+    """Asks the database of *role* at *dsn*, over *pool* and over a connection of its own: either may be busy."""
+
+    def __init__(self, pool: Any, dsn: str, role: str) -> None:
+        self._pool = pool
+        self._dsn = dsn
+        self._role = role
+        self._found: asyncio.Future[bool] | None = None
+        self._found_at = 0.0
+
+    async def silence(self) -> Problem | None:
+        """Return what to tell whoever waits; None where the database answers."""
+        if self._found is None or (self._found.done() and monotonic() - self._found_at > BELIEVED_S):
+            self._found = asyncio.ensure_future(self._ask())
+        return database_silent(self._role) if await asyncio.shield(self._found) else None
+
+    async def _ask(self) -> bool:
+        try:
+            return await self._is_silent()
+        finally:
+            self._found_at = monotonic()
+
+    async def _is_silent(self) -> bool:
+        asked = {asyncio.ensure_future(self._pool.fetchval("SELECT 1")), asyncio.ensure_future(self._connect())}
+        for one in asked:
+            one.add_done_callback(_forget)
+        try:
+            async with asyncio.timeout(SILENT_AFTER_S):
+                waiting = asked
+                while waiting:
+                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    if any(one.exception() is None for one in done):
+                        return False
+        except TimeoutError:
+            pass
+        finally:
+            for one in asked:
+                one.cancel()  # not waited for: a connection that hangs is given back when the server goes on
+        return True
+
+    async def _connect(self) -> None:
+        connection = await asyncpg.connect(self._dsn)
+        await connection.close(timeout=SILENT_AFTER_S)
+
+
+def database_silent(role: str) -> Problem:
+    """Return the problem of whoever waits for *role*, which waits for the database."""
+    return problem(
+        "unavailable", f"Postgres does not answer the {_NAMES.get(role, role)}", retry_after_s=2, remedy=REMEDY
+    )
+
+
+def _forget(one: "asyncio.Future[Any]") -> None:
+    if not one.cancelled():
+        one.exception()

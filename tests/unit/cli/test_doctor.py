@@ -1,0 +1,56 @@
+"""What `towpath doctor` says of processes that do not answer: in words, and with what helps."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from towpath.cli.administration import doctor_command
+from towpath.cli.administration.doctor_command import DoctorCheck, _check_process, _check_readiness, _what_is_missing
+from towpath.stopped_processes import is_stopped
+
+
+async def test_a_process_that_is_stopped_is_told_with_what_lets_it_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_command, "is_stopped", lambda pid: pid == 7)
+    stopped = DoctorCheck("postgres", False, "stopped (pid 7): it lives and answers nothing", "kill -CONT 7")
+    assert await _check_process("postgres", {"pid": 7, "restarts": 0}) == [stopped]
+    assert await _check_process("postgres", {"pid": 8, "restarts": 0}) == []
+    assert await _check_process("postgres", {"pid": None, "restarts": 0}) == []
+
+
+async def test_a_service_that_is_not_ready_says_what_it_waits_for() -> None:
+    answer = '{"checks": {"postgres": "no answer in time", "nats": "ok"}}'
+    assert _what_is_missing(answer) == "postgres: no answer in time"
+    assert _what_is_missing("<html>") == "<html>" and _what_is_missing("[]") == "[]" and _what_is_missing("{}") == "{}"
+    assert (await _check_readiness("http://127.0.0.1:9")).startswith("ConnectError")
+
+
+@pytest.mark.parametrize(("state", "stopped"), [("T", True), ("t", True), ("S", False), ("R", False)])
+def test_the_state_stands_behind_the_name(state: str, stopped: bool, tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (a) T ((b) {state} 1 7 7")
+    assert is_stopped(7, tmp_path) is stopped
+
+
+def test_of_a_process_that_is_not_there_nothing_is_said(tmp_path: Path) -> None:
+    assert not is_stopped(7, tmp_path)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text("")
+    assert not is_stopped(7, tmp_path)
+
+
+def test_the_kernel_tells_of_a_process_that_got_sigstop() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not is_stopped(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 30
+        while not is_stopped(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert is_stopped(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
