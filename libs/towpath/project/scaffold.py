@@ -35,12 +35,16 @@ _PROJECT = {
     "tests/test_support.py": ("test_support.py", ""),
     "tests/verdicts.yaml": ("verdicts.yaml", "policy-test"),
     "tests/evaluation.yaml": ("evaluation.yaml", "evaluation"),
-    "conftest.py": ("conftest.py", ""),
+    "pytest.ini": ("pytest.ini", ""),
     "AGENTS.md": ("AGENTS.md", ""),
     "skills/towpath/SKILL.md": ("SKILL.md", ""),
     ".gitignore": ("gitignore", ""),
 }
 """Files of a new project: the template of each, and of YAML files the kind."""
+
+_OF_EVERY_PROJECT = ("towpath.yaml", "pytest.ini", "AGENTS.md", ".gitignore")
+_KEPT = (Path("networks") / ".gitkeep", Path("tools") / ".gitkeep")
+"""What keeps the empty folders that `towpath.yaml` names when a project goes into git."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,16 @@ def write_schemas(folder: Path) -> list[Path]:
     return list(texts)
 
 
-def create_project(folder: Path) -> list[Path]:
-    """Write a project into *folder*; return what was written. Raises ProblemError `files_exist`, and writes nothing."""
-    texts = {Path(name): _text(template, kind, Path(name)) for name, (template, kind) in _PROJECT.items()}
+def create_project(folder: Path, *, empty: bool = False) -> list[Path]:
+    """Write a project into *folder*, *empty* or with the help desk; return what was written.
+
+    Raises ProblemError `files_exist`, and writes nothing, where a file is in the way.
+    """
+    names = _OF_EVERY_PROJECT if empty else _PROJECT
+    texts = {Path(name): _text(*_PROJECT[name], Path(name)) for name in names}
+    if empty:
+        rules = Path("policies.yaml")
+        texts |= {rules: _text("policy.yaml", "policy", rules).rstrip() + " []\n", **dict.fromkeys(_KEPT, "")}
     schemas = schema_files()
     _refuse_existing(folder, texts, schemas)
     texts |= schemas
@@ -197,8 +208,8 @@ def _append(folder: Path, path: Path, member: str, key: str, name: str, item: st
     if isinstance(listed, list) and any(isinstance(one, dict) and one.get(key) == name for one in listed):
         detail = f"{path} has {name!r} already, in {member}"
         raise ProblemError(problem("files_exist", detail, remedy="Choose another name."))
-    if isinstance(listed, list) and listed:
-        after = _inserted(text, member, item)
+    if isinstance(listed, list):
+        after = _inserted(text, member, item) if listed else _first_inserted(text, member, item)
         if _read(after, path, quiet=True) == {**before, member: [*listed, *yaml.safe_load(item)]}:
             (folder / path).write_bytes(after.encode("utf-8"))
             return
@@ -228,6 +239,13 @@ def _inserted(text: str, member: str, item: str) -> str:
     space = [ends] if any(not line.strip() for line in lines[node.start_mark.line : end]) else []
     added = _indented(item, node.start_mark.column).replace("\n", ends)
     return "".join([*lines[:end], *space, added, *lines[end:]])
+
+
+def _first_inserted(text: str, member: str, item: str) -> str:
+    """Return *text* with *item* in place of the empty list that stands behind *member* in one line."""
+    ends = "\r\n" if "\r\n" in text else "\n"
+    added = _indented(item, 2).rstrip("\n").replace("\n", ends)
+    return re.sub(rf"^({member}:) *\[ *\]", lambda found: f"{found[1]}{ends}{added}", text, flags=re.MULTILINE)
 
 
 def _last_line(node: Any) -> int:

@@ -3,8 +3,9 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column, show_text
@@ -27,21 +28,38 @@ app = App(
 
 HERE = Path()
 
+SAMPLE_NEXT = (
+    "towpath test",
+    "towpath up",
+    'towpath run support "Refund order 8812" --watch   # in another terminal of this folder',
+)
+EMPTY_NEXT = (
+    "towpath new tool stock.count",
+    "towpath new network stock                         # then give its agent equipped_tools: [stock.count]",
+    "towpath new policy counting --tool stock.count    # then say who may call it: effect: allow",
+    "towpath up",
+)
 
-def init(folder: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+
+def init(
+    folder: Path = HERE,
+    /,
+    *,
+    empty: Annotated[bool, Parameter(negative="")] = False,
+    printed: OutputOptions = OUTPUT_OPTIONS,
+) -> None:
     """Write a project that runs at once: a help desk with its tools, policy and tests, and no key needed.
 
     Files that are there already stay: where one is in the way, all that are get listed, and nothing is written.
 
     Args:
         folder: Where; made if it isn't there. This folder where none is named.
+        empty: Leave the help desk out: a policy without rules, and folders for networks and tools of your own.
     """
-    written = [str(path) for path in create_project(folder)]
+    written = [str(path) for path in create_project(folder, empty=empty)]
     following = [
         *([f"cd {shlex.quote(str(folder))}"] if folder.resolve() != HERE.resolve() else []),
-        "towpath test",
-        "towpath up",
-        'towpath run support "Refund order 8812" --watch   # in another terminal of this folder',
+        *(EMPTY_NEXT if empty else SAMPLE_NEXT),
     ]
     out = printed.out()
     if not out.for_people:

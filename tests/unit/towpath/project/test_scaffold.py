@@ -2,6 +2,7 @@
 
 import ast
 import stat
+from configparser import ConfigParser
 from pathlib import Path
 
 import jsonschema_rs
@@ -130,6 +131,58 @@ def test_of_several_networks_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match="no network is called 'suport'"):
         add_agent(tmp_path, PROJECT, "shipping", "suport")
     add_agent(tmp_path, PROJECT, "shipping", "research")
+
+
+def test_an_empty_project_can_be_read_and_is_filled_part_by_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--empty", "-o", "table"]) == 0
+    assert sorted(str(path) for path in Path().rglob("*") if path.is_file() and ".towpath" not in path.parts) == [
+        *(
+            ".gitignore",
+            "AGENTS.md",
+            "networks/.gitkeep",
+            "policies.yaml",
+            "pytest.ini",
+            "tools/.gitkeep",
+            "towpath.yaml",
+        )
+    ]
+    found = read_project()
+    assert (found.tool_modules(), found.networks, found.policy) == ((), Path("networks"), Path("policies.yaml"))
+    assert policy_problems() == ()
+    said = [line.split("   #")[0].split() for line in capsys.readouterr().out.splitlines()]
+    advised = [words[1:] for words in said if words[:2] == ["towpath", "new"]]
+    assert [words[1] for words in advised] == ["tool", "network", "policy"]
+    for words in advised:
+        assert main(words) == 0
+    assert read_project().tool_modules() == ("tools/stock_count.py",)
+    assert [agent.key for agent in load_network("networks/stock.yaml").agents] == ["assistant"]
+    assert yaml.safe_load(Path("policies.yaml").read_text("utf-8"))["rules"][0]["tool"] == "stock.count"
+    assert policy_problems() == ()
+
+
+def policy_problems() -> tuple[object, ...]:
+    """Return what is wrong with the policy in this folder."""
+    return tuple(read_policy(Path("policies.yaml").read_text("utf-8"), compile_condition).problems)
+
+
+def test_the_first_rule_of_a_policy_that_has_none_ends_its_lines_as_the_file_does(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_bytes(b"rules: [ ] # none yet\r\nkind: Policy\r\n")
+    add_rule(tmp_path, PROJECT, "ask", "stock.*")
+    assert b"\n" not in path.read_bytes().replace(b"\r\n", b"")
+    assert yaml.safe_load(path.read_bytes())["rules"][0]["tool"] == "stock.*"
+
+
+def test_pytest_reads_the_settings_of_a_project(tmp_path: Path) -> None:
+    create_project(tmp_path)
+    settings = ConfigParser()
+    settings.read(tmp_path / "pytest.ini")
+    assert dict(settings["pytest"]) == {
+        "pythonpath": ".", "asyncio_mode": "auto", "asyncio_default_fixture_loop_scope": "function"
+    }  # fmt: skip
 
 
 def test_a_tool_is_python_and_bears_its_name(tmp_path: Path) -> None:
