@@ -27,21 +27,17 @@ from towpath_fabric.file_owners import write_private
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
 
-KEYS: Mapping[str, str] = {
-    "r": "reload",
-    "o": "open console",
-    "d": "doctor",
-    "l": "logs",
-    "q": "quit",
-    "?": "help",
+_KEY_TEXTS: Mapping[str, tuple[str, str]] = {
+    "r": ("reload", "publishes every network and applies the policy again, as if each file had just been saved"),
+    "o": ("open console", "opens the console in a browser, by a link that signs in once"),
+    "d": ("doctor", "has the doctor look at everything: towpath doctor"),
+    "l": ("logs", "shows the logs of all processes here, or hides them again"),
+    "q": ("quit", "stops all in order, as Ctrl-C does"),
+    "?": ("help", "tells this"),
 }
-_HELP = (
-    "r  publishes every network and applies the policy again, as if each file had just been saved",
-    "o  opens the console in a browser, by a link that signs in once",
-    "d  has the doctor look at everything: towpath doctor",
-    "l  shows the logs of all processes here, or hides them again",
-    "q  stops all in order, as Ctrl-C does",
-)
+"""What each key is called in the line of keys, and what the help says of it."""
+
+KEYS: Mapping[str, str] = {key: name for key, (name, _) in _KEY_TEXTS.items()}
 _OF_THE_FILE = frozenset({"policy_invalid", "request_invalid", "request_too_large"})
 """Why a policy is refused for what stands in its file."""
 
@@ -99,8 +95,8 @@ class KeyActions:
             self._under_way[key] = asyncio.create_task(action(), name=f"key {key}")
 
     def _help(self) -> None:
-        for line in _HELP:
-            self._screen.notice(line)
+        for key, (_, what) in _KEY_TEXTS.items():
+            self._screen.notice(f"{key}  {what}")
 
     def _switch_logs(self) -> None:
         self._screen.shows_logs = not self._screen.shows_logs

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 import pytest
@@ -16,9 +16,10 @@ from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.runs import run_follower
 from towpath.cli.runs.run_follower import RunFollower
 from towpath.cli.shared.exit_codes import UNREACHABLE
-from towpath.cli.shared.input_files import read_script
+from towpath.cli.shared.input_files import ACTIONS, ENTRY_WORDS, read_script
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
+from towpath_contracts.decisions.decision import AnyDecision, CheckedDecision
 from towpath_contracts.events.child_events import ChildGateWaitChanged
 from towpath_contracts.events.log import (
     DecisionRefused,
@@ -30,6 +31,7 @@ from towpath_contracts.events.log import (
     ToolCallDenied,
 )
 from towpath_contracts.tools.calls import Denial
+from towpath_decider.core.script import Script
 from towpath_readings.stream.tree import TreeEntry
 
 RUN = UUID(int=7)
@@ -51,6 +53,16 @@ def test_a_condition_of_an_entry_is_one_of_its_words(tmp_path: Path, capsys: pyt
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{**RESPOND, "when": {"task": "8812"}}]))
     assert len(read_script(script)) == 1 and capsys.readouterr().err == ""
+
+
+def test_a_script_may_have_the_actions_and_the_words_of_the_contracts_and_what_a_decider_reads_beside_them() -> None:
+    decisions = {*get_args(AnyDecision), *get_args(get_args(CheckedDecision)[0])}
+    assert set(ACTIONS) == {decision.model_fields["action"].default for decision in decisions}
+    answered = {word for decision in decisions for word in decision.model_fields}
+    beside = {"agent": "clerk", "delay_ms": 1, "when": {}}
+    assert answered | set(beside) == ENTRY_WORDS
+    played = Script([{**RESPOND, **beside}]).next_answer("clerk", {})
+    assert played is not None and json.loads(played.texts[0]) == RESPOND
 
 
 def test_links_that_a_mount_leaves_out_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,10 @@ ENTRY_WORDS = frozenset(
         *("action", "action_reasoning", "action_details", "uncertain", "request_confidence", "confidence"),
     }
 )
-"""Words of a decision in a script: for whom, when and how late it comes, and what a model answers."""
+"""Words of a decision in a script: for whom it is, how late and under which condition, and what a model answers.
+
+They are written out, as ACTIONS are: every start of a command would pay for the import of the contracts.
+"""
 
 ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
 """What a decision may say to do."""

@@ -93,6 +93,12 @@ def pressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pressed:
     )
 
 
+def test_every_key_is_shown_told_by_the_help_and_taken(pressed: Pressed) -> None:
+    assert [*pressed.actions.by_key()] == [*KEYS]
+    pressed.actions.by_key()["?"]()
+    assert [line[:3] for line in pressed.told] == [f"{key}  " for key in KEYS]
+
+
 def refusal(code: str, *errors: str) -> bytes:
     found = problem(code, "why", errors=tuple(ProblemDetail(detail=one) for one in errors))
     return response(found.status, found.model_dump_json().encode(), content_type="application/problem+json")
