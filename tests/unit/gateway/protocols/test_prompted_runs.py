@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.gateway.protocols.test_a2a import principal, view
 
+from towpath_contracts.authority import SERVICES, broker_permissions
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import RunView
 from towpath_gateway.app.protocols.nats_agents import prompted_run
@@ -89,3 +90,26 @@ async def test_so_many_questions_are_looked_up_at_a_time_and_of_one_caller_fewer
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01), turns.held("h"):
                 pass
+
+
+async def test_a_question_waits_for_its_turn_for_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody: Any = None
+    turns = PromptServer(nobody)._turns
+    waited: list[float] = []
+
+    def over_at_once(seconds: float) -> asyncio.Timeout:
+        waited.append(seconds)
+        return asyncio.timeout_at(0 if len(waited) > 4 else None)
+
+    monkeypatch.setattr(asyncio, "timeout", over_at_once)
+    async with AsyncExitStack() as held:
+        for _ in range(4):
+            await held.enter_async_context(turns.held("a"))
+        with pytest.raises(ProblemError, match="within 5 s"):
+            await held.enter_async_context(turns.held("a"))
+    assert waited == [5.0] * 5
+
+
+def test_the_broker_lets_the_gateway_answer_for_longer_than_an_answer_may_take() -> None:
+    allowed = broker_permissions(SERVICES["gateway"])["allow_responses"]
+    assert allowed == {"max": -1, "expires": "1h"} and prompted_run.ANSWER_S + prompted_run.LOOK_S < 3_600

@@ -32,8 +32,14 @@ from towpath_gateway.core.agent_messages import (
 from towpath_gateway.core.api_keys import Principal, bearer, split_key
 
 QUEUE = "agents"
-LOOKS, LOOKS_OF_ONE, LOOK_WAIT_S = 16, 4, 5.0
-"""Questions that read the database at a time, of one caller fewer, and how long others wait for their turn."""
+LOOKS = 16
+"""Questions that read the database at a time."""
+
+LOOKS_OF_ONE = 4
+"""Of one caller."""
+
+LOOK_WAIT_S = 5.0
+"""How long others wait for their turn."""
 
 CLIENT_SCOPES = frozenset({"runs:read", "runs:write"})
 """What a client of the broker may do in its own name without a key."""
