@@ -103,7 +103,7 @@ class ContextFile:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[ContextList]:
-        """Lend what the file holds; whoever else changes it waits meanwhile, so that no change is lost."""
+        """Yield what the file holds; whoever else changes it waits meanwhile, so that no change is lost."""
         import fcntl
 
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

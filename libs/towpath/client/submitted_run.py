@@ -1,4 +1,4 @@
-"""What `Client.submit` returns: what was accepted, and a hand on the run itself."""
+"""What `Client.submit` returns: what was accepted, with the methods of the client for that run."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Protocol, Self, overload
@@ -79,7 +79,7 @@ class SubmittedRun(HeldRun):
 
     @classmethod
     def of(cls, accepted: BaseModel, client: RunClient) -> Self:
-        """Return the run of an answer that has the fields of RunAccepted, in the hands of *client*."""
+        """Return the run of an answer that has the fields of RunAccepted; its methods ask *client*."""
         run = cls.model_validate(accepted.model_dump())
         run._holder = client
         return run

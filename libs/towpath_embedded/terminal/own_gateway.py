@@ -42,8 +42,9 @@ async def waiting_line(client_url: str) -> str:
         return ""
     if not waiting:
         return ""
-    more, verb = ("+", "wait") if waiting == GATES else ("", "waits" if waiting == 1 else "wait")
-    return f"◐ {waiting}{more} {verb} for a person by now: towpath gates list"
+    more = "+" if waiting == GATES else ""
+    waits = "gate waits" if waiting == 1 else "gates wait"
+    return f"◐ {waiting}{more} {waits} for a person by now: towpath gates list"
 
 
 async def impact_of_policy(client_url: str, version: int) -> str:

@@ -36,7 +36,7 @@ MESSAGE_WIDTH = 100
 RECONNECT_S = 0.5
 
 MORE = {
-    "waits": "wait for a person: towpath gates list",
+    "waits": "runs wait for a person: towpath gates list",
     "failed": "runs did not complete: towpath runs list",
 }
 """What is said of those that are left out in a flood."""

@@ -45,7 +45,7 @@ class Heartbeats:
         toolsets: Iterable[str],
         load: Callable[[], WorkerLoad],
         drain: Callable[[], Awaitable[None]],
-        ends: RunEnds | None = None,
+        ends: RunEnds,
     ) -> None:
         self._bus = bus
         self._project = project
@@ -77,8 +77,6 @@ class Heartbeats:
 
     async def _ask_for_ends(self) -> None:
         """Ask which of the runs that used a tool here have ended; any toolset's word may ask for all."""
-        if self._ends is None:
-            return
         for runs in self._ends.questions():
             answer = await self._say(self._toolsets[0], runs)
             if answer is None:

@@ -229,7 +229,7 @@ def _look_and_press_keys(folder: Path, run_id: str, terminal: int, told: Lines) 
     assert "nats://127.0.0.1:" in told.wait_for("NATS")
     assert "Ctrl-C stops all" in told.wait_for("ready in")
     told.wait_for("q quit")
-    assert "1 waits for a person by now: towpath gates list" in told.wait_for("by now")
+    assert "1 gate waits for a person by now: towpath gates list" in told.wait_for("by now")
     token = local_token(folder)
     assert asyncio.run(_end(gateway, token, run_id))["status"] == "completed"
     failing = asyncio.run(_submit(gateway, token, model="scripted:of-nobody"))

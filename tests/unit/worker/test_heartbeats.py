@@ -46,10 +46,11 @@ async def run(
         drained += 1
 
     monkeypatch.setattr(heartbeats.asyncio, "sleep", sleep)
+    no_runs = RunEnds(Hooks([], lambda *_: None), "w-1", set)
     beats = Heartbeats(
         bus,  # type: ignore[arg-type]
         project="shop", worker_id="0" * 32, proof="its own", name="w-1", toolsets=("orders", "mail"),
-        load=lambda: WorkerLoad(calls=2, slots=4, idle=False), drain=drain, ends=ends,
+        load=lambda: WorkerLoad(calls=2, slots=4, idle=False), drain=drain, ends=ends or no_runs,
     )  # fmt: skip
     with pytest.raises(asyncio.CancelledError):
         await beats.run()

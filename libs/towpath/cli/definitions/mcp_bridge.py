@@ -175,7 +175,7 @@ class McpBridge:
 
     @contextlib.asynccontextmanager
     async def _borrowed(self) -> "AsyncIterator[Client]":
-        """Lend the client; one that is forgotten is closed by the last request that goes over it."""
+        """Yield the client; one that is forgotten is closed by the last request that goes over it."""
         if self._client is None:
             self._client = self._connect()
         client = self._client

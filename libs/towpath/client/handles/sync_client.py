@@ -46,8 +46,8 @@ class SyncClient:
     """A client of one platform: `with SyncClient() as client: …`. Its arguments are Client's."""
 
     def __init__(self, server: str | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS) -> None:
-        self._twin = Client(server, api_key=api_key, caller=caller)
-        self.server = self._twin.server
+        self._wrapped = Client(server, api_key=api_key, caller=caller)
+        self.server = self._wrapped.server
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +85,7 @@ class SyncClient:
         **options: Unpack[TaskKeywords],
     ) -> SyncSubmittedRun:
         """Submit a task and return once it is accepted; as `Client.submit`."""
-        return SyncSubmittedRun.of(LOOP.wait(self._twin.submit(network, message, plan=plan, **options)))
+        return SyncSubmittedRun.of(LOOP.wait(self._wrapped.submit(network, message, plan=plan, **options)))
 
     @overload
     def run(
@@ -133,11 +133,11 @@ class SyncClient:
         """Submit a task and return the finished run; as `Client.run`."""
         if output_type is not None:
             return LOOP.wait(
-                self._twin.run(network, message, timeout=timeout, output_type=output_type, plan=plan, **options)
+                self._wrapped.run(network, message, timeout=timeout, output_type=output_type, plan=plan, **options)
             )
         if plan is not None:
-            return LOOP.wait(self._twin.run(network, message, timeout=timeout, plan=plan, **options))
-        return LOOP.wait(self._twin.run(network, message, timeout=timeout, **options))
+            return LOOP.wait(self._wrapped.run(network, message, timeout=timeout, plan=plan, **options))
+        return LOOP.wait(self._wrapped.run(network, message, timeout=timeout, **options))
 
     @overload
     def reply(
@@ -171,8 +171,8 @@ class SyncClient:
     ) -> RunView:
         """Continue a run that has ended, and return the finished run that answers; as `Client.reply`."""
         if output_type is None:
-            return LOOP.wait(self._twin.reply(run_id, message, timeout=timeout, **options))
-        return LOOP.wait(self._twin.reply(run_id, message, timeout=timeout, output_type=output_type, **options))
+            return LOOP.wait(self._wrapped.reply(run_id, message, timeout=timeout, **options))
+        return LOOP.wait(self._wrapped.reply(run_id, message, timeout=timeout, output_type=output_type, **options))
 
     def pursue(
         self,
@@ -183,7 +183,7 @@ class SyncClient:
         **options: Unpack[TaskKeywords],
     ) -> ObjectiveResult[Handed]:
         """Pursue an objective to its end; as `Client.pursue`."""
-        return LOOP.wait(self._twin.pursue(network, objective, timeout=timeout, **options))
+        return LOOP.wait(self._wrapped.pursue(network, objective, timeout=timeout, **options))
 
     @overload
     def result(self, run_id: UUID | str, timeout: str | float | None = None, *, as_: type[Output]) -> Output: ...
@@ -196,8 +196,8 @@ class SyncClient:
     ) -> RunView | Output:
         """Wait for the end of a run and return it, or with *as_* its answer as that; as `Client.result`."""
         if as_ is None:
-            return LOOP.wait(self._twin.result(run_id, timeout))
-        return LOOP.wait(self._twin.result(run_id, timeout, as_=as_))
+            return LOOP.wait(self._wrapped.result(run_id, timeout))
+        return LOOP.wait(self._wrapped.result(run_id, timeout, as_=as_))
 
     def stream(
         self,
@@ -209,100 +209,102 @@ class SyncClient:
         children: bool = False,
     ) -> Generator[StreamEvent, None, None]:
         """Yield a run as it happens, as `Client.stream`; a status that waits for a person is a SyncWaitingGate."""
-        found = self._twin.stream(run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children)
+        found = self._wrapped.stream(
+            run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children
+        )
         return each_event(found)
 
     def runs(self, **filters: Unpack[RunFilters]) -> RunPage:
         """Return a page of runs, newest first. HTTP only."""
-        return LOOP.wait(self._twin.runs(**filters))
+        return LOOP.wait(self._wrapped.runs(**filters))
 
     @cached_property
     def networks(self) -> "SyncNetworkResource":
         """The versions of networks."""
         from towpath.client.handles.sync_resources import SyncNetworkResource
 
-        return SyncNetworkResource(self._twin.networks)
+        return SyncNetworkResource(self._wrapped.networks)
 
     @cached_property
     def gates(self) -> "SyncGateResource":
         """What waits for a person."""
         from towpath.client.handles.sync_resources import SyncGateResource
 
-        return SyncGateResource(self._twin.gates)
+        return SyncGateResource(self._wrapped.gates)
 
     @cached_property
     def policy(self) -> "SyncPolicyResource":
         """The permission matrix."""
         from towpath.client.handles.sync_resources import SyncPolicyResource
 
-        return SyncPolicyResource(self._twin.policy)
+        return SyncPolicyResource(self._wrapped.policy)
 
     @cached_property
     def grants(self) -> "SyncGrantResource":
         """Proposals of what one task may use."""
         from towpath.client.handles.sync_resources import SyncGrantResource
 
-        return SyncGrantResource(self._twin.grants)
+        return SyncGrantResource(self._wrapped.grants)
 
     @cached_property
     def audit(self) -> "SyncAuditResource":
         """The record of what was decided and what happened."""
         from towpath.client.handles.sync_resources import SyncAuditResource
 
-        return SyncAuditResource(self._twin.audit)
+        return SyncAuditResource(self._wrapped.audit)
 
     @cached_property
     def tools(self) -> "SyncToolResource":
         """The tools that workers offer."""
         from towpath.client.handles.sync_resources import SyncToolResource
 
-        return SyncToolResource(self._twin.tools)
+        return SyncToolResource(self._wrapped.tools)
 
     @cached_property
     def switches(self) -> "SyncSwitchResource":
         """Pauses of a project, a network, a tool or a caller."""
         from towpath.client.handles.sync_resources import SyncSwitchResource
 
-        return SyncSwitchResource(self._twin.switches)
+        return SyncSwitchResource(self._wrapped.switches)
 
     @cached_property
     def budgets(self) -> "SyncBudgetResource":
         """What callers and the project may spend."""
         from towpath.client.handles.sync_resources import SyncBudgetResource
 
-        return SyncBudgetResource(self._twin.budgets)
+        return SyncBudgetResource(self._wrapped.budgets)
 
     @cached_property
     def models(self) -> "SyncModelResource":
         """Models of providers."""
         from towpath.client.handles.sync_resources import SyncModelResource
 
-        return SyncModelResource(self._twin.models)
+        return SyncModelResource(self._wrapped.models)
 
     @cached_property
     def workers(self) -> "SyncWorkerResource":
         """The processes that run tools."""
         from towpath.client.handles.sync_resources import SyncWorkerResource
 
-        return SyncWorkerResource(self._twin.workers)
+        return SyncWorkerResource(self._wrapped.workers)
 
     @cached_property
     def queues(self) -> "SyncQueueResource":
         """What waits for workers and services."""
         from towpath.client.handles.sync_resources import SyncQueueResource
 
-        return SyncQueueResource(self._twin.queues)
+        return SyncQueueResource(self._wrapped.queues)
 
     @cached_property
     def workspaces(self) -> "SyncWorkspaceResource":
         """The files of runs."""
         from towpath.client.handles.sync_resources import SyncWorkspaceResource
 
-        return SyncWorkspaceResource(self._twin.workspaces)
+        return SyncWorkspaceResource(self._wrapped.workspaces)
 
     @cached_property
     def dead_letters(self) -> "SyncDeadLetterResource":
         """What the queues could not handle."""
         from towpath.client.handles.sync_resources import SyncDeadLetterResource
 
-        return SyncDeadLetterResource(self._twin.dead_letters)
+        return SyncDeadLetterResource(self._wrapped.dead_letters)

@@ -6,7 +6,7 @@ The work is done by the one event loop in a thread that `run.sync` uses too, so 
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from towpath.client.handles.loop_thread import LOOP
 from towpath.errors import RefusedError
@@ -19,14 +19,8 @@ R = TypeVar("R")
 _END: Any = object()
 
 
-class SyncTwin(Protocol):
-    """An object that stands for an async one."""
-
-    _twin: Any
-
-
 class WaitingMethod(Generic[P, R]):
-    """The method of a SyncTwin that stands for *method* of its twin, and returns what that returns."""
+    """Calls *method* of the async object that its owner has as `_wrapped`, and returns what that returns."""
 
     def __init__(self, method: Callable[..., Any], call: Callable[..., R]) -> None:
         self.method = method
@@ -44,7 +38,7 @@ class WaitingMethod(Generic[P, R]):
             return self
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return self._call(getattr(owner._twin, self.method.__name__)(*args, **kwargs))
+            return self._call(getattr(owner._wrapped, self.method.__name__)(*args, **kwargs))
 
         call.__name__, call.__doc__ = self.method.__name__, self.__doc__
         return call

@@ -20,12 +20,12 @@ from towpath.client.resources import (
 )
 
 
-class _Twin:
-    def __init__(self, twin: Any) -> None:
-        self._twin = twin
+class _SyncResource:
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
 
 
-class SyncNetworkResource(_Twin):
+class SyncNetworkResource(_SyncResource):
     """Publishing and reading networks."""
 
     publish = waiting(NetworkResource.publish)
@@ -36,7 +36,7 @@ class SyncNetworkResource(_Twin):
     invoke = waiting(NetworkResource.invoke)
 
 
-class SyncGateResource(_Twin):
+class SyncGateResource(_SyncResource):
     """What waits for a person."""
 
     list = waiting(GateResource.list)
@@ -51,7 +51,7 @@ class SyncGateResource(_Twin):
     retry_notice = waiting(GateResource.retry_notice)
 
 
-class SyncPolicyResource(_Twin):
+class SyncPolicyResource(_SyncResource):
     """The permission matrix."""
 
     apply = waiting(PolicyResource.apply)
@@ -71,7 +71,7 @@ class SyncPolicyResource(_Twin):
     statistics = waiting(PolicyResource.statistics)
 
 
-class SyncGrantResource(_Twin):
+class SyncGrantResource(_SyncResource):
     """Ways to make a grant."""
 
     from_network = waiting(GrantResource.from_network)
@@ -80,7 +80,7 @@ class SyncGrantResource(_Twin):
     propose = waiting(GrantResource.propose)
 
 
-class SyncAuditResource(_Twin):
+class SyncAuditResource(_SyncResource):
     """The record of what was decided and what happened."""
 
     search = waiting(AuditResource.search)
@@ -96,13 +96,13 @@ class SyncAuditResource(_Twin):
     withdraw_erasure = waiting(AuditResource.withdraw_erasure)
 
 
-class SyncToolResource(_Twin):
+class SyncToolResource(_SyncResource):
     """The registered tools."""
 
     list = waiting(ToolResource.list)
 
 
-class SyncSwitchResource(_Twin):
+class SyncSwitchResource(_SyncResource):
     """What is paused."""
 
     list = waiting(SwitchResource.list)
@@ -110,7 +110,7 @@ class SyncSwitchResource(_Twin):
     resume = waiting(SwitchResource.resume)
 
 
-class SyncBudgetResource(_Twin):
+class SyncBudgetResource(_SyncResource):
     """What may be spent in the credential's project, and what is."""
 
     show = waiting(BudgetResource.show)
@@ -119,33 +119,33 @@ class SyncBudgetResource(_Twin):
     lift = waiting(BudgetResource.lift)
 
 
-class SyncModelResource(_Twin):
+class SyncModelResource(_SyncResource):
     """Models of providers."""
 
     check = waiting(ModelResource.check)
 
 
-class SyncWorkerResource(_Twin):
+class SyncWorkerResource(_SyncResource):
     """The processes that run tools."""
 
     list = waiting(WorkerResource.list)
     drain = waiting(WorkerResource.drain)
 
 
-class SyncQueueResource(_Twin):
+class SyncQueueResource(_SyncResource):
     """The queues, as the broker has them now."""
 
     list = waiting(QueueResource.list)
 
 
-class SyncWorkspaceResource(_Twin):
+class SyncWorkspaceResource(_SyncResource):
     """`client.workspaces`: list the files of a run, and read them as any version was."""
 
     list = waiting(WorkspaceResource.list)
     read = waiting(WorkspaceResource.read)
 
 
-class SyncDeadLetterResource(_Twin):
+class SyncDeadLetterResource(_SyncResource):
     """Messages that could not be handled."""
 
     list = waiting(DeadLetterResource.list)

@@ -21,7 +21,7 @@ class SyncWaitingGate(RunStreamStatus):
     """The run waits for a person, as WaitingGate: `event.approve(reason="checked")`, without await."""
 
     gate: RunStreamGate
-    _twin: WaitingGate = PrivateAttr()
+    _wrapped: WaitingGate = PrivateAttr()
 
     @classmethod
     def of(cls, event: StreamEvent) -> StreamEvent:
@@ -29,20 +29,20 @@ class SyncWaitingGate(RunStreamStatus):
         if not isinstance(event, WaitingGate):
             return event
         found = cls.model_validate(dict(event))
-        found._twin = event
+        found._wrapped = event
         return found
 
     def approve(self, *, reason: str = "", edit: JsonObject | None = None) -> ActionDone:
         """Let the call happen; with *edit* as it is but for these arguments."""
-        return LOOP.wait(self._twin.approve(reason=reason, edit=edit))
+        return LOOP.wait(self._wrapped.approve(reason=reason, edit=edit))
 
     def deny(self, reason: str) -> ActionDone:
         """Refuse the call; the model sees *reason*."""
-        return LOOP.wait(self._twin.deny(reason))
+        return LOOP.wait(self._wrapped.deny(reason))
 
     def resolve(self, verdict: str, *, reason: str = "") -> ActionDone:
         """Settle a gate that takes another verdict than yes and no: one of `gate.verdicts`."""
-        return LOOP.wait(self._twin.resolve(verdict, reason=reason))
+        return LOOP.wait(self._wrapped.resolve(verdict, reason=reason))
 
 
 def each_event(source: AsyncIterator[StreamEvent]) -> Generator[StreamEvent, None, None]:
@@ -53,7 +53,7 @@ def each_event(source: AsyncIterator[StreamEvent]) -> Generator[StreamEvent, Non
 
 
 class SyncSubmittedRun(HeldRun):
-    """What `SyncClient.submit` returns: a run that was accepted, and a hand on it."""
+    """What `SyncClient.submit` returns: a run that was accepted, with the methods of the client for it."""
 
     @classmethod
     def of(cls, run: SubmittedRun) -> Self:
@@ -63,9 +63,9 @@ class SyncSubmittedRun(HeldRun):
         return found
 
     @property
-    def _twin(self) -> SubmittedRun:
-        twin: SubmittedRun = self._held_by
-        return twin
+    def _wrapped(self) -> SubmittedRun:
+        run: SubmittedRun = self._held_by
+        return run
 
     @overload
     def result(self, timeout: str | float | None = None, *, as_: type[Output]) -> Output: ...
@@ -76,8 +76,8 @@ class SyncSubmittedRun(HeldRun):
     def result(self, timeout: str | float | None = None, *, as_: type[Output] | None = None) -> RunView | Output:
         """Wait for the end and return the run, or with *as_* its answer as that; raises as `Client.result` does."""
         if as_ is None:
-            return LOOP.wait(self._twin.result(timeout))
-        return LOOP.wait(self._twin.result(timeout, as_=as_))
+            return LOOP.wait(self._wrapped.result(timeout))
+        return LOOP.wait(self._wrapped.result(timeout, as_=as_))
 
     def stream(
         self,
@@ -88,17 +88,17 @@ class SyncSubmittedRun(HeldRun):
         children: bool = False,
     ) -> Generator[StreamEvent, None, None]:
         """Yield the run as it happens; as `SyncClient.stream`."""
-        found = self._twin.stream(detailed=detailed, event_types=event_types, deltas=deltas, children=children)
+        found = self._wrapped.stream(detailed=detailed, event_types=event_types, deltas=deltas, children=children)
         return each_event(found)
 
     def get(self) -> RunView:
         """Return the run as it stands."""
-        return LOOP.wait(self._twin.get())
+        return LOOP.wait(self._wrapped.get())
 
     def events(self, after: int = 0, *, children: bool = False) -> Generator[LogEntry, None, None]:
         """Yield every event after seq *after* once and in order, until the run has ended; as `SyncClient.events`."""
-        return each(self._twin.events(after, children=children))
+        return each(self._wrapped.events(after, children=children))
 
     def cancel(self, reason: str = "") -> ActionDone:
         """Ask the run to stop. It has stopped when its status says so."""
-        return LOOP.wait(self._twin.cancel(reason))
+        return LOOP.wait(self._wrapped.cancel(reason))

@@ -145,8 +145,8 @@ class NetworkRegistry:
             return found
         if version is None:
             known = [row["name"] for row in await self._pool.fetch(QUERIES.current_networks, project, MAX_NAMES)]
-            detail = f"{project} has no network {name!r}{suggest_name(name, known)}"
-            raise ProblemError(problem("network_not_found", detail))
+            hint = suggest_name(name, known)
+            raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}{hint}"))
         raise ProblemError(problem("version_not_found", f"{name!r} has no version {version}"))
 
     async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
