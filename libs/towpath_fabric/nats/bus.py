@@ -24,7 +24,7 @@ from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_errors import BrokerErrors, PublishDeniedError, broker_denied, is_login_denied
 from towpath_fabric.nats.broker_owner import OwnerCheckedBroker
-from towpath_fabric.nats.direct_delivery import DirectDelivery
+from towpath_fabric.nats.clusters import CLUSTER_PING_S, is_clustered
 from towpath_fabric.nats.handler_arguments import HandlerArguments
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.long_requests import LongReadings, LongRequestReader
@@ -42,6 +42,7 @@ from towpath_fabric.nats.replies import (
     with_caller_span,
 )
 from towpath_fabric.nats.request_sender import RequestSender
+from towpath_fabric.nats.stream_publisher import StreamPublisher
 from towpath_fabric.nats.tolerant_nats_client import TolerantNatsClient, make_tolerant
 from towpath_fabric.ports import Handler
 from towpath_fabric.settings import Settings
@@ -60,6 +61,9 @@ PING_INTERVAL_S = 5
 
 _RECONNECT: dict[str, Any] = {"reconnect_time_wait": 0.25}
 """Seconds between two attempts to reconnect; FastStream's annotation is int, nats-py takes fractions."""
+
+WORK = ("decide.", "tool.request", "tool.exec.", "run.inbox.")
+"""How the subjects of streams begin that a run waits for, but for outcomes of tools, which a worker sends again."""
 
 MAX_CONCURRENT_REQUESTS = 1_024
 """Per subject. FastStream's default is one, and then one request that waits would delay all others."""
@@ -104,11 +108,6 @@ def _read_strictly(request: type[BaseModel], data: bytes) -> Any:
     return read_request(request, data)
 
 
-def _give_up(acknowledged: "asyncio.Future[bool]") -> None:
-    if not acknowledged.done():
-        acknowledged.set_result(False)
-
-
 class CoreSubscription:
     """One subscription on core NATS."""
 
@@ -139,9 +138,7 @@ class Bus:
         self.broker = make_broker(role, settings, self.replies, tracing, BrokerErrors(role, self._on_denied))
         self._nc: TolerantNatsClient | None = None
         self._requests: RequestSender | None = None
-        self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
-        self._ack_inbox = ""
-        self._stored_count = 0
+        self._streams = StreamPublisher()
         self._logged_prefixes: set[str] = set()
         self._reconnected = asyncio.Event()
 
@@ -161,8 +158,9 @@ class Bus:
         while self._nc is None:
             try:
                 nc = make_tolerant(await self.broker.connect())
-                self._ack_inbox = nc.new_inbox()
-                await nc.subscribe(f"{self._ack_inbox}.*", future=DirectDelivery(self._on_ack))
+                await self._streams.open(nc)
+                if is_clustered(nc):
+                    nc.options["ping_interval"] = min(PING_INTERVAL_S, CLUSTER_PING_S)
                 self._nc = nc
                 on_reconnect(nc, self._reconnected.set)
                 flush_before_crash(nc.flush)
@@ -175,11 +173,15 @@ class Bus:
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         """Publish without waiting; False where the connection is down, so that the caller sends it again later.
 
-        False also for an invalid subject, e.g. from a name with a space: one bad name must not end a loop. Raises
-        MaxPayloadError for a body that is too large for a message: callers have to limit what they send.
+        To a cluster, work is sent again until a node has it. False also for an invalid subject, e.g. from a name with
+        a space: one bad name must not end a loop. Raises MaxPayloadError for a body that is too large for a message:
+        callers have to limit what they send.
         """
         try:
-            await self.nc.publish(subject, body, headers=dict(headers) if headers else None)
+            if is_clustered(self.nc) and subject.startswith(WORK):
+                await self._streams.post(subject, body, headers)
+            else:
+                await self.nc.publish(subject, body, headers=dict(headers) if headers else None)
         except (
             nats_errors.OutboundBufferLimitError,
             nats_errors.ConnectionClosedError,
@@ -201,30 +203,10 @@ class Bus:
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, timeout_s: float = 2.0
     ) -> bool:
         """Publish into a stream and wait for the broker's acknowledgement; False where it is missing or negative."""
-        # nats-py's own JetStream publish costs up to three times the CPU: it waits in a task per message.
-        self._stored_count += 1
-        reply = f"{self._ack_inbox}.{self._stored_count}"
-        loop = asyncio.get_running_loop()
-        acknowledged: asyncio.Future[bool] = loop.create_future()
-        self._unacknowledged[reply] = acknowledged
-        timer = loop.call_later(timeout_s, _give_up, acknowledged)
-        try:
-            await self.nc.publish(subject, body, reply=reply, headers=dict(headers) if headers else None)
-            return await acknowledged
-        except nats_errors.Error:
-            return False
-        finally:
-            timer.cancel()
-            self._unacknowledged.pop(reply, None)
+        return await self._streams.store(subject, body, headers, timeout_s)
 
     def _on_denied(self, subject: str) -> bool:
         return self._requests is not None and self._requests.deny(subject)
-
-    def _on_ack(self, message: Msg) -> None:
-        acknowledged = self._unacknowledged.get(message.subject)
-        if acknowledged is not None and not acknowledged.done():
-            # An acknowledgement has the sequence in the stream; without a stream there is only a status.
-            acknowledged.set_result(b'"seq"' in message.data and b'"error"' not in message.data)
 
     async def request(self, method: RpcMethod, request: Message, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Call a method of another service; returns the method's answer type.
@@ -390,6 +372,7 @@ class Bus:
         """Drain and close within `stop_grace_s`, then close by force; safe to call twice."""
         if (nc := self._nc) is not None:
             self._nc = self._requests = None
+            self._streams.close()
             if not await nc.close_within(self.stop_grace_s, self.broker.stop()):
                 get_logger(self.role).warning(
                     "closed the connection to the broker, which did not take all that was sent"

@@ -19,6 +19,7 @@ from nats.aio.subscription import Subscription
 
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.nats.clusters import CLUSTER_HEARTBEAT_S, CLUSTER_LOST_S, is_clustered
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.turns.fair_queue import take_in_turns
@@ -161,7 +162,8 @@ class PullConsumer:
         room = self._window - self._requested - self._held - len(self._ready)
         if room <= 0 or self.paused or (self._requested and room < self._window // 4):
             return
-        body = {"batch": room, "expires": int(EXPIRES_S * 1e9), "idle_heartbeat": int(HEARTBEAT_S * 1e9)}
+        heartbeat_s = min(HEARTBEAT_S, CLUSTER_HEARTBEAT_S) if is_clustered(self._nc) else HEARTBEAT_S
+        body = {"batch": room, "expires": int(EXPIRES_S * 1e9), "idle_heartbeat": int(heartbeat_s * 1e9)}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.spec.stream}.{self.spec.durable}"
         self._requested += room
         self._last_heard = monotonic()
@@ -208,7 +210,7 @@ class PullConsumer:
                     self._troubled.set()
                 continue
             pause = CHECK_S
-            if self._requested and self._silent_s >= LOST_S:
+            if self._requested and self._silent_s >= self._lost_s:
                 self._requested = 0
             if self._requested == 0 and self._nc.is_connected:
                 await self._request()
@@ -219,9 +221,13 @@ class PullConsumer:
     async def _wait_troubled(self) -> None:
         """Return when something may be wrong with the request, at the latest when it is to be taken as lost."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(CHECK_S, LOST_S - self._silent_s)):
+            async with asyncio.timeout(max(CHECK_S, self._lost_s - self._silent_s)):
                 await self._troubled.wait()
         self._troubled.clear()
+
+    @property
+    def _lost_s(self) -> float:
+        return min(LOST_S, CLUSTER_LOST_S) if is_clustered(self._nc) else LOST_S
 
     @property
     def _silent_s(self) -> float:

@@ -10,7 +10,15 @@ from towpath_decider.core import rate_policy
 from towpath_embedded import platform_state
 from towpath_embedded.processes import role_process
 from towpath_embedded.terminal import server_watch
-from towpath_fabric.nats import bus, long_requests, pull_consumer, replies, request_sender
+from towpath_fabric.nats import (
+    bus,
+    clusters,
+    long_requests,
+    pull_consumer,
+    replies,
+    request_sender,
+    stream_publisher,
+)
 from towpath_fabric.postgres import database_probe
 from towpath_fabric.settings import Settings
 from towpath_fabric.turns import fair_request_queue
@@ -74,6 +82,7 @@ def test_a_worker_is_gone_when_three_of_its_words_are_missing_and_stays_listed_f
 SIGNS_OF_LIFE = {
     "pings of a stream": (event_stream.PING_S, http.SILENCE_S),
     "heartbeats of a fetch": (pull_consumer.HEARTBEAT_S, pull_consumer.LOST_S),
+    "heartbeats of a fetch from a cluster": (clusters.CLUSTER_HEARTBEAT_S, clusters.CLUSTER_LOST_S),
 }
 
 
@@ -117,3 +126,19 @@ def test_what_waits_for_its_turn_waits_as_long_wherever_a_client_asks() -> None:
 
 def test_the_waiting_requests_of_one_caller_take_a_part_of_the_room_for_all() -> None:
     assert fair_request_queue.WAITING_BYTES_OF_ONE * 4 == fair_request_queue.WAITING_BYTES
+
+
+ELECTION_S = 9
+"""What nats-server waits at most before it elects another leader; it has no setting for that."""
+
+
+def test_a_lost_node_of_a_cluster_is_noticed_before_its_work_has_another_leader() -> None:
+    assert 2 < clusters.CLUSTER_LOST_S < 4
+    assert 0.5 < clusters.CLUSTER_PING_S < 4 / 3, "a frozen node is left at the fourth ping at the latest"
+
+
+def test_work_is_sent_again_often_while_there_is_no_leader_and_held_for_two_elections() -> None:
+    assert 0.5 < stream_publisher.AGAIN_S < 1
+    assert 2 * ELECTION_S < stream_publisher.GIVEN_UP_S < 3 * ELECTION_S
+    assert 5_000 < stream_publisher.MAX_POSTS < 20_000
+    assert 32 * 1024**2 < stream_publisher.MAX_POSTED_BYTES < 128 * 1024**2
