@@ -4,8 +4,6 @@ It runs one statement at a time and is never shared, so the statements of a hot 
 for another's statement. After a connection error the next use acquires a new connection.
 """
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 from towpath_fabric.ports import Database
@@ -21,14 +19,22 @@ class PinnedDatabaseConnection:
 
     async def fetchrow(self, statement: str, *values: Any) -> Any:
         """Run *statement* in its own transaction and return its first row."""
-        async with self._kept() as connection:
+        connection = self._connection or await self._acquire()
+        try:
             return await connection.fetchrow(statement, *values)
+        except DATABASE_DOWN:
+            await self.close()
+            raise
 
     async def fetch(self, statement: str, *values: Any) -> list[Any]:
         """Run *statement* in its own transaction and return its rows."""
-        async with self._kept() as connection:
+        connection = self._connection or await self._acquire()
+        try:
             found: list[Any] = await connection.fetch(statement, *values)
-            return found
+        except DATABASE_DOWN:
+            await self.close()
+            raise
+        return found
 
     async def close(self) -> None:
         """Release the connection."""
@@ -36,12 +42,6 @@ class PinnedDatabaseConnection:
         if connection is not None:
             await self._pool.release(connection)
 
-    @contextlib.asynccontextmanager
-    async def _kept(self) -> AsyncIterator[Any]:
-        if self._connection is None:
-            self._connection = await self._pool.acquire()
-        try:
-            yield self._connection
-        except DATABASE_DOWN:
-            await self.close()
-            raise
+    async def _acquire(self) -> Any:
+        self._connection = await self._pool.acquire()
+        return self._connection
