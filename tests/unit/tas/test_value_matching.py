@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.tas.test_provenance import SEND, knowledge, seen
 
 from towpath_tas.core.provenance.trusted_text import TrustedText
-from towpath_tas.core.provenance.value_matching import numbers, phone, text_forms
+from towpath_tas.core.provenance.value_matching import MAX_NAMED, kept_if_short, numbers, phone, text_forms
 
 GOOD = ("ann@good.example", "bob@fine.example", "https://good.example/a", "www.fine.example", "+49 30 1234567")
 EVIL = ("eve@evil.example", "https://evil.example/b", "evil.example", "www.evil.example/?x=1", "//evil.example")
@@ -159,3 +159,24 @@ def test_a_trusted_destination_leads_only_to_what_is_vouched_for(where: str, dat
     if known.origin(SEND, {"to": [value]}).context()["worst_sink"] in {"task", "record"}:
         assert "evil" not in value
         assert {one for one in reached(value) if "." in one} <= VOUCHED
+
+
+def test_forms_of_short_texts_are_kept_for_a_while_and_of_long_ones_never() -> None:
+    read: list[str] = []
+
+    @kept_if_short
+    def form_of(text: str) -> str:
+        read.append(text)
+        return text.upper()
+
+    for text in ("ada", "ada", "a" * MAX_NAMED, "a" * MAX_NAMED, "b" * (MAX_NAMED + 1), "b" * (MAX_NAMED + 1)):
+        assert form_of(text) == text.upper()
+    assert list(map(len, read)) == [3, MAX_NAMED, MAX_NAMED + 1, MAX_NAMED + 1]
+    read.clear()
+    for number in range(2_048 - 2):  # with the two above, as many as are kept
+        form_of(str(number))
+    form_of("ada")
+    assert read.count("ada") == 0
+    form_of("one more")
+    form_of("a" * MAX_NAMED)  # the longest unused one has gone
+    assert len(read) == 2_048 - 2 + 2

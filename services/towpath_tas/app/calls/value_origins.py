@@ -90,6 +90,8 @@ class RunProvenanceCache:
 
     def __init__(self) -> None:
         self._runs: dict[UUID, SeenRun] = {}
+        self._sizes: dict[UUID, int] = {}  # as of the last use: a run grows only then
+        self._chars = 0
         self._specs: dict[tuple[str, str, int], _Declared] = {}
         self.threads = DedicatedThreads(ORIGIN_THREADS, "origins")
 
@@ -107,8 +109,10 @@ class RunProvenanceCache:
             late |= await self._read(source, begun, within_s=PASS_S)
         for run_id, run in runs.items():
             if run.kept:
-                self._runs.pop(run_id, None)
+                self._forget(run_id)
                 self._runs[run_id] = run  # most recently used last; the first is evicted first
+                self._sizes[run_id] = run.chars
+                self._chars += run.chars
         self._make_room()
         return {run_id: run.knowledge for run_id, run in runs.items() if run_id not in late}
 
@@ -362,10 +366,12 @@ class RunProvenanceCache:
         return found
 
     def _make_room(self) -> None:
-        chars = sum(run.chars for run in self._runs.values())
-        while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
-            oldest = next(iter(self._runs))
-            chars -= self._runs.pop(oldest).chars
+        while self._runs and (len(self._runs) > MAX_RUNS or self._chars > MAX_CHARS):
+            self._forget(next(iter(self._runs)))
+
+    def _forget(self, run_id: UUID) -> None:
+        if self._runs.pop(run_id, None) is not None:
+            self._chars -= self._sizes.pop(run_id)
 
 
 def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:

@@ -7,9 +7,10 @@ is enough that one could be the other in disguise. So the two use different norm
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import TypeVar
 
 from towpath_contracts.text import normalized
 from towpath_tas.core.provenance.spoken_text import readings, spoken_parts
@@ -28,6 +29,11 @@ MAX_DIGITS = 40
 
 LONG = 4_096
 """A value that is longer is kept in its plain form for a while: it is asked for several times in one call."""
+
+KEPT = 2_048
+"""Values of at most MAX_NAMED characters whose forms are kept for a while: states, names and addresses come again."""
+
+R = TypeVar("R")
 
 _BETWEEN = re.compile("[,;]")
 """Separators of lists of addresses; with any other, programs differ on where an address ends."""
@@ -77,6 +83,17 @@ _VOUCHED_SCHEMES = {"": ("", "https"), "https": ("", "https"), "http": ("", "htt
 """The schemes that a link vouches for: without one as well, and never for plain HTTP that it does not name."""
 
 
+def kept_if_short(of_text: Callable[[str], R]) -> Callable[[str], R]:
+    """Return *of_text*, which keeps what it has returned of short texts: a text has one form, whoever asks for it."""
+    keeping = lru_cache(maxsize=KEPT)(of_text)
+
+    @wraps(of_text)
+    def keeping_short(text: str) -> R:
+        return keeping(text) if len(text) <= MAX_NAMED else of_text(text)
+
+    return keeping_short
+
+
 def lowered(text: str) -> str:
     """Return *text* with its ASCII letters in lower case, and every other letter as it is."""
     return text.lower() if text.isascii() else _text(_data(text).lower())
@@ -118,8 +135,12 @@ def same_forms(value: object, *, named: bool = True) -> frozenset[str]:
     """
     if isinstance(value, int | float | Decimal):
         return frozenset(numbers(str(value)))
-    text = bare(value)
-    mail = addressed(value) if named else text
+    return _forms_of_named(str(value)) if named else text_forms(bare(value))
+
+
+@kept_if_short
+def _forms_of_named(value: str) -> frozenset[str]:
+    text, mail = bare(value), addressed(value)
     return text_forms(text) if mail == text else text_forms(text) | text_forms(mail)
 
 
@@ -139,6 +160,7 @@ def vouched_links(link: str) -> Iterator[str]:
     return (f"u:{other}:{rest}" for other in _VOUCHED_SCHEMES[scheme])
 
 
+@kept_if_short
 def text_forms(text: str) -> frozenset[str]:
     """Return the normal forms of a text that is `bare`: as text, account, phone number, link and number."""
     if len(text) > MAX_NEEDLE:
@@ -267,6 +289,7 @@ def unhidden(text: str) -> str:
     return _letters(readings(text)[0])
 
 
+@kept_if_short
 def unhidden_forms(text: str) -> tuple[str, ...]:
     """Return the form of *text* that reveals disguise, and the one that takes no escape in it for one."""
     return tuple(dict.fromkeys(map(_letters, readings(text))))
@@ -281,6 +304,7 @@ def without_scheme(text: str) -> str:
     return _SCHEME.sub("", text, count=1)
 
 
+@kept_if_short
 def words(text: str) -> frozenset[str]:
     """Return the words and numbers of *text* in revealed form, for values too short to be searched inside words."""
     found: set[str] = set()
@@ -299,6 +323,7 @@ def revealed(value: object) -> frozenset[str]:
     return numbers | {f"t:{letters}" for letters in needles(value)}
 
 
+@kept_if_short
 def needles(text: str) -> tuple[str, ...]:
     """Return the letters by which a text is found wherever it was seen; what has no letters is its own needle."""
     found = unhidden_forms(without_scheme(text))
