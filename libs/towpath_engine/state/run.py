@@ -322,7 +322,7 @@ class RunState:
     def unasked(self) -> frozenset[UUID]:
         """The calls that are not requested: their turn has not come, their child runs will report, the run is held."""
         under_way, withheld = self.under_way, self.withheld
-        if self.held:
+        if self.gates and self.held:
             withheld |= {gate.execution_id for gate in self.gates if gate.execution_id is not None}
         return self.queued | under_way | withheld if under_way or withheld else self.queued
 
@@ -339,11 +339,13 @@ class RunState:
     @property
     def held(self) -> bool:
         """Whether somebody holds the run from outside: it asks no model, and nothing of it begins."""
-        return any(gate.holds for gate in self.gates)
+        return bool(self.gates) and any(gate.holds for gate in self.gates)
 
     @property
     def under_way(self) -> frozenset[UUID]:
         """The calls whose child runs are under way: only these can report the outcome."""
+        if not self.children:
+            return frozenset()
         return frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
 
     @property
