@@ -23,6 +23,7 @@ from towpath.toolbox import WorkerTools, collect, load_module
 from towpath.tools.declaration import AnyTool, Tool, seconds
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject
+from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -183,12 +184,13 @@ class Harness:
 
     async def _entries(self, run_id: UUID) -> tuple[LogEntry, ...]:
         entries: list[LogEntry] = []
-        while True:
-            after = entries[-1].seq if entries else 0
-            page = await self._ask(rpc.EVENTS, GetEvents(project=PROJECT, run_id=run_id, after=after))
-            if not page.entries:
-                return tuple(entries)
+        seq = 1  # a run begins with its first event
+        while len(entries) < seq:
+            wanted = GetEvents(project=PROJECT, run_id=run_id, after=len(entries), limit=1_000)
+            page: EventPage = await self._open.bus.request_as_is(rpc.EVENTS, wanted)
             entries += page.entries
+            seq = page.seq
+        return tuple(entries)
 
     async def _pending(self) -> tuple[GateView, ...]:
         if not self._open.any_gate_waits():

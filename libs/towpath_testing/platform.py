@@ -45,6 +45,7 @@ from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
 from towpath_testing.memory.database import MemoryDatabase, MemoryPool
 from towpath_testing.memory.message_bus import MemoryBus, MessageFeed
+from towpath_testing.metrics import uncounted
 from towpath_testing.models import EveryProvider, FunctionProvider, ModelFunction
 from towpath_testing.provider_models import ProviderModels
 from towpath_testing.tables.budget_rows import BudgetRows
@@ -167,7 +168,7 @@ class MemoryPlatform:
 
     def any_gate_waits(self) -> bool:
         """Return whether any gate is open."""
-        return any(gate["status"] == "pending" for gate in self.runs.gates.values())
+        return bool(self.runs.gates.waiting)
 
     async def look(self) -> None:
         """Look for what is overdue."""
@@ -207,10 +208,10 @@ def _tas_settings() -> TasSettings:
 
 @cache
 def _run_metrics() -> OrchestratorMetrics:
-    """Return counters that nobody reads; made once, since there are many."""
-    return OrchestratorMetrics(CollectorRegistry())
+    """Return metrics that count nothing; made once, since there are many."""
+    return uncounted(OrchestratorMetrics(CollectorRegistry()))
 
 
 @cache
 def _call_metrics() -> TasMetrics:
-    return TasMetrics(CollectorRegistry())
+    return uncounted(TasMetrics(CollectorRegistry()))

@@ -21,6 +21,7 @@ from towpath_contracts.tools.calls import CancelTool, ToolInvocation
 from towpath_fabric.clock import wall
 from towpath_fabric.tickets import TicketVerifier
 from towpath_testing.memory.message_bus import MemoryBus, MessageFeed
+from towpath_testing.metrics import uncounted
 from towpath_worker.adapters.call_folders import CallFolders
 from towpath_worker.app.call import CallSlots, WorkerCall
 from towpath_worker.app.call_execution import CallExecutor
@@ -138,5 +139,5 @@ class HarnessWorker:
 
 @cache
 def _worker_metrics() -> WorkerMetrics:
-    """Return counters that nobody reads; made once, since there are many."""
-    return WorkerMetrics(CollectorRegistry())
+    """Return metrics that count nothing; made once, since there are many."""
+    return uncounted(WorkerMetrics(CollectorRegistry()))

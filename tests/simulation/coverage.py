@@ -20,6 +20,8 @@ MUST_HAPPEN = frozenset(
 class Coverage:
     """Counts what happened, and keeps the trace."""
 
+    traces = True
+
     def __init__(self, *, keep: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         self.lines: list[str] | None = [] if keep else None

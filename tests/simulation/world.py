@@ -150,7 +150,7 @@ class World:
 
     def anything_waits(self) -> bool:
         """Return whether a person would see an open gate."""
-        return any(gate["status"] == "pending" for gate in self.runs.gates.values())
+        return bool(self.runs.gates.waiting)
 
     def start(self, place: int) -> SimProcess:
         """Start the process at *place* of `ROLES`, with nothing in memory."""

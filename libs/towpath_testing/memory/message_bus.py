@@ -7,7 +7,6 @@ lost and nothing is said twice, so what a test sees is what the services do when
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +24,29 @@ from towpath_fabric.turns.fair_request_queue import FairQueueLimits
 OnMessage = Callable[[Any], Awaitable[None]]
 
 
+class SubjectPattern:
+    """Which subjects a consumer or a subscription takes: `*` stands for one token, and a last `>` for the rest."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = tuple(text.split("."))
+        # What precedes the first wildcard: every message is held against every pattern, and most fall out by it.
+        self.begin = text.partition("*")[0].removesuffix(">")
+        self._exact = self.begin == text
+
+    def fits(self, subject: str) -> bool:
+        """Return whether *subject* is one of them."""
+        if self._exact:
+            return subject == self.begin
+        tokens = subject.split(".")
+        if self._tokens[-1] == ">":
+            return len(tokens) >= len(self._tokens) and _equal(self._tokens[:-1], tokens)
+        return len(tokens) == len(self._tokens) and _equal(self._tokens, tokens)
+
+
+def _equal(pattern: tuple[str, ...], tokens: list[str]) -> bool:
+    return all(want in ("*", token) for want, token in zip(pattern, tokens, strict=False))
+
+
 class MemoryMessage:
     """A message as handlers see it."""
 
@@ -36,6 +58,26 @@ class MemoryMessage:
         self._client = client
 
 
+class StreamSequence:
+    """The place of a message in its stream."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, number: int) -> None:
+        self.stream = number
+
+
+class DeliveryMetadata:
+    """What a broker says of a delivery."""
+
+    __slots__ = ("num_delivered", "sequence", "timestamp")
+
+    def __init__(self, number: int) -> None:
+        self.sequence = StreamSequence(number)
+        self.num_delivered = 1
+        self.timestamp = wall()
+
+
 class QueuedMessage(MemoryMessage):
     """A message of a queue; it goes back there where it is not acknowledged."""
 
@@ -43,7 +85,7 @@ class QueuedMessage(MemoryMessage):
         super().__init__(subject, data, headers, self)
         self.reply = "ack"
         self._feed = feed
-        self.metadata = SimpleNamespace(sequence=SimpleNamespace(stream=number), num_delivered=1, timestamp=wall())
+        self.metadata = DeliveryMetadata(number)
 
     async def publish(self, _reply: str, response: bytes) -> None:
         """Take the response to this delivery."""
@@ -58,7 +100,7 @@ class MessageFeed:
 
     def __init__(self, bus: "MemoryBus", spec: ConsumerSpec, arrived: asyncio.Event | None = None) -> None:
         self.paused = False
-        self.pattern = tuple(spec.filter_subject.split("."))
+        self.pattern = SubjectPattern(spec.filter_subject)
         self._ready: deque[Any] = deque()
         self._arrived = arrived or asyncio.Event()
         bus.feeds.append(self)
@@ -88,7 +130,7 @@ class MessageFeed:
 class MemorySubscription:
     """A subscription, which ends with `stop`."""
 
-    def __init__(self, bus: "MemoryBus", entry: tuple[tuple[str, ...], OnMessage]) -> None:
+    def __init__(self, bus: "MemoryBus", entry: tuple[SubjectPattern, OnMessage]) -> None:
         self._bus, self._entry = bus, entry
 
     async def stop(self) -> None:
@@ -104,9 +146,9 @@ class MemoryBus:
 
     def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
         self.feeds: list[MessageFeed] = []
-        self.subscribers: list[tuple[tuple[str, ...], OnMessage]] = []
+        self.subscribers: list[tuple[SubjectPattern, OnMessage]] = []
         self._handlers: dict[str, Callable[[bytes, str], Awaitable[Any]]] = {}
-        self._patterns: list[tuple[tuple[str, ...], Callable[[bytes, str], Awaitable[Any]]]] = []
+        self._patterns: list[tuple[SubjectPattern, Callable[[bytes, str], Awaitable[Any]]]] = []
         self._ids: set[str] = set()
         self._stored = 0
         self._inboxes = 0
@@ -126,14 +168,14 @@ class MemoryBus:
             if not waiting.done():
                 waiting.set_result(MemoryMessage(subject, body, headers or {}, self))
             return True
-        tokens, given = tuple(subject.split(".")), headers or {}
+        given = headers or {}
         named = given.get("Nats-Msg-Id")
         for feed in self.feeds:
-            if matches(feed.pattern, tokens) and self._is_new(named, feed):
+            if subject.startswith(feed.pattern.begin) and feed.pattern.fits(subject) and self._is_new(named, feed):
                 self._stored += 1
                 feed.put(QueuedMessage(feed, subject, body, given, self._stored))
         for pattern, handler in tuple(self.subscribers):
-            if matches(pattern, tokens):
+            if subject.startswith(pattern.begin) and pattern.fits(subject):
                 self.spawn(handler(MemoryMessage(subject, body, given, self)), f"on {subject}")
         return True
 
@@ -166,10 +208,15 @@ class MemoryBus:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2)) from error
         return answer.model_validate_json(reply if isinstance(reply, bytes) else reply.model_dump_json())
 
+    async def request_as_is(self, method: RpcMethod, request: Message) -> Any:
+        """Return the reply as its handler made it, for what is long and was read from JSON a moment ago."""
+        reply = await self._handlers[method.subject](request.model_dump_json().encode(), method.subject)
+        assert isinstance(reply, method.answer)
+        return reply
+
     async def _ask_subscriber(self, data: bytes, subject: str) -> bytes:
         """Ask one that subscribed to *subject* and answers by publishing; raises ProblemError where there is none."""
-        tokens = tuple(subject.split("."))
-        found = next((handler for pattern, handler in self.subscribers if matches(pattern, tokens)), None)
+        found = next((handler for pattern, handler in self.subscribers if pattern.fits(subject)), None)
         if found is None:
             raise ProblemError(problem("unavailable", f"nobody answers on {subject}", retry_after_s=2))
         reply: asyncio.Future[MemoryMessage] = asyncio.get_running_loop().create_future()
@@ -190,12 +237,11 @@ class MemoryBus:
     def _handler(self, subject: str) -> Callable[[bytes, str], Awaitable[Any]] | None:
         found = self._handlers.get(subject)
         if found is None:
-            tokens = tuple(subject.split("."))
-            found = next((handler for pattern, handler in self._patterns if matches(pattern, tokens)), None)
+            found = next((handler for pattern, handler in self._patterns if pattern.fits(subject)), None)
         return found
 
     async def subscribe(self, subject: str, handler: OnMessage, *, shared: bool = False) -> MemorySubscription:
-        entry = (tuple(subject.split(".")), handler)
+        entry = (SubjectPattern(subject), handler)
         self.subscribers.append(entry)
         return MemorySubscription(self, entry)
 
@@ -242,7 +288,7 @@ class MemoryBus:
             return reply
 
         if "*" in pattern:
-            self._patterns.append((tuple(pattern.split(".")), answer))
+            self._patterns.append((SubjectPattern(pattern), answer))
         else:
             self._handlers[pattern] = answer
 
@@ -275,14 +321,3 @@ class ClientOfBus:
     async def subscribe(self, subject: str, cb: OnMessage) -> MemorySubscription:
         """Call *cb* for every message on *subject*."""
         return await self._bus.subscribe(subject, cb)
-
-
-def matches(pattern: tuple[str, ...], tokens: tuple[str, ...]) -> bool:
-    """Return whether a subject fits a pattern, in which `*` stands for one token and a last `>` for the rest."""
-    if pattern[-1] == ">":
-        return len(tokens) >= len(pattern) and all(
-            want in ("*", token) for want, token in zip(pattern[:-1], tokens, strict=False)
-        )
-    return len(pattern) == len(tokens) and all(
-        want in ("*", token) for want, token in zip(pattern, tokens, strict=True)
-    )

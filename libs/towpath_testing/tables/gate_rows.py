@@ -1,6 +1,7 @@
 """Gates in memory, as those see them who decide: open ones oldest first, closed ones newest first."""
 
 import json
+from collections import defaultdict
 from typing import Any
 from uuid import UUID
 
@@ -10,11 +11,41 @@ from towpath_testing.tables.table_database import TableSession
 Row = dict[str, Any]
 
 
+class GateTable(dict[UUID, Row]):
+    """Gates by their ids, with the indexes that the table has: those that wait, and those of a run.
+
+    A world may hold many gates that were settled long ago; nothing that is asked with every step looks at them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: dict[UUID, Row] = {}
+        self._of_run: dict[UUID, list[Row]] = defaultdict(list)
+
+    def add(self, gate: Row) -> None:
+        """Add a gate, unless it is there."""
+        if gate["gate_id"] in self:
+            return
+        self[gate["gate_id"]] = gate
+        self._of_run[gate["run_id"]].append(gate)
+        if gate["status"] == "pending":
+            self.waiting[gate["gate_id"]] = gate
+
+    def close(self, gate: Row, **changes: Any) -> None:
+        """Change a gate that waits no more."""
+        gate.update(changes)
+        self.waiting.pop(gate["gate_id"], None)
+
+    def of_run(self, run_id: UUID) -> list[Row]:
+        """Return every gate of a run."""
+        return self._of_run.get(run_id, [])
+
+
 class GateRows:
     """Reads the gates that `RunRows` holds."""
 
     runs: dict[UUID, Row]
-    gates: dict[UUID, Row]
+    gates: GateTable
 
     def list_gates(
         self,
@@ -32,17 +63,16 @@ class GateRows:
         network: str | None,
         assigned_to: list[str] | None = None,
     ) -> list[Row]:
-        roots = {key: run.get("root_run_id") for key, run in self.runs.items()}
         begin = None if after is None else self.gates[after]
         fits = [
             {**gate, "votes": None}
-            for gate in self.gates.values()
+            for gate in (self.gates.waiting if status == "pending" else self.gates).values()
             if gate["project"] == project
             and status in (None, gate["status"])
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
             and (paused or gate["gate_type"] not in NO_QUESTIONS)
-            and root_run_id in (None, gate["run_id"], roots[gate["run_id"]])
+            and root_run_id in (None, gate["run_id"], self.runs[gate["run_id"]].get("root_run_id"))
             and network in (None, gate["network"])
             and (assigned_to is None or gate.get("assigned_to", "") in assigned_to)
             and all(value in (None, _said(gate, name)) for name, value in (("tool", tool), ("rule", rule)))

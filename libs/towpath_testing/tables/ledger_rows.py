@@ -216,11 +216,13 @@ class LedgerRows:
             call.update(args=vote["args"], args_digest=vote["args_digest"], edited_by=vote["edited_by"])
 
     def _trace(self, what: str, row: Row, at: datetime) -> None:
+        if row["status"] in ("void", "unknown"):
+            self.database.seen.note(f"call_{row['status']}")
+        if not self.database.seen.traces:
+            return
         name = str(row["execution_id"])[:6]
         state = f"{row['status']} attempt {row['attempt']} fence {row['fence']} revision {row['revision']}"
         self.database.seen.trace(f"{at:%H:%M:%S.%f} ledger {what} {name} of {str(row['run_id'])[-4:]} {state}")
-        if row["status"] in ("void", "unknown"):
-            self.database.seen.note(f"call_{row['status']}")
 
     def _count(self, note: Row) -> None:
         seen = self.database.seen

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.switches import PAUSED
+from towpath_testing.tables.gate_rows import GateTable
 from towpath_testing.tables.table_database import TableDatabase, TableSession
 
 Row = dict[str, Any]
@@ -19,7 +20,7 @@ class RunRecordRows:
     database: TableDatabase
     runs: dict[UUID, Row]
     events: dict[UUID, dict[int, Row]]
-    gates: dict[UUID, Row]
+    gates: GateTable
 
     def whole_run(self, _session: TableSession, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)
@@ -85,5 +86,4 @@ class RunRecordRows:
         return sorted((gate for gate in held if gate["gate_id"] > after), key=lambda gate: gate["gate_id"])[:limit]
 
     def _open_gates(self) -> list[Row]:
-        found = [gate for gate in self.gates.values() if gate["status"] == "pending"]
-        return sorted(found, key=lambda gate: (gate["opened_at"], gate["gate_id"]))
+        return sorted(self.gates.waiting.values(), key=lambda gate: (gate["opened_at"], gate["gate_id"]))

@@ -11,9 +11,11 @@ from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
+from pydantic_core import from_json
+
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_testing.tables.gate_rows import GateRows
+from towpath_testing.tables.gate_rows import GateRows, GateTable
 from towpath_testing.tables.record_rows import ALIVE, RunRecordRows
 from towpath_testing.tables.table_database import TableDatabase, TableSession, refuse_twice
 
@@ -37,7 +39,7 @@ class RunRows(RunRecordRows, GateRows):
         self.runs: dict[UUID, Row] = {}
         self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
         self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
-        self.gates: dict[UUID, Row] = {}
+        self.gates = GateTable()
         self.keys: dict[tuple[str, str, str], Row] = {}
         self.saved: dict[UUID, Row] = {}
         self.snapshots: dict[str, str] = {}
@@ -139,9 +141,10 @@ class RunRows(RunRecordRows, GateRows):
 
     def _add_events(self, rows: list[Any], at: datetime) -> None:
         for run_id, seq, kind, text in rows:
-            json.loads(text)
+            from_json(text)  # the column takes JSON alone
             self.events[run_id][seq] = {"run_id": run_id, "seq": seq, "at": at, "type": kind, "event": text}
-            self.database.seen.trace(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
+            if self.database.seen.traces:
+                self.database.seen.trace(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
 
     def _add_facts(self, rows: list[Any], at: datetime, version: str) -> None:
         for run_id, first, text in rows:
@@ -149,20 +152,19 @@ class RunRows(RunRecordRows, GateRows):
 
     def _gates(self, moved: dict[UUID, Any], at: datetime, opened: list[Row], closed: list[Row]) -> None:
         """All three parts see the table as it was before the statement, as CTEs do."""
-        before = set(self.gates)
         for gate in closed:
             found = self.gates.get(UUID(gate["gate_id"]))
             if UUID(gate["run_id"]) in moved and found is not None:
-                found.update(status=gate["status"], verdict=gate["verdict"], closed_at=at, closed_by=gate["by"])
-                found["closed_reason"] = gate["reason"]
+                verdict = {"status": gate["status"], "verdict": gate["verdict"], "closed_reason": gate["reason"]}
+                self.gates.close(found, **verdict, closed_at=at, closed_by=gate["by"])
         named = {UUID(gate["gate_id"]) for gate in closed}
-        for gate_id in before - named:
-            found = self.gates[gate_id]
-            if found["run_id"] in moved and moved[found["run_id"]][10] is not None and found["status"] == "pending":
-                found.update(status="void", closed_at=at, closed_reason="the run ended")
+        for run_id in [run_id for run_id, row in moved.items() if row[10] is not None]:
+            for left in self.gates.of_run(run_id):
+                if left["status"] == "pending" and left["gate_id"] not in named:
+                    self.gates.close(left, status="void", closed_at=at, closed_reason="the run ended")
         for gate in opened:
             if UUID(gate["run_id"]) in moved:
-                self.gates.setdefault(UUID(gate["gate_id"]), _gate_row(gate, at))
+                self.gates.add(_gate_row(gate, at))
                 self.database.seen.note(f"gate_{gate['gate_type']}")
 
     def create_runs(self, _session: TableSession, *v: Any) -> list[Row]:
@@ -192,8 +194,9 @@ class RunRows(RunRecordRows, GateRows):
             made.add(values["run_id"])
         self._add_events([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
         self._add_facts([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
-        gates = {UUID(gate["gate_id"]): gate for gate in json.loads(v[31]) if UUID(gate["run_id"]) in made}
-        self.gates |= {gate_id: _gate_row(gate, at) for gate_id, gate in gates.items()}
+        for gate in json.loads(v[31]):
+            if UUID(gate["run_id"]) in made:
+                self.gates.add(_gate_row(gate, at))
         return [{"run_id": run_id} for run_id in made]
 
     def idempotent_run(self, _session: TableSession, project: str, caller: str, key: str) -> list[Row]:

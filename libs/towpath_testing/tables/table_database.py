@@ -37,7 +37,9 @@ class TableLocks(Protocol):
 
 
 class TableObserver(Protocol):
-    """Receives what happened in the tables; a simulation counts it."""
+    """Receives what happened in the tables; a simulation counts it. `traces`: somebody reads the lines."""
+
+    traces: bool
 
     def note(self, name: str) -> None:
         """Something named *name* happened."""
