@@ -292,6 +292,11 @@ def test_tools_and_their_versions_are_listed(ask: Ask) -> None:
     code, found = ask("tools", "list")
     effects = {tool["name"]: tool["effect_class"] for tool in found["tools"]}
     assert (code, effects["orders.find"], effects["orders.refund"]) == (0, "pure", "irreversible")
+    code, shown = ask("tools", "show", "orders.refund")
+    assert (code, shown["version"], shown["effect_class"]) == (0, 1, "irreversible")
+    assert set(shown["parameters"]["properties"]) > {"order_id", "amount"}
+    code, said = ask("tools", "show", "order.refund")
+    assert (code, said["detail"].partition("; ")[2]) == (3, "did you mean orders.refund?")
 
 
 def test_the_declarations_of_registered_tools_are_looked_at(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
@@ -325,7 +330,13 @@ def test_the_doctor_finds_nothing_wrong(ask: Ask, tmp_path: Path, monkeypatch: p
 
 def test_tables_are_for_people(server: str, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tools", "list", "-o", "table"]) == 0
-    assert re.search(r"^tool\s+version\s+toolset", capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    assert re.search(r"^tool\s+version\s+toolset", shown)
+    assert shown.index("orders.find") < shown.index("plan_setup"), "own tools come first"
+    assert main(["tools", "show", "orders.refund", "-o", "table"]) == 0
+    assert re.search(
+        r"\n\nparameter +type +description\n.*order_id +string +required ", capsys.readouterr().out, re.DOTALL
+    )
     assert main(["tools", "list", "-o", "jsonl"]) == 0
     assert all(json.loads(line)["name"] for line in capsys.readouterr().out.splitlines())
 

@@ -47,6 +47,7 @@ COMMANDS = [
         "policy check",
         "policy show",
         "tools list",
+        "tools show",
         "tools accept",
         "tools refuse",
         "tools withdraw",

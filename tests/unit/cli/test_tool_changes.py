@@ -1,8 +1,8 @@
-"""`towpath tools diff` shows all that changes, however long a text of the tool is and wherever the change stands."""
+"""`towpath tools diff` shows all that changes, wherever the change stands; `towpath tools list` has own tools first."""
 
 import pytest
 
-from towpath.cli.definitions.tools_commands import LINE_CHARS, spec_changes
+from towpath.cli.definitions.tools_commands import LINE_CHARS, spec_changes, whose_tool
 from towpath_contracts.tools.calls import ToolSpec
 
 LONG = "Convert a time between two zones, as the table of zones says. " * 30
@@ -28,3 +28,13 @@ def test_a_text_without_spaces_and_one_of_other_letters_hide_nothing() -> None:
 
 def test_a_tool_that_did_not_change_has_no_lines() -> None:
     assert shown(LONG, LONG) == ""
+
+
+def test_own_tools_come_before_the_built_in_ones_and_these_before_the_platforms() -> None:
+    specs = [
+        ToolSpec(name="plan_read", toolset="platform", internal=True),
+        ToolSpec(name="clock.now", toolset="builtin"),
+        ToolSpec(name="orders.refund", toolset="default"),
+    ]
+    rows = sorted((spec.model_dump(mode="json") for spec in specs), key=whose_tool)
+    assert [row["name"] for row in rows] == ["orders.refund", "clock.now", "plan_read"]

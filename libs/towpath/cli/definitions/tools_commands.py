@@ -13,8 +13,9 @@ from towpath.cli.definitions.tool_sources import read_tools
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
-from towpath.cli.shared.text import cut_words
+from towpath.cli.shared.text import cut_words, one_line, shorten
 from towpath.tools.declaration_lint import lint_declaration
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
 
@@ -34,6 +35,28 @@ app = App(
 Flag = Annotated[bool, Parameter(negative="")]
 Version = Annotated[int, Parameter(name="--version")]
 
+_SHOW = (
+    Column("tool", "name"),
+    Column("version", "version"),
+    Column("toolset", "toolset"),
+    Column("description", "description"),
+    Column("effect", "effect_class"),
+    Column("held by", "held_by"),
+    Column("operation", "operation"),
+    Column("timeout", lambda row: f"{row['timeout_ms'] / 1000:g} s"),
+    Column("summary", "summary"),
+    Column("probe", lambda row: "yes" if row["has_probe"] else ""),
+    Column("hazards", lambda row: " ".join(row["hazards"])),
+    Column("sinks", lambda row: "not declared" if row["sinks"] is None else " ".join(row["sinks"]) or "none"),
+    Column("output", lambda row: "trusted" if row["trusted_output"] else " ".join(row["trusted_fields"])),
+    Column("cost", lambda row: f"${row['cost_usd']:g} a call" if row.get("cost_usd") else ""),
+)
+_PARAMETERS = (
+    Column("parameter", "name"),
+    Column("type", "kind"),
+    Column("", "note"),
+    Column("description", "description", is_whole=True),
+)
 _GAPS = (
     Column("tool", "tool"),
     Column("what", "code"),
@@ -51,6 +74,11 @@ app.command(
         """towpath tools call orders.refund --args '{"order_id": "8812", "amount": 5}' --as billing --dry-run""",
     ),
 )
+
+
+def whose_tool(row: Any) -> int:
+    """Return 0 for a tool of the user's own, 1 for one of the built-in toolset, 2 for one that the platform applies."""
+    return 2 if row.get("internal") else int(row["toolset"] == "builtin")
 
 
 def _parameters(row: Any) -> str:
@@ -74,7 +102,50 @@ async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
         Column("description", lambda row: cut_words(row["description"].partition("\n")[0], 80)),
     )
     rows = [spec.model_dump(mode="json") for spec in described.tools]
-    common.out().rows("tools", rows, columns, empty="No worker has offered a tool. Start one: towpath worker MODULE.")
+    out = common.out()
+    if out.for_people:  # who looks for a tool looks for one of their own; the platform's are the same everywhere
+        rows.sort(key=whose_tool)
+    out.rows("tools", rows, columns, empty="No worker has offered a tool. Start one: towpath worker MODULE.")
+
+
+@app.command(help_epilogue=examples("towpath tools show orders.refund", "towpath tools show orders.refund -o json"))
+async def show(name: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+    """Show a tool: what it declares of its calls, and its parameters; a program gets their whole JSON Schema.
+
+    Args:
+        name: The tool.
+    """
+    async with common.connect() as client:
+        described = await client.tools.list()
+    spec = next((one for one in described.tools if one.name == name), None)
+    if spec is None:
+        near = nearest_name(name, [one.name for one in described.tools])
+        meant = f"; did you mean {near}?" if near is not None else ""
+        remedy = "List them: towpath tools list."
+        raise ProblemError(problem("not_found", f"no tool is called {name}{meant}", remedy=remedy))
+    row = {"version": described.versions.get(name), "held_by": described.held.get(name), **spec.model_dump(mode="json")}
+    out = common.out()
+    out.record(row, _SHOW)
+    if out.for_people:
+        out.write("")
+        out.rows("parameters", _parameter_rows(row), _PARAMETERS, empty="It takes no parameters.")
+
+
+def _parameter_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each parameter of a tool, with what its JSON Schema and its declaration say of it."""
+    schema = row["parameters"]
+    rows = []
+    for name, one in schema.get("properties", {}).items():
+        told = one if isinstance(one, dict) else {}
+        rest = {key: value for key, value in told.items() if key not in {"description", "title", "type"}}
+        needed = "required" if name in schema.get("required", ()) else ""
+        marks = (needed, "set by the system" if name in row["system_params"] else "")
+        kinds = told.get("type", ())
+        kinds = [kinds] if isinstance(kinds, str) else [str(kind) for kind in kinds]
+        kind = " ".join(filter(None, (one_line(" or ".join(kinds)), shorten(rest, 60) if rest else "")))
+        note = ", ".join(filter(None, marks))
+        rows.append({"name": name, "kind": kind, "note": note, "description": told.get("description", "")})
+    return rows
 
 
 @app.command(
