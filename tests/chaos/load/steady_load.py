@@ -78,10 +78,12 @@ def scripted_decisions(
 class SteadyLoad:
     """A platform under steady work, as a context: started with it and stopped with it.
 
-    *options* are the Platform's own. `run_ids` are all accepted runs.
+    *options* are those of *make*, by default the Platform's own. `run_ids` are all accepted runs.
     """
 
-    def __init__(self, folder: Path, *, workers: int = 1, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, workers: int = 1, make: Callable[..., Platform] = Platform, **options: Any
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.outside = folder / "outside.txt"
         policy = folder / "policy.yaml"
@@ -94,7 +96,7 @@ class SteadyLoad:
             concurrency=8,
             environment={**IMPORTS_TESTS, OUTSIDE_VARIABLE: str(self.outside)},
         )
-        self.platform = Platform(folder / "d", role_environment=environment, workers=[worker], **options)
+        self.platform = make(folder / "d", role_environment=environment, workers=[worker], **options)
         self.run_ids: list[str] = []
         self._nc: Client | None = None
         self._reader: Any = None
@@ -254,9 +256,8 @@ class SteadyLoad:
 
 async def connect(url: str, *, inbox: bytes = b"_INBOX") -> Client:
     """Connect for as long as it takes, and again whenever the broker was away."""
-    return await nats_client.connect(
-        url, inbox_prefix=inbox, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=_log_connection_error
-    )
+    servers, options = url.split(","), {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.1}
+    return await nats_client.connect(servers, inbox_prefix=inbox, error_cb=_log_connection_error, **options)
 
 
 async def _log_connection_error(error: Exception) -> None:

@@ -17,6 +17,7 @@ Figure = int | float | str | bool | None
 MODULES: tuple[str, ...] = (
     "crash_points",
     "broker",
+    "broker_cluster",
     "database",
     "disk",
     "messages",
