@@ -104,7 +104,6 @@ class Worker:
         try:
             with _login_files_refused():
                 self._bus = Bus("worker", settings, self._telemetry.requests)
-            self._bus.waits_for_login = False
             await self._bus.connect()
             self._worker = new_worker(
                 self._bus, settings, self._tools, self._hooks, get_logger("worker"), registry, self._telemetry

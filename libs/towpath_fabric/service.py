@@ -34,7 +34,9 @@ from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Sen
 from towpath_fabric.http.connections import ConnectionLimits, bounded_protocol
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.handler_arguments import HandlerArguments
+from towpath_fabric.outages.outage import Outage
 from towpath_fabric.settings import Settings
+from towpath_fabric.startup.process_end import FAILED, exit_code, log_end
 from towpath_fabric.telemetry.logs import Logger, configure_logging
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_fabric.turns.shared_answers import RequestSlots
@@ -123,6 +125,7 @@ class Service:
         self._descriptor = settings.listener_descriptor
         self._address = (settings.health_host, settings.health_port)
         self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._missing_right: Callable[[BaseException], Problem | None] = lambda _error: None
         self.problem: Problem | None = None
         """Why the process ends by itself, where the start or a loop ended with a ProblemError: it says what to do."""
         self.stopping = asyncio.Event()
@@ -148,15 +151,29 @@ class Service:
     async def open_database(self) -> None:
         """Open the pool, wait for Postgres as long as it takes, and add a readiness check."""
         db = importlib.import_module("towpath_fabric.postgres.pool")  # a worker is installed without asyncpg
+        migrations = importlib.import_module("towpath_fabric.postgres.migrations")
+        self._missing_right = importlib.import_module("towpath_fabric.postgres.connection_refusals").missing_right
         self.bus.replies.unavailable_errors = db.DATABASE_DOWN
         refused = importlib.import_module("towpath_fabric.postgres.refused_values")
         self.bus.replies.invalid_data_errors = refused.INVALID_DATA
+        outage = Outage(self.role, "postgres", "Start Postgres, or correct the address: TOWPATH_DATABASE_URL.")
+        newer: list[str] = []
         while self.pool is None:
             try:
-                self.pool = await db.open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")
+                pool = await db.open_pool(
+                    self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}", outage
+                )
+                try:
+                    newer = await migrations.check_applied(pool)
+                except BaseException:
+                    pool.terminate()
+                    raise
+                self.pool = pool
             except db.DATABASE_STARTING as error:
-                self.log.warning("postgres is unreachable", error=str(error))
+                outage.failed(error)
                 await asyncio.sleep(0.5)
+        if newer:
+            self.log.warning("the database is newer than this version, which works beside newer ones", migrations=newer)
 
         probe = importlib.import_module("towpath_fabric.postgres.database_probe")
         self.bus.replies.silence = probe.DatabaseProbe(self.pool, self.settings.dsn(), self.role).silence
@@ -187,10 +204,11 @@ class Service:
         """Return whether *error*, or the one of its group, has a problem; keep and log it: it needs no traceback."""
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        if not isinstance(error, ProblemError):
+        found = error.problem if isinstance(error, ProblemError) else self._missing_right(error)
+        if found is None:
             return False
-        self.problem = found = error.problem
-        self.log.error("the process ends", code=found.code, detail=found.detail, remedy=found.remedy, **about)
+        self.problem = found
+        log_end(self.log, found, **about)
         return True
 
     def _has_no_problem(self, _record: logging.LogRecord) -> bool:
@@ -209,7 +227,7 @@ class Service:
         watchdog = asyncio.create_task(EventLoopWatchdog().run())
         try:
             await self._unless_stopped(self._start_parts())
-        except ProblemError as error:
+        except Exception as error:
             self._note_problem(error)
             raise
         for loop in self._loops:
@@ -320,7 +338,7 @@ class Service:
         return front
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; returns the process's exit code (1 when a loop failed)."""
+        """Serve until SIGTERM or SIGINT; returns the exit code, one of `towpath_fabric.startup.process_end`."""
         self._failed = False
         config = uvicorn.Config(
             self.asgi(),
@@ -355,7 +373,9 @@ class Service:
                 raise
         finally:
             startup_log.removeFilter(self._has_no_problem)
-        return 1 if self._failed or not self._server.started else 0
+        if self.problem is not None:
+            return exit_code(self.problem)
+        return FAILED if self._failed or not self._server.started else 0
 
 
 def _inherited_socket(descriptor: int) -> socket.socket:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from towpath_fabric.garbage_collector import paused
 from towpath_fabric.process_protection import forget_credentials, protect_process, secrets_pipe
@@ -27,6 +28,7 @@ with paused():
     from towpath_agent.wiring import find_agent, make_agent_server
     from towpath_fabric.service import Service
     from towpath_fabric.settings import describe_wrong_settings
+    from towpath_fabric.startup.process_end import run_process
 
 
 USAGE_ERROR = 2
@@ -76,6 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.count > 1:
         return asyncio.run(_run_processes(options.count, arguments, credentials))
+    return run_process("agent", lambda: settings, lambda _settings: _serve(settings, agent, hooks))
+
+
+def _serve(settings: AgentSettings, agent: Any, hooks: Any) -> int:
     service = Service("agent", settings)
     make_agent_server(service, settings, agent, hooks)
     return service.run()

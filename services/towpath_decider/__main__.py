@@ -11,7 +11,8 @@ if __name__ == "__main__":
 with paused():
     from towpath_decider.settings import DeciderSettings
     from towpath_decider.wiring import build_service
+    from towpath_fabric.startup.process_end import run_process
 
 
 if __name__ == "__main__":
-    sys.exit(build_service(DeciderSettings.load()).run())
+    sys.exit(run_process("decider", DeciderSettings.load, lambda settings: build_service(settings).run()))

@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from towpath_fabric.garbage_collector import paused
 from towpath_fabric.process_protection import protect_process
@@ -17,6 +18,7 @@ with paused():
 
     from towpath_contracts.problems.registry import Problem, ProblemError
     from towpath_fabric.nats.replies import problem_from_validation
+    from towpath_fabric.startup.process_end import run_process
     from towpath_gateway.adapters.key_store import CreateKeyBody
     from towpath_gateway.app.application import create_app
     from towpath_gateway.core.api_keys import ROLES, SCOPES, key_warnings, scopes_of
@@ -40,13 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "openapi":
         sys.stdout.write(json.dumps(create_app(None).openapi(), indent=2, sort_keys=True) + "\n")
         return 0
-    settings = GatewaySettings.load()
-    if given.command is None:
-        return build_service(settings).run()
-    return _create_key(settings, given)
+    serve = partial(_create_key, given) if given.command else lambda settings: build_service(settings).run()
+    return run_process("gateway", GatewaySettings.load, serve)
 
 
-def _create_key(settings: GatewaySettings, given: argparse.Namespace) -> int:
+def _create_key(given: argparse.Namespace, settings: GatewaySettings) -> int:
     try:
         new = CreateKeyBody(
             caller=given.caller,

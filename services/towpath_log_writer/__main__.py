@@ -9,9 +9,14 @@ if __name__ == "__main__":
     protect_process()
 
 with paused():
+    from towpath_fabric.startup.process_end import run_process
     from towpath_log_writer.settings import LogWriterSettings
     from towpath_log_writer.wiring import build_service
 
 
 if __name__ == "__main__":
-    sys.exit(build_service(LogWriterSettings.load()).run())
+    sys.exit(
+        run_process(
+            "log_writer", LogWriterSettings.load, lambda settings: build_service(settings).run(), needs_database=True
+        )
+    )

@@ -16,6 +16,7 @@ with paused():
     from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams, purge_run_events
     from towpath_fabric.postgres.run_erasures import RunErasureLoop
     from towpath_fabric.service import Service
+    from towpath_fabric.startup.process_end import run_process
     from towpath_orchestrator.adapters.notice_targets import load_receivers
     from towpath_orchestrator.adapters.run_store import ERASURES
     from towpath_orchestrator.app.api import replay_command
@@ -80,7 +81,11 @@ def main() -> int:
     """Run one replica, or with `replay` a replay of stored runs; returns the exit code."""
     if sys.argv[1:2] == ["replay"]:
         return replay_command.main(sys.argv[2:])
-    settings = OrchestratorSettings.load()
+    return run_process("orchestrator", OrchestratorSettings.load, serve, needs_database=True)
+
+
+def serve(settings: OrchestratorSettings) -> int:
+    """Serve until asked to stop; returns the exit code."""
     service = Service("orchestrator", settings)
     service.on_start(Orchestrator(service, settings).start)
     return service.run()

@@ -17,6 +17,7 @@ with paused():
     from towpath_fabric.nats.streams import ensure_streams
     from towpath_fabric.postgres.pool import DATABASE_DOWN
     from towpath_fabric.service import Service
+    from towpath_fabric.startup.process_end import run_process
     from towpath_fabric.tickets import TicketSigner
     from towpath_tas.adapters.keys import KeyFileError, load_key
     from towpath_tas.adapters.ledger_tables import QUERIES
@@ -150,7 +151,11 @@ class ToolAccessService:
 
 def main() -> int:
     """Run one replica; returns the exit code."""
-    settings = TasSettings.load()
+    return run_process("tas", TasSettings.load, run, needs_database=True)
+
+
+def run(settings: TasSettings) -> int:
+    """Serve until asked to stop; returns the exit code."""
     service = Service("tas", settings)
     if settings.ticket_key_file is None:
         service.log.error("TOWPATH_TICKET_KEY_FILE is not set: without a key no ticket can be signed")

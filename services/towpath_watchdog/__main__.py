@@ -9,9 +9,10 @@ if __name__ == "__main__":
     protect_process()
 
 with paused():
+    from towpath_fabric.startup.process_end import run_process
     from towpath_watchdog.settings import WatchdogSettings
     from towpath_watchdog.wiring import build_service
 
 
 if __name__ == "__main__":
-    sys.exit(build_service(WatchdogSettings.load()).run())
+    sys.exit(run_process("watchdog", WatchdogSettings.load, lambda settings: build_service(settings).run()))

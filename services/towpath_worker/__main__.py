@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from towpath.project.mcp_servers import ServersFile
 
 USAGE_ERROR = 2
-DENIED = 4
 """As of the command line: `towpath.cli.shared.exit_codes`."""
 
 
@@ -105,7 +104,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os._exit(code)
     if service.problem is not None:
         _say(error_from(service.problem))
-        return DENIED if service.problem.code == "broker_denied" else code
     return code
 
 

@@ -118,7 +118,6 @@ def make_worker(
 ) -> ToolWorker:
     """Make a worker and add it to the service."""
     worker = new_worker(service.bus, settings, tools, hooks, service.log, service.registry, service.telemetry, servers)
-    service.bus.waits_for_login = False
     service.health.check("worker", worker.ready)
     service.loop(worker.run)
 

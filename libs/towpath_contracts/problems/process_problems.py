@@ -37,6 +37,48 @@ PROCESS_PROBLEMS = (
     ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
     ProblemKind("server_not_yours", 0, "Another user answers there", "Stop them, or start on another port: --port N."),
     ProblemKind(
+        "settings_invalid",
+        0,
+        "The settings of this process can't be used",
+        "Correct what is named in the environment, and start it again.",
+    ),
+    ProblemKind(
+        "broker_address_invalid",
+        0,
+        "The address of the broker can't be read",
+        "Correct TOWPATH_NATS_URL: nats://HOST:PORT, or tls://HOST:PORT.",
+    ),
+    ProblemKind(
+        "database_address_invalid",
+        0,
+        "The address of the database can't be read",
+        "Correct TOWPATH_DATABASE_URL: postgresql://USER:PASSWORD@HOST:PORT/NAME, with %40 for an @ in the password.",
+    ),
+    ProblemKind(
+        "database_denied",
+        0,
+        "The database does not allow this login to do that",
+        "Correct the user and the password in TOWPATH_DATABASE_URL: each service has a role of its own.",
+    ),
+    ProblemKind(
+        "database_missing",
+        0,
+        "There is no such database",
+        "Correct the name at the end of TOWPATH_DATABASE_URL, or create the database and run: towpath db migrate.",
+    ),
+    ProblemKind(
+        "database_setting_refused",
+        0,
+        "The database refuses a setting of the connection",
+        "Take the parameter out of TOWPATH_DATABASE_URL.",
+    ),
+    ProblemKind(
+        "database_not_migrated",
+        0,
+        "The database is older than this version",
+        "Run as the owner of the database: towpath db migrate.",
+    ),
+    ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),
 )

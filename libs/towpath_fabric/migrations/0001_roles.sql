@@ -16,6 +16,9 @@ BEGIN
   END LOOP;
 END $$;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
+-- A service compares at its start what is applied with what it knows.
+GRANT USAGE ON SCHEMA public TO towpath_orchestrator, towpath_tas, towpath_gateway, towpath_log_writer;
+GRANT SELECT ON public.towpath_migration TO towpath_orchestrator, towpath_tas, towpath_gateway, towpath_log_writer;
 -- Nothing that a role makes itself is ever found by a function that runs with its owner's rights.
 DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$;
 CREATE SCHEMA runs;
@@ -28,4 +31,5 @@ GRANT USAGE ON SCHEMA gateway TO towpath_gateway, towpath_orchestrator;
 GRANT USAGE ON SCHEMA history TO towpath_log_writer;
 
 -- migrate:down
+REVOKE USAGE ON SCHEMA public FROM towpath_orchestrator, towpath_tas, towpath_gateway, towpath_log_writer;
 DROP SCHEMA history, gateway, tas, runs CASCADE;

@@ -8,16 +8,23 @@ import math
 import re
 from collections.abc import Callable
 
+from nats.errors import AuthorizationError, StaleConnectionError
 from nats.errors import Error as NatsError
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.broker_owner import BrokerOwnerError
+from towpath_fabric.outages.outage import Outage
 from towpath_fabric.settings import BrokerSettings
 from towpath_fabric.telemetry.logs import get_logger
 
 COMPLAIN_S = 10.0
-"""How often a stranger in place of the broker is logged, and that none is there."""
+"""How often a stranger in place of the broker is logged."""
+
+PATIENCE_S = 1.0
+"""A broker that starts together with a process, or is restarted, is back by then."""
+
+BROKER_REMEDY = "Start it: towpath up. In another folder, name the one that runs: TOWPATH_NATS_URL."
 
 MAX_DENIED = 100
 """First words of subjects whose denial is logged, each once: what is said on them may be said again and again."""
@@ -28,6 +35,7 @@ WORKER = "worker"
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
+_ADDRESS = re.compile("invalid (connect url|hostname)|mixing of websocket")
 
 
 class PublishDeniedError(NatsError):
@@ -43,9 +51,9 @@ class BrokerErrors:
 
     def __init__(self, role: str, on_denied: Callable[[str], bool]) -> None:
         self._role = role
+        self.outage = Outage(role, "the broker", BROKER_REMEDY, quiet_s=0, patience_s=PATIENCE_S)
         self._on_denied = on_denied
         self._last_s = -math.inf
-        self._absent_s: float | None = None
         self._denied: set[tuple[str, str]] = set()
 
     async def __call__(self, error: Exception) -> None:
@@ -53,13 +61,19 @@ class BrokerErrors:
             if monotonic() - self._last_s >= COMPLAIN_S:
                 self._last_s = monotonic()
                 get_logger(self._role).error("refused a stranger in place of the broker", error=str(error))
-        elif isinstance(error, OSError):
-            self._complain_of_absence(error)
+        elif isinstance(error, OSError | StaleConnectionError) or is_login_denied(error):
+            self.outage.failed(error)
         elif denied := _PUBLISH_DENIED.search(str(error)):
             if not self._on_denied(denied[1].lower()):
                 self._complain_of_rights("publish", denied[1])
         elif self._role != WORKER and (denied := _SUBSCRIBE_DENIED.search(str(error))):
             self._complain_of_rights("subscribe", denied[1])
+
+    def meet(self, error: Exception, settings: BrokerSettings) -> None:
+        """Note that a first connection fails with *error*; raises ProblemError where no waiting mends that."""
+        if (refused := connect_refusal(settings, error)) is not None:
+            raise refused from error
+        self.outage.failed(error)
 
     def _complain_of_rights(self, right: str, subject: str) -> None:
         about = (right, subject.partition(".")[0].lower())
@@ -73,20 +87,19 @@ class BrokerErrors:
             "the broker denies this process a right; it goes on without", right=right, subject=subject, remedy=remedy
         )
 
-    def _complain_of_absence(self, error: OSError) -> None:
-        """Log now and then that no broker is there, but not the first failure: a server may just be starting."""
-        now = monotonic()
-        if self._absent_s is not None and now - self._absent_s < COMPLAIN_S:
-            return
-        if self._absent_s is not None:
-            remedy = "Start it: towpath up. In another folder, name the one that runs: TOWPATH_NATS_URL."
-            get_logger(self._role).warning("no broker answers; it is tried again", error=str(error), remedy=remedy)
-        self._absent_s = now
-
 
 def is_login_denied(error: Exception) -> bool:
     """Return whether the broker was there and refused the login, rather than not to be there."""
-    return _LOGIN_DENIED in str(error).lower()
+    return isinstance(error, AuthorizationError) or _LOGIN_DENIED in str(error).lower()
+
+
+def connect_refusal(settings: BrokerSettings, error: Exception) -> ProblemError | None:
+    """Return the problem of a first connection that fails in the same way however often it is tried, else None."""
+    if is_login_denied(error):
+        return broker_denied(settings, "connect to the broker")
+    if isinstance(error, NatsError) and _ADDRESS.search(str(error)):
+        return ProblemError(problem("broker_address_invalid", str(error).removeprefix("nats: ")))
+    return None
 
 
 def broker_denied(settings: BrokerSettings, what: str) -> ProblemError:

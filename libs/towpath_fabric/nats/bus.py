@@ -22,7 +22,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_fabric.crash_points import flush_before_crash
-from towpath_fabric.nats.broker_errors import BrokerErrors, PublishDeniedError, broker_denied, is_login_denied
+from towpath_fabric.nats.broker_errors import BrokerErrors, PublishDeniedError, broker_denied
 from towpath_fabric.nats.broker_owner import OwnerCheckedBroker
 from towpath_fabric.nats.clusters import CLUSTER_PING_S, is_clustered
 from towpath_fabric.nats.handler_arguments import HandlerArguments
@@ -133,9 +133,8 @@ class Bus:
         """How many copies a stream gets that this process creates."""
         self.replies = ReplyBuilder(role)
         self._settings = settings
-        self.waits_for_login = True
-        """Whether a broker that refuses the login is tried again, as one that is not there yet always is."""
-        self.broker = make_broker(role, settings, self.replies, tracing, BrokerErrors(role, self._on_denied))
+        self._errors = BrokerErrors(role, self._on_denied)
+        self.broker = make_broker(role, settings, self.replies, tracing, self._errors)
         self._nc: TolerantNatsClient | None = None
         self._requests: RequestSender | None = None
         self._streams = StreamPublisher()
@@ -153,7 +152,7 @@ class Bus:
     async def connect(self) -> Client:
         """Connect once; later calls return the same connection. Waits until the broker is reachable.
 
-        Raises ProblemError `broker_denied` for a login that the broker refuses, unless `waits_for_login`.
+        Raises ProblemError for what no waiting mends: a login that is refused, an address that can't be read.
         """
         while self._nc is None:
             try:
@@ -162,11 +161,12 @@ class Bus:
                 if is_clustered(nc):
                     nc.options["ping_interval"] = min(PING_INTERVAL_S, CLUSTER_PING_S)
                 self._nc = nc
+                self._errors.outage.worked()
+                on_reconnect(nc, self._errors.outage.worked)
                 on_reconnect(nc, self._reconnected.set)
                 flush_before_crash(nc.flush)
             except (OSError, nats_errors.Error) as error:
-                if not self.waits_for_login and is_login_denied(error):
-                    raise broker_denied(self._settings, "connect to the broker") from error
+                self._errors.meet(error, self._settings)
                 await asyncio.sleep(0.5)
         return self._nc
 

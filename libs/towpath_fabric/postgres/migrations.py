@@ -6,13 +6,16 @@ transaction, under one advisory lock, so that two processes may start at the sam
 
 import importlib.util
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.outages.outage import reason_of
+from towpath_fabric.postgres.pool import DATABASE_DOWN, open_pool
 
 OWNERS: tuple[str, ...] = (
     "towpath_fabric",
@@ -38,7 +41,7 @@ CREATE TABLE IF NOT EXISTS public.towpath_migration (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One file. `applied` is whether the database has it."""
+    """One file. `applied` is whether the database has it; `newer` whether only a newer version knows it."""
 
     owner: str
     version: str
@@ -46,6 +49,7 @@ class Migration:
     sql: str
     checksum: str
     applied: bool = False
+    newer: bool = False
 
 
 def _files(owner: str) -> list[Path]:
@@ -72,7 +76,10 @@ def discover() -> list[Migration]:
 
 
 async def status(dsn: str) -> list[Migration]:
-    """Return every migration with whether it is applied; raises ProblemError `migration_changed` for an edited one."""
+    """Return every migration with whether it is applied, at the end those that only a newer version knows.
+
+    Raises ProblemError `migration_changed` for one that was edited.
+    """
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute(_TABLE)
@@ -81,26 +88,67 @@ async def status(dsn: str) -> list[Migration]:
         await connection.close()
 
 
-async def _status(connection: "asyncpg.Connection[asyncpg.Record]") -> list[Migration]:
-    rows = await connection.fetch("SELECT owner, version, checksum FROM public.towpath_migration")
+async def _status(connection: Any) -> list[Migration]:
+    rows = await connection.fetch("SELECT owner, version, name, checksum FROM public.towpath_migration")
     applied = {(row["owner"], row["version"]): row["checksum"] for row in rows}
     result = []
     for migration in discover():
-        checksum = applied.get((migration.owner, migration.version))
+        checksum = applied.pop((migration.owner, migration.version), None)
         if checksum is not None and checksum != migration.checksum:
-            where = f"{migration.owner}/{migration.version}_{migration.name}"
-            raise ProblemError(problem("migration_changed", f"{where} is not the file that was applied"))
-        result.append(
-            Migration(
-                owner=migration.owner,
-                version=migration.version,
-                name=migration.name,
-                sql=migration.sql,
-                checksum=migration.checksum,
-                applied=checksum is not None,
-            )
+            detail = f"{_place(migration)} is not the file that was applied"
+            raise ProblemError(problem("migration_changed", detail))
+        result.append(replace(migration, applied=checksum is not None))
+    newer = [
+        Migration(
+            owner=row["owner"],
+            version=row["version"],
+            name=row["name"],
+            sql="",
+            checksum=row["checksum"],
+            applied=True,
+            newer=True,
         )
-    return result
+        for row in rows
+        if (row["owner"], row["version"]) in applied
+    ]
+    return result + sorted(newer, key=lambda migration: (migration.owner, migration.version))
+
+
+async def check_applied(connection: Any) -> list[str]:
+    """Compare what the database of *connection* has with what this version knows; for a service at its start.
+
+    Returns what only a newer version knows: this one works beside it. Raises ProblemError `database_not_migrated` where
+    anything is missing, and `migration_changed`.
+    """
+    try:
+        found = await _status(connection)
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
+        raise ProblemError(problem("database_not_migrated", "the database has no tables of Towpath")) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        detail = f"this login can't read which migrations are applied: {error}"
+        raise ProblemError(problem("database_not_migrated", detail)) from error
+    missing = [_place(migration) for migration in found if not migration.applied]
+    if missing:
+        detail = f"{len(missing)} of {len(found)} migrations are missing, the first is {missing[0]}"
+        raise ProblemError(problem("database_not_migrated", detail))
+    return [_place(migration) for migration in found if migration.newer]
+
+
+async def check_database(dsn: str) -> list[str]:
+    """Return the migrations that only a newer version knows; raises ProblemError with what a service would end with.
+
+    Or with `unavailable`, where a service would wait.
+    """
+    try:
+        async with await open_pool(dsn, 1, "towpath_doctor") as pool:
+            return await check_applied(pool)
+    except DATABASE_DOWN as error:
+        remedy = "Start Postgres, or correct the address: TOWPATH_DATABASE_URL."
+        raise ProblemError(problem("unavailable", f"Postgres: {reason_of(error)}", remedy=remedy)) from error
+
+
+def _place(migration: Migration) -> str:
+    return f"{migration.owner}/{migration.version}_{migration.name}"
 
 
 async def migrate(dsn: str) -> list[Migration]:

@@ -10,6 +10,9 @@ from typing import Any
 
 import asyncpg
 
+from towpath_contracts.problems.registry import ProblemError
+from towpath_fabric.outages.outage import Outage
+from towpath_fabric.postgres.connection_refusals import refusal
 from towpath_fabric.postgres.refused_values import ENCODING_REFUSED
 
 _NAME = re.compile(r"^--\s*name:\s*(\w+)\s*$", re.MULTILINE)
@@ -37,8 +40,17 @@ DATABASE_STARTING = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.TargetServerAttributeNotMatched,  # of several hosts none takes writes now: a standby may be promoted yet
 )
 """What a first connection raises while Postgres is starting; a wrong address or password raises something else."""
+
+NO_OUTAGE = (
+    asyncpg.TransactionRollbackError,
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ObjectInUseError,
+)
+"""What DATABASE_DOWN has besides, because the statement is worth another try: Postgres is there."""
 
 
 class Queries:
@@ -78,52 +90,109 @@ from then on, until they are analysed, however long they have become. With the f
 Postgres's own, whatever else was set for a role or a database."""
 
 
+def note_failure(outage: Outage | None, error: Exception) -> None:
+    """Tell *outage* of an error, where it is a sign of one."""
+    if outage is not None and not isinstance(error, NO_OUTAGE):
+        outage.failed(error)
+
+
 class StoringConnection(asyncpg.Connection):  # type: ignore[misc]
     """Raises `asyncpg.DataError` for what asyncpg itself refuses, such as a number that its column has no room for.
 
     asyncpg's own error for that is one of its errors of connections. Whoever waits while Postgres is away would wait
-    for ever, as the value stays the same.
+    for ever, as the value stays the same. What fails and what works is told to `outage`.
     """
+
+    outage: Outage | None = None
 
     async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
         try:
-            return await super().fetch(query, *args, **options)
+            found = await super().fetch(query, *args, **options)
         except ENCODING_REFUSED as error:
             raise asyncpg.DataError(str(error)) from error
+        except DATABASE_DOWN as error:
+            note_failure(self.outage, error)
+            raise
+        if self.outage is not None and self.outage.is_on:
+            self.outage.worked()
+        return found
 
     async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
         try:
-            return await super().fetchrow(query, *args, **options)
+            found = await super().fetchrow(query, *args, **options)
         except ENCODING_REFUSED as error:
             raise asyncpg.DataError(str(error)) from error
+        except DATABASE_DOWN as error:
+            note_failure(self.outage, error)
+            raise
+        if self.outage is not None and self.outage.is_on:
+            self.outage.worked()
+        return found
 
     async def fetchval(self, query: str, *args: Any, **options: Any) -> Any:
         try:
-            return await super().fetchval(query, *args, **options)
+            found = await super().fetchval(query, *args, **options)
         except ENCODING_REFUSED as error:
             raise asyncpg.DataError(str(error)) from error
+        except DATABASE_DOWN as error:
+            note_failure(self.outage, error)
+            raise
+        if self.outage is not None and self.outage.is_on:
+            self.outage.worked()
+        return found
 
     async def execute(self, query: str, *args: Any, **options: Any) -> Any:
         try:
-            return await super().execute(query, *args, **options)
+            found = await super().execute(query, *args, **options)
         except ENCODING_REFUSED as error:
             raise asyncpg.DataError(str(error)) from error
+        except DATABASE_DOWN as error:
+            note_failure(self.outage, error)
+            raise
+        if self.outage is not None and self.outage.is_on:
+            self.outage.worked()
+        return found
 
 
-async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]":
+async def open_pool(dsn: str, size: int, application: str, outage: Outage | None = None) -> "asyncpg.Pool[Any]":
     """Open a small pool. JSON travels as text on both sides, so it is encoded once, by pydantic.
 
     Sessions are never given state (no SET, LISTEN or session locks), so returning a connection costs no round trip.
+    *outage* is told of each connection and statement that fails, and of the first that works again. Raises ProblemError
+    for a refusal that stays the same however often it is tried.
     """
-    return await asyncpg.create_pool(
-        dsn,
-        min_size=1,
-        max_size=size,
-        command_timeout=30,
-        reset=_keep,
-        connection_class=StoringConnection,
-        server_settings={"application_name": application, **SESSION_SETTINGS},
-    )
+
+    class PoolConnection(StoringConnection):
+        """A connection of this pool."""
+
+    PoolConnection.outage = outage
+
+    async def connect(*arguments: Any, **options: Any) -> Any:
+        try:
+            return await asyncpg.connect(*arguments, **options)
+        except DATABASE_DOWN as error:
+            if refusal(error) is None or opened:
+                note_failure(outage, error)
+            raise
+
+    opened = False
+    try:
+        pool = await asyncpg.create_pool(
+            dsn,
+            min_size=1,
+            max_size=size,
+            command_timeout=30,
+            reset=_keep,
+            connect=connect,
+            connection_class=PoolConnection,
+            server_settings={"application_name": application, **SESSION_SETTINGS},
+        )
+    except Exception as error:
+        if (found := refusal(error)) is not None:
+            raise ProblemError(found) from error
+        raise
+    opened = True
+    return pool
 
 
 async def _keep(_connection: Any) -> None:

@@ -211,7 +211,7 @@ class PoisonGuard:
             try:
                 answer = await ask()
             except DATABASE_DOWN as error:
-                self._log.warning("postgres is away, a message waits", stream=self._spec.stream, error=str(error))
+                self._log.debug("postgres is away, a message waits", stream=self._spec.stream, error=str(error))
                 self._feed.paused = True
                 await asyncio.sleep(RETRY_S)
             else:

@@ -70,4 +70,6 @@ def configure_logging(role: str, settings: Settings) -> Logger:
     root.setLevel(settings.log_level.upper())
     for noisy in ("nats", "httpx2", "httpcore2", "uvicorn.access", "openai", "anthropic", "google_genai"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # Its pool tells of each connection that it can't open, with the stack; `towpath_fabric.outages` tells of outages.
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)
     return get_logger(role).bind(role=role, instance=settings.instance)

@@ -106,7 +106,7 @@ class HistoryRepairer:
                 self._log.error("no sweep: the answer can't be read", error=_brief(error))
                 more = False
             except DATABASE_DOWN as error:
-                self._log.warning("no sweep: postgres is away", error=type(error).__name__)
+                self._log.debug("no sweep: postgres is away", error=type(error).__name__)
                 self._swept = self._stored = None  # what was found complete since the stored time may be gone
                 more = False
             if not more:

@@ -87,7 +87,7 @@ async def forget_past(tables: HistoryStore, log: Logger) -> None:
             await tables.forget_marks()
             await tables.forget_costs()
         except DATABASE_DOWN as error:
-            log.info("postgres is away, what is past is removed later", error=str(error))
+            log.debug("postgres is away, what is past is removed later", error=str(error))
         await asyncio.sleep(FORGET_S)
 
 

@@ -120,7 +120,7 @@ class AdmissionController:
             try:
                 await self.admit()
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, nobody is admitted meanwhile", error=str(error))
+                self._log.debug("postgres is away, nobody is admitted meanwhile", error=str(error))
             pause = max(LOOK_AGAIN_S, SHARE_OF_TIME * (monotonic() - started))
 
     async def admit(self) -> int:

@@ -51,7 +51,7 @@ class Reconciler:
             try:
                 await self.look()
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, nothing is overdue meanwhile", error=str(error))
+                self._log.debug("postgres is away, nothing is overdue meanwhile", error=str(error))
             await self._activity.pause(self._settings.reconcile_ms / 1000)
 
     async def look(self) -> None:
@@ -70,5 +70,5 @@ class Reconciler:
                 await self._pool.execute(QUERIES.forget_failures)
                 await self._pool.execute(dead_letters.QUERIES.forget_letters)
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, old rows are removed later", error=str(error))
+                self._log.debug("postgres is away, old rows are removed later", error=str(error))
             await asyncio.sleep(CLEAN_UP_S)

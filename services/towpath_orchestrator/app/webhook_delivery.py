@@ -104,7 +104,7 @@ class GateNoticeLoop:
                 more = await self.make_notices()
                 await self._clean()
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, gates are noticed later", error=type(error).__name__)
+                self._log.debug("postgres is away, gates are noticed later", error=type(error).__name__)
                 more = False
             if not more:
                 await self._pause(self._look_s)
@@ -143,7 +143,7 @@ class GateNoticeLoop:
             try:
                 sent = await self.send_due(http, receiver)
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, notices wait", webhook=receiver.name, error=type(error).__name__)
+                self._log.debug("postgres is away, notices wait", webhook=receiver.name, error=type(error).__name__)
                 sent = 0
             if sent == 0:
                 await self._pause(self._look_s)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
-from towpath.cli.shared.output import Column
+from towpath.cli.shared.output import Column, print_notice
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(
@@ -20,6 +20,7 @@ _COLUMNS = (
     Column("version", "version"),
     Column("name", "name"),
     Column("applied", "applied"),
+    Column("newer", "newer"),
 )
 
 
@@ -44,6 +45,8 @@ async def migrate(*, database_url: Address = None, printed: OutputOptions = OUTP
 async def status(*, database_url: Address = None, printed: OutputOptions = OUTPUT_OPTIONS) -> int:
     """Show every migration; the exit code is 1 while one is missing.
 
+    What a newer version has applied is listed too: this version works beside it.
+
     Args:
         database_url: The database, as its owner.
     """
@@ -51,16 +54,22 @@ async def status(*, database_url: Address = None, printed: OutputOptions = OUTPU
 
     with printed.out().progress("Looking at the database"):
         found = await _reached(look, database_url)
+    newer = [migration for migration in found if migration.newer]
     printed.out().rows("migrations", [_row(migration) for migration in found], _COLUMNS, empty="There are none.")
+    if newer:
+        print_notice(f"The database is newer than this version, which does not know the last {len(newer)}.")
     return 0 if all(migration.applied for migration in found) else 1
 
 
 def _row(migration: Any) -> dict[str, Any]:
-    return {name: getattr(migration, name) for name in ("owner", "version", "name", "applied", "checksum")}
+    return {name: getattr(migration, name) for name in ("owner", "version", "name", "applied", "newer", "checksum")}
 
 
 async def _reached(ask: Any, database_url: str | None) -> list[Any]:
     import asyncpg
+
+    from towpath_fabric.postgres.connection_refusals import refusal
+    from towpath_fabric.postgres.pool import DATABASE_STARTING
 
     if not database_url:
         raise ProblemError(
@@ -70,9 +79,11 @@ async def _reached(ask: Any, database_url: str | None) -> list[Any]:
         )
     try:
         found: list[Any] = await ask(database_url)
-    except ValueError as error:  # its words may be a part of the password
-        raise ProblemError(problem("request_invalid", "the address of the database can't be read")) from error
-    except (OSError, asyncpg.PostgresConnectionError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+    except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
+        if (refused := refusal(error)) is not None:
+            raise ProblemError(refused) from error
+        if not isinstance(error, DATABASE_STARTING):
+            raise
         detail = f"Postgres: {type(error).__name__}: {error}"
         raise ProblemError(
             problem("unavailable", detail, remedy="Check the address, and that the server runs.")

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Mapping
 from importlib import metadata
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from towpath.cli.administration.model_keys import ModelKeys
+from towpath.cli.administration.server_checks import DoctorCheck, check_servers
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions
 from towpath.cli.shared.output import Column
@@ -28,26 +29,19 @@ if TYPE_CHECKING:
 PROBE_TIMEOUT_S = 3.0
 
 
-class DoctorCheck(NamedTuple):
-    """One check: `good` is None where it is only worth knowing."""
-
-    check: str
-    good: bool | None
-    detail: str
-    remedy: str = ""
-
-
 async def doctor(
     *, model: Annotated[tuple[str, ...], Parameter(negative="")] = (), common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> int:
     """Check this machine and the platform it talks to; the exit code is 1 where something is wrong.
+
+    With TOWPATH_NATS_URL or TOWPATH_DATABASE_URL it tries these servers too, with the login that a service would use.
 
     Args:
         model: Have a decider ask this model once, as openai:gpt-5-mini; may be given more than once. That costs a few
             tokens, and takes the role operator.
     """
     with common.out().progress("Checking this machine and the platform"):
-        findings = [*_check_machine(), *await _processes(), *await _platform(common, model)]
+        findings = [*_check_machine(), *await check_servers(), *await _processes(), *await _platform(common, model)]
     marks = {True: "✓", False: "✕", None: "·"}
     columns = (
         Column("", lambda row: marks[row["good"]]),

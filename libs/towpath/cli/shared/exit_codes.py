@@ -23,6 +23,10 @@ _BY_CODE = {
     "id_ambiguous": USAGE,
     "binary_missing": USAGE,
     "broker_denied": DENIED,
+    "database_denied": DENIED,
+    "database_address_invalid": USAGE,
+    "database_missing": USAGE,
+    "database_setting_refused": USAGE,
     "user_code_unreadable": USAGE,
 }
 

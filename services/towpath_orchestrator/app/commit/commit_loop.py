@@ -91,7 +91,7 @@ class CommitLoop:
                 await self._process(items)
                 items = []
             except DATABASE_DOWN as error:
-                self._log.warning("postgres is away, waiting", error=str(error))
+                self._log.debug("postgres is away, waiting", error=str(error))
                 self._inbox.pause(paused=True)
                 await asyncio.sleep(DATABASE_RETRY_S)
         self._inbox.pause(paused=False)

@@ -39,7 +39,7 @@ class ChildRunReporter:
         try:
             row = await self._pool.fetchrow(QUERIES.child_report, request.child_id, request.run_id)
         except DATABASE_DOWN as error:
-            self._log.info("a child is asked later: postgres is away", error=str(error))
+            self._log.debug("a child is asked later: postgres is away", error=str(error))
             return
         for fact in answer_parent(request, row):
             await self._post(fact)

@@ -44,7 +44,7 @@ class StartupResend:
             try:
                 await self._resend()
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, pending effects are sent again later", error=str(error))
+                self._log.debug("postgres is away, pending effects are sent again later", error=str(error))
                 await asyncio.sleep(DATABASE_RETRY_S)
             else:
                 return

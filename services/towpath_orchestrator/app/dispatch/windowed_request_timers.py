@@ -55,7 +55,7 @@ class WaitingRequestMonitor:
             try:
                 await self.look()
             except DATABASE_DOWN as error:
-                self._log.info("postgres is away, requests are held on", error=str(error))
+                self._log.debug("postgres is away, requests are held on", error=str(error))
 
     async def look(self) -> None:
         """Drop what is not wanted any more, and put off the waking of runs whose requests wait or were sent late."""

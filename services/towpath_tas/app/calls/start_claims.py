@@ -125,7 +125,7 @@ class StartClaimServer:
             try:
                 await store_or_refuse(items, self._handle, self._refuse_value)
             except DATABASE_DOWN as error:
-                self._log.warning("postgres is away, claims are not granted", error=str(error))
+                self._log.debug("postgres is away, claims are not granted", error=str(error))
                 for item in items:
                     await self._reply(item, problem("unavailable", "the ledger can't be reached"))
             await asyncio.sleep(0)  # a batch of which nothing is handled waits for nothing else

@@ -183,7 +183,7 @@ class ToolOutcomeConsumer:
                 await store_or_refuse(items, self._handle, self._refuse_value)
                 items = []
             except DATABASE_DOWN as error:
-                self._log.warning("postgres is away, outcomes wait", error=str(error))
+                self._log.debug("postgres is away, outcomes wait", error=str(error))
                 self._consumer.paused = True
                 await asyncio.sleep(DATABASE_WAIT_S)
         self._consumer.paused = False

@@ -216,7 +216,7 @@ class PolicyFileWatcher:
         except ProblemError as error:
             self._take_refusal(error, stamp)
         except DATABASE_DOWN as error:
-            self._log.warning("postgres is away, the policy file waits", error=str(error))
+            self._log.debug("postgres is away, the policy file waits", error=str(error))
         else:
             self._applied = stamp
             self._log_applied(applied)

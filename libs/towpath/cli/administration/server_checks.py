@@ -1,0 +1,95 @@
+"""What `towpath doctor` finds out about the broker and the database that the environment names, as a service would.
+
+On a machine of a deployment these are the variables of a service: whether it would start there is asked without one.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from towpath_contracts.problems.registry import ProblemError, problem
+
+if TYPE_CHECKING:
+    from towpath_fabric.settings import Settings
+
+CONNECT_TIMEOUT_S = 3
+
+
+class DoctorCheck(NamedTuple):
+    """One check: `good` is None where it is only worth knowing."""
+
+    check: str
+    good: bool | None
+    detail: str
+    remedy: str = ""
+
+
+async def check_servers() -> list[DoctorCheck]:
+    """Try the broker of TOWPATH_NATS_URL and the database of TOWPATH_DATABASE_URL, each where it is set."""
+    from pydantic import ValidationError
+
+    from towpath_fabric.settings import Settings, describe_wrong_settings
+
+    try:
+        settings = Settings.load()
+    except ValidationError as error:
+        found = problem("settings_invalid", describe_wrong_settings(error))
+        return [DoctorCheck("settings", False, f"{found.code}: {found.detail}", found.remedy)]
+    checks = []
+    if "nats_url" in settings.model_fields_set:
+        checks.append(await _check_broker(settings))
+    if settings.database_url is not None:
+        checks.append(await _check_database(settings.dsn()))
+    return checks
+
+
+async def _check_broker(settings: "Settings") -> DoctorCheck:
+    from nats.errors import Error
+
+    from towpath_fabric.nats.broker_errors import BROKER_REMEDY, connect_refusal
+    from towpath_fabric.nats.broker_owner import connect
+    from towpath_fabric.nats.login import LoginFileError, connect_options
+    from towpath_fabric.outages.outage import reason_of
+
+    met: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        met.append(error)
+
+    try:
+        connection = await connect(
+            settings.nats_url,
+            owner=settings.nats_owner,
+            **connect_options(settings),
+            connect_timeout=CONNECT_TIMEOUT_S,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0.1,
+            error_cb=note,
+        )
+    except LoginFileError as error:
+        found = problem("settings_invalid", str(error))
+        return DoctorCheck("broker", False, f"{found.code}: {found.detail}", found.remedy)
+    except (OSError, Error) as error:
+        refused = connect_refusal(settings, error)
+        if refused is None:
+            reason = reason_of(met[-1] if met else error)
+            return DoctorCheck("broker", False, f"no broker answers: {reason}", BROKER_REMEDY)
+        found = refused.problem
+        return DoctorCheck("broker", False, f"{found.code}: {found.detail}", found.remedy)
+    await connection.close()
+    return DoctorCheck("broker", True, "lets this login in")
+
+
+async def _check_database(dsn: str) -> DoctorCheck:
+    try:
+        from towpath_fabric.postgres.migrations import check_database
+    except ModuleNotFoundError:
+        return DoctorCheck("database", None, "not asked: asyncpg is not installed here")
+    try:
+        newer = await check_database(dsn)
+    except ProblemError as error:
+        found = error.problem
+        return DoctorCheck("database", False, f"{found.code}: {found.detail}", found.remedy)
+    if newer:
+        detail = f"newer than this version, which does not know {', '.join(newer)}"
+        return DoctorCheck("database", None, detail, "Go on with the upgrade: services of both versions may run.")
+    return DoctorCheck("database", True, "lets this login in, and is migrated")

@@ -1,0 +1,1 @@
+"""What a process says of servers that are away."""

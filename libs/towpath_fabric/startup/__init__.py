@@ -1,0 +1,1 @@
+"""How a process begins, or ends where it can't."""
