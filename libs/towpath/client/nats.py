@@ -6,6 +6,7 @@ since it follows from the caller.
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -18,7 +19,7 @@ from towpath.client.contexts import shown_address
 from towpath.client.retry_policy import RetryBackoff, RetryNotice
 from towpath.client.settings import is_same_place, local_broker_owner
 from towpath.client.trees import merged
-from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
+from towpath.errors import DeniedError, RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath.inherited_objects import keep_inherited
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
@@ -32,6 +33,7 @@ from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.addresses.broker_addresses import broker_addresses
+from towpath_fabric.nats.broker_errors import PublishDeniedError
 from towpath_fabric.nats.broker_owner import connect
 from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.nats.request_sender import RequestSender
@@ -51,6 +53,12 @@ STREAM_RETRY_S = 120.0
 _NOT_SENT = {"project", "actor", "effects", "key_prefix", "key_commitment"}
 """Fields that clients do not send: two follow from the caller in the subject, two are of an API key, which only HTTP
 knows, and `effects` is on by itself."""
+
+_PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
+_DENIED_REMEDY = (
+    "Use a credential that is listed as this caller, or name the caller that it is listed as: Client(…, caller=NAME); "
+    "to pause and resume it has to be listed under `operators` as well."
+)
 
 
 class NatsTransport:
@@ -76,7 +84,6 @@ class NatsTransport:
         self._requests: RequestSender | None = None
         self._opening = asyncio.Lock()
         self._fault = ""
-        self._forbidden: dict[str, asyncio.Event] = {}
 
     async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
         """Ask on `task.submit.<caller>`, repeated under the idempotency key while nobody answers."""
@@ -99,21 +106,8 @@ class NatsTransport:
     async def steer(self, run_id: UUID, act: SteeringAct, text: str) -> RunSteered:
         """Ask on `task.<act>.<caller>`, once: a second note would be a second one."""
         subject, request = subjects.task_act(act, self._caller), _steering(run_id, act, text)
-        requests, forbidden = await self._open(), self._watched(subject)
-        asked = asyncio.ensure_future(
-            self._ask(requests, subject, request, RunSteered, STEERING_TIMEOUT_S, repeat=False)
-        )
-        seen = asyncio.ensure_future(forbidden.wait())
-        try:
-            await asyncio.wait((asked, seen), return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return await asked
-        finally:
-            asked.cancel()
-            seen.cancel()
-        detail = f"the broker lets nobody of this credential ask on {subject}"
-        remedy = "Use a credential that is listed as this caller; to pause and resume, under `operators` as well."
-        raise RefusedError(problem("forbidden", detail, remedy=remedy))
+        requests = await self._open()
+        return await self._ask(requests, subject, request, RunSteered, STEERING_TIMEOUT_S, repeat=False)
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events page by page; each question waits for the first new event."""
@@ -204,17 +198,8 @@ class NatsTransport:
     async def _note(self, error: Exception) -> None:
         """Remember what the connection last complained about; the next refusal says it."""
         self._fault = f"{type(error).__name__}: {error}".removesuffix(": ")
-        if "permissions violation" in self._fault.lower():
-            for subject, forbidden in self._forbidden.items():
-                if f'"{subject}"' in self._fault:
-                    forbidden.set()
-
-    def _watched(self, subject: str) -> asyncio.Event:
-        """Return what is set once the broker says that this credential may not publish on *subject*."""
-        found = self._forbidden.get(subject)
-        if found is None or found.is_set():
-            found = self._forbidden[subject] = asyncio.Event()
-        return found
+        if self._requests is not None and (denied := _PUBLISH_DENIED.search(self._fault)):
+            self._requests.deny(denied[1].lower())
 
     async def _retry(
         self, subject: str, request: BaseModel, answer: type[A], wait_s: float = 0.0, retry_for_s: float = RETRY_S
@@ -241,6 +226,9 @@ class NatsTransport:
         limit_s = ANSWER_TIMEOUT_S + wait_s
         try:
             reply = await requests.request(subject, body, limit_s=limit_s, repeat=repeat, held_s=wait_s)
+        except PublishDeniedError as error:
+            detail = f"the broker lets nobody of this credential ask on {subject}"
+            raise DeniedError(problem("forbidden", detail, remedy=_DENIED_REMEDY)) from error
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:
