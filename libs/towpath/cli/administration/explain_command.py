@@ -4,13 +4,14 @@ import difflib
 from importlib.metadata import version as installed
 from platform import python_version
 
+from towpath.cli.administration.problem_examples import EXAMPLES
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
 
 def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
-    """Explain what a problem code means and what to do about it; without a code, list them all.
+    """Explain what a problem code means, how it comes about and what to do; without a code, list them all.
 
     Args:
         code: A code as an error shows it, such as gate_settled.
@@ -30,7 +31,9 @@ def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIO
         near = difflib.get_close_matches(name, REGISTRY, n=3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise ProblemError(problem("not_found", f"no problem has the code {code}{hint}", remedy="towpath explain"))
-    printed.out().record(REGISTRY[name]._asdict(), columns)
+    example = EXAMPLES.get(name)
+    more = {} if example is None else example._asdict()
+    printed.out().record(REGISTRY[name]._asdict() | more, (*columns, *(Column(title, title) for title in more)))
 
 
 def version(*, printed: OutputOptions = OUTPUT_OPTIONS) -> None:

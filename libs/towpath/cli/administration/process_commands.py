@@ -23,6 +23,9 @@ FOLLOWED = ("lock", "state.json", "nats", str(PASSWORDS))
 """What lies in a data folder and has to be its user's alone, before a program joins the platform there."""
 SHARED_REMEDY = "Start it where the folder is yours, or name the broker yourself: TOWPATH_NATS_URL, TOWPATH_NATS_USER."
 
+_SILENT = frozenset({"--help", "-h", "--json"})
+"""Options of `up` with which nothing is started, or a program reads what it prints."""
+
 SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 
 
@@ -38,6 +41,8 @@ def replace_process(module: str, *arguments: str) -> None:
 
 def up(*arguments: Arguments) -> None:
     """Start the whole platform on this machine; `towpath up --help` lists its options."""
+    if sys.stdout.isatty() and not _SILENT.intersection(arguments):
+        print("  starting NATS, Postgres and every service; Ctrl-C ends it", flush=True)
     replace_process("towpath_embedded", "up", *arguments)
 
 
