@@ -30,6 +30,7 @@ RUN_BY = {
     "docs/guides/javascript.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/javascript-nats.md": "tests/e2e/sdk/test_guides.py",
     "docs/guides/nats-agents.md": "tests/e2e/sdk/test_guides.py",
+    "docs/operations.md": "tests/integration/embedded/test_whole_platform.py",
     "docs/mcp.md": "tests/e2e/protocols/test_mcp_server.py",
     "docs/projects.md": "tests/e2e/sdk/test_projects.py",
     "docs/tutorial.md": "tests/e2e/test_readme.py",

@@ -20,7 +20,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.support.places import EXAMPLES
+import yaml
+from tests.docs_site.code_blocks import blocks_of
+from tests.support.places import EXAMPLES, ROOT
 from tests.support.platform.up_in_process import Lines, status_after
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
@@ -191,6 +193,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
         err.wait_for("tas is ready after")
+        assert_prometheus_is_told_of_all(folder, ready["processes"])
         assert_no_credentials_shown({name: entry["pid"] for name, entry in ready["processes"].items()})
         err.wait_for("network support version 1")
         run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"], local_token(folder)))
@@ -221,6 +224,18 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--single-person", *words) == 0
     monkeypatch.undo()
     assert imported(folder) == imported(project) == []
+
+
+def assert_prometheus_is_told_of_all(folder: Path, processes: Mapping[str, Any]) -> None:
+    """Run what the page about operations has for Prometheus, and ask every address that it is told of for metrics."""
+    page = {block.name: block.text for block in blocks_of(ROOT / "docs/operations.md") if block.name}
+    subprocess.run([sys.executable, "-P", "-c", page["targets.py"]], cwd=folder, check=True)
+    (job,) = yaml.safe_load(page["prometheus.yml"])["scrape_configs"]
+    (written,) = (folder / name for name in job["file_sd_configs"][0]["files"])
+    told = {one["labels"]["process"]: one["targets"][0] for one in json.loads(written.read_text())}
+    assert set(told) == set(processes) - {"nats", "postgres"}
+    for address in told.values():
+        assert "\nprocess_cpu_seconds_total " in httpx2.get(f"http://{address}/metrics").text
 
 
 def _look_and_press_keys(folder: Path, run_id: str, terminal: int, told: Lines) -> None:
