@@ -105,6 +105,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     rows = [
         _console_line(state),
         ("API", f"{gateway}/v1", "described at /docs, the bus at /asyncapi"),
+        ("MCP", f"{gateway}/mcp", "for your editor: towpath mcp config"),
         ("Metrics", f"{gateway}/metrics", ""),
     ]
     return [
@@ -113,6 +114,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
         ("NATS", state["nats_url"], "JetStream"),
         ("Database", state["database_url"], "PostgreSQL on a private socket"),
         *([policy_line(state["policy"])] if state.get("policy") else []),
+        *([_loaded_line(state["loaded"])] if state.get("loaded") else []),
         *([_models_line(state["models"])] if "models" in state else []),
         *(
             [("Project", state["project"], "what is started here; change it and start again")]
@@ -127,6 +129,14 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
             else []
         ),
     ]
+
+
+def _loaded_line(loaded: Mapping[str, int]) -> tuple[str, str, str]:
+    """Return how much there is of what a person named, and how many of their files were refused."""
+    parts = [f"{loaded[kind]} {kind if loaded[kind] != 1 else kind[:-1]}" for kind in ("networks", "agents", "tools")]
+    refused = loaded["refused"]
+    note = f"{refused} file{'s' if refused != 1 else ''} refused: see above" if refused else "nothing was refused"
+    return "Loaded", " · ".join(parts), note
 
 
 def _models_line(models: Sequence[str]) -> tuple[str, str, str]:

@@ -58,6 +58,13 @@ class NetworkFolderPublisher:
         self._faulty: set[Path] = set()
         self._memory = memory
         self._published = _remembered(memory)
+        self._specs: dict[str, JsonObject] = {}
+
+    def counts(self) -> dict[str, int]:
+        """Return how many networks of the folder are published, with how many agents and different tools."""
+        agents = [agent for spec in self._specs.values() for agent in spec.get("agents", ())]
+        tools = {tool for agent in agents for tool in agent.get("equipped_tools") or ()}
+        return {"networks": len(self._specs), "agents": len(agents), "tools": len(tools)}
 
     async def publish_changed(self) -> None:
         """Publish every file that is new or changed since the last call; each result is one notice."""
@@ -136,6 +143,7 @@ class NetworkFolderPublisher:
             status, answer = await self._post(body)
             if status < 300:
                 self._remember(name, written, answer.get("version"))
+                self._specs[name] = spec
                 return f"network {answer.get('name', name)} version {answer.get('version')}"
             codes = {answer.get("code"), *(entry.get("code") for entry in answer.get("errors", ()))}
             if "network_moved" in codes:

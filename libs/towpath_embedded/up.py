@@ -215,6 +215,8 @@ async def _serve(
         if options.strict and refused.faults:
             raise ProblemError(_refusal(refused.faults))
         state = {**platform.describe(), **told, "project": options.project}
+        if folder is not None:
+            state["loaded"] = {**folder.counts(), "refused": len(refused.faults)}
         if not options.servers_only:
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}

@@ -88,6 +88,17 @@ def test_the_console_comes_first_with_its_link_and_without_one_where_keys_are_as
     assert any("openai" in line and "have a key" in line for line in told(capsys, models=["openai"]))
 
 
+def test_what_is_loaded_is_counted_and_mcp_has_its_address(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = told(capsys, loaded={"networks": 2, "agents": 3, "tools": 1, "refused": 0})
+    (line,) = [line for line in shown if line.startswith("  Loaded ")]
+    assert " ".join(line.split()) == "Loaded 2 networks · 3 agents · 1 tool nothing was refused"
+    assert any("http://127.0.0.1:1/mcp" in line and "towpath mcp config" in line for line in shown)
+    for refused, said in ((1, "1 file refused"), (2, "2 files refused")):
+        shown = told(capsys, loaded={"networks": 1, "agents": 0, "tools": 0, "refused": refused})
+        assert any("1 network · 0 agents · 0 tools" in line and said in line for line in shown)
+    assert not any("Loaded" in line for line in told(capsys))
+
+
 def test_only_a_platform_with_the_sample_or_with_nothing_of_ones_own_says_what_is_next() -> None:
     assert "towpath run support" in next_steps({"sample": "/x", "is_bare": False})[0]
     assert "towpath up --sample" in next_steps({"sample": "", "is_bare": True})[0]
