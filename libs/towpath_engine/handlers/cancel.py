@@ -73,17 +73,7 @@ def _list_as_unknown(run: TransitionBuilder, execution_id: UUID) -> None:
     open_call = run.state.open_call(execution_id)
     if open_call is None:
         return
-    run.emit(
-        ev.ToolCallFinished(
-            execution_id=execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=open_call.call.call_index,
-            tool=open_call.call.tool,
-            status="unknown",
-        )
-    )
+    run.emit(ev.ToolCallFinished(**run.fields_of(open_call), status="unknown"))
 
 
 def finish_if_quiet(run: TransitionBuilder) -> None:

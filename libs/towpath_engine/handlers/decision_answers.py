@@ -9,10 +9,13 @@ attempt is settled by itself, so budgets hold for all of them together.
 """
 
 from datetime import datetime, timedelta
+from typing import TypedDict
+from uuid import UUID
 
 from towpath_contracts import facts
+from towpath_contracts.budgets import ChargedAttempt
 from towpath_contracts.canonical import json_safe
-from towpath_contracts.decisions.request import CALL_LOST, CALL_UNASKED, DecisionKind
+from towpath_contracts.decisions.request import CALL_LOST, CALL_UNASKED, Cost, DecisionKind, PlayedScriptEntry, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.handlers.finish import end_with_error
@@ -37,29 +40,30 @@ LONGEST_BACKOFF_S = 60
 __all__ = ["correct_usage", "on_decision_failed", "on_decision_made"]
 
 
+class ModelAnswerFields(TypedDict):
+    """What the event of an answer and that of a failure say alike."""
+
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    kind: str
+    model: str
+    usage: Usage
+    cost: Cost
+    duration_ms: int
+    prompt_digest: str
+    raw_digest: str
+    script: PlayedScriptEntry | None
+    answered: ChargedAttempt | None
+
+
 def on_decision_made(run: TransitionBuilder, fact: facts.DecisionMadeFact) -> None:
     if not _is_awaited(run, fact):
         correct_usage(run, fact)
         return
     decision = json_safe(fact.decision)
-    run.emit(
-        ev.DecisionReceived(
-            request_id=fact.request_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            kind=run.state.asked,
-            decision=decision,
-            model=fact.model,
-            usage=fact.usage,
-            cost=fact.cost,
-            duration_ms=fact.duration_ms,
-            prompt_digest=fact.prompt_digest,
-            raw_digest=fact.raw_digest,
-            script=fact.script,
-            answered=attempt_of(run.state, fact),
-        )
-    )
+    run.emit(ev.DecisionReceived(**_fields_of_answer(run, fact), decision=decision))
     if stop_at_deadline(run):
         return
     kind = DecisionKind(run.state.asked)
@@ -84,25 +88,7 @@ def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailedFact) -
         return
     if _goes_on_later(run, fact):
         return
-    run.emit(
-        ev.DecisionRequestFailed(
-            request_id=fact.request_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            kind=run.state.asked,
-            code=fact.code,
-            message=fact.message,
-            model=fact.model,
-            usage=fact.usage,
-            cost=fact.cost,
-            duration_ms=fact.duration_ms,
-            prompt_digest=fact.prompt_digest,
-            raw_digest=fact.raw_digest,
-            script=fact.script,
-            answered=attempt_of(run.state, fact),
-        )
-    )
+    run.emit(ev.DecisionRequestFailed(**_fields_of_answer(run, fact), code=fact.code, message=fact.message))
     if stop_at_deadline(run):
         return
     if fact.code == "invalid_output" and run.state.asked not in ACTION_KINDS:
@@ -112,6 +98,26 @@ def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailedFact) -
             after_act(run)
     else:
         end_with_error(run, fact.code, fact.message)
+
+
+def _fields_of_answer(
+    run: TransitionBuilder, fact: facts.DecisionMadeFact | facts.DecisionFailedFact
+) -> ModelAnswerFields:
+    return ModelAnswerFields(
+        request_id=fact.request_id,
+        step=run.state.step,
+        epoch=run.state.epoch,
+        agent_key=run.state.agent_key,
+        kind=run.state.asked,
+        model=fact.model,
+        usage=fact.usage,
+        cost=fact.cost,
+        duration_ms=fact.duration_ms,
+        prompt_digest=fact.prompt_digest,
+        raw_digest=fact.raw_digest,
+        script=fact.script,
+        answered=attempt_of(run.state, fact),
+    )
 
 
 def _is_awaited(run: TransitionBuilder, fact: facts.DecisionMadeFact | facts.DecisionFailedFact) -> bool:

@@ -34,12 +34,7 @@ def end_own_call(
     """
     run.emit(
         ev.ToolCallFinished(
-            execution_id=call.call.execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=call.call.call_index,
-            tool=call.call.tool,
+            **run.fields_of(call),
             status="succeeded" if failure is None else "failed",
             result=result,
             failure=failure,

@@ -6,11 +6,23 @@ is exactly what folding the log gives later.
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypedDict
 from uuid import UUID
 
 from towpath_contracts.events.log import AnyEvent, LogEntry
 from towpath_engine.evolve import evolve
-from towpath_engine.state.run import RunState
+from towpath_engine.state.run import RunState, StepCall
+
+
+class EndedCallFields(TypedDict):
+    """What each event that ends a call says of the call."""
+
+    execution_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    call_index: int
+    tool: str
 
 
 @dataclass(slots=True)
@@ -36,3 +48,14 @@ class TransitionBuilder:
     def send_effect(self, effect_id: UUID) -> None:
         """Send this pending effect when the transition is committed."""
         self.effect_ids[effect_id] = None
+
+    def fields_of(self, call: StepCall) -> EndedCallFields:
+        """Return what an event that ends *call* says of it."""
+        return EndedCallFields(
+            execution_id=call.call.execution_id,
+            step=self.state.step,
+            epoch=self.state.epoch,
+            agent_key=self.state.agent_key,
+            call_index=call.call.call_index,
+            tool=call.call.tool,
+        )

@@ -41,12 +41,7 @@ def after_expiry(run: TransitionBuilder, gate: OpenGate) -> None:
     tool = open_call.call.tool
     run.emit(
         ev.ToolCallFinished(
-            execution_id=open_call.call.execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=open_call.call.call_index,
-            tool=tool,
+            **run.fields_of(open_call),
             status="unknown",
             failure=ToolFailure(
                 code="outcome_unknown",

@@ -17,11 +17,11 @@ from towpath_contracts.tools.internal_tools import (
     MAX_FAILURE_CHARS,
     OUTPUT_TOOLS,
     PLAN_TOOLS,
-    PLATFORM_WORKER,
     WORKSPACE_TOOLS,
 )
 from towpath_engine.handlers.calls.call_order import after_call
 from towpath_engine.handlers.gates import close_gate, record_edit
+from towpath_engine.handlers.internal_outcomes import end_own_call
 from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.swarm.delegate import start_child
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -152,20 +152,6 @@ def _finish(
         )
     if applied.changes:
         run.emit(ev.WorkspaceChanged(step=run.state.step, execution_id=fact.execution_id, changes=applied.changes))
-    run.emit(
-        ev.ToolCallFinished(
-            execution_id=fact.execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=call.call.call_index,
-            tool=call.call.tool,
-            status="failed" if failure is not None else "succeeded",
-            result=None if failure is not None else shorten_answer(applied.result),
-            failure=failure,
-            worker=PLATFORM_WORKER,
-            policy_version=fact.policy_version,
-        )
-    )
-    run.send_effect(outcome_effect(run.state.run_id, fact.execution_id))
+    result = None if failure is not None else shorten_answer(applied.result)
+    end_own_call(run, call, result=result, failure=failure, policy_version=fact.policy_version)
     after_call(run, call)

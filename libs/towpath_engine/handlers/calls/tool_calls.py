@@ -41,12 +41,7 @@ def on_tool_finished(run: TransitionBuilder, fact: facts.ToolFinishedFact) -> No
     _take_changes(run, open_call, fact)
     run.emit(
         ev.ToolCallFinished(
-            execution_id=fact.execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=open_call.call.call_index,
-            tool=open_call.call.tool,
+            **run.fields_of(open_call),
             status=fact.status,
             result=json_safe(fact.result),
             result_digest=fact.result_digest,
@@ -88,12 +83,7 @@ def on_tool_denied(run: TransitionBuilder, fact: facts.ToolDeniedFact) -> None:
     close_gate(run, fact.execution_id, "settled", "the call was denied")
     run.emit(
         ev.ToolCallDenied(
-            execution_id=fact.execution_id,
-            step=run.state.step,
-            epoch=run.state.epoch,
-            agent_key=run.state.agent_key,
-            call_index=open_call.call.call_index,
-            tool=open_call.call.tool,
+            **run.fields_of(open_call),
             denial=fact.denial,
             policy_version=fact.policy_version,
         )
