@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.documented_limits import promise
@@ -16,17 +17,21 @@ from towpath.cli.access.costs_command import costs
 from towpath.cli.access.erasures_commands import list_erasures
 from towpath.cli.access.policy_commands import log, versions
 from towpath.cli.administration.chaos_command import chaos
-from towpath.cli.administration.queues_commands import list_letters
+from towpath.cli.administration.queues_commands import lag, list_letters
+from towpath.cli.evaluation.eval_command import eval_suites
 from towpath.cli.runs.runs_commands import events, list_runs, watch
 from towpath.client.budgets import BudgetResource
 from towpath.client.client import Client
+from towpath.client.handles.sync_runs import SyncSubmittedRun
 from towpath.client.policy import PolicyResource
 from towpath.client.resources import GateResource
+from towpath.client.submitted_run import RunClient, SubmittedRun
 from towpath.tasks.mounts import HostMount
 from towpath.tools.egress_rules import EgressLimits
 from towpath.tools.sandbox import Sandbox
 from towpath_contracts.budgets import Budget
 from towpath_embedded.chaos.options import ChaosOptions, campaign_settings
+from towpath_testing.evaluation.evaluator import EvaluationRequest
 
 ON = {
     "Client.stream(detailed)": "the stream tells typed events unless plain ones are asked for",
@@ -107,14 +112,27 @@ def test_a_page_has_as_many_entries_as_over_http(function: object, operation: st
     assert default(function, "limit") == int(HTTP[operation]["default"])
 
 
+LOGS = [Client.events, RunClient.events, SubmittedRun.events, SyncSubmittedRun.events, events, watch]
+
+
 @pytest.mark.parametrize("function", [costs, BudgetResource.costs], ids=lambda part: part.__qualname__)
 def test_who_says_no_time_reads_the_costs_of_as_many_days_as_over_http(function: object) -> None:
     assert default(function, "since") == HTTP["GET /v1/costs since"]["default"]
 
 
-@pytest.mark.parametrize("function", [Client.events, events, watch], ids=lambda part: part.__qualname__)
+@pytest.mark.parametrize("function", LOGS, ids=lambda part: part.__qualname__)
 def test_who_names_no_place_reads_a_log_from_its_beginning(function: object) -> None:
     assert default(function, "after") == 0
+
+
+def test_an_evaluation_without_options_runs_each_case_once_asks_whom_it_must_and_lets_none_fail() -> None:
+    asked = EvaluationRequest(suite=Path("suite.yaml"))
+    assert (asked.repeat, asked.offline) == (default(eval_suites, "repeat"), False) == (1, False)
+    assert default(eval_suites, "min_pass") == 1
+
+
+def test_a_queue_in_which_anything_waits_lags_unless_it_may() -> None:
+    assert default(lag, "over") == 0
 
 
 def test_towpath_chaos_without_options_is_that_of_its_programs() -> None:
