@@ -41,8 +41,10 @@ class ClusteredPlatform(Platform):
 
     async def stop(self) -> None:
         """Stop everything."""
-        await super().stop()
-        await self.cluster.stop()
+        try:
+            await super().stop()
+        finally:
+            await self.cluster.stop()
 
 
 def clustered(cluster: BrokerCluster) -> "partial[ClusteredPlatform]":

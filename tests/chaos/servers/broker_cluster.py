@@ -101,8 +101,7 @@ class BrokerCluster:
     async def stop(self) -> None:
         """End all nodes and remove what they stored."""
         for node in self.nodes:
-            self.resume(node.number)
-            node.stop_signal = signal.SIGKILL
+            self.kill(node.number)  # a frozen one, too
         await asyncio.gather(*(node.stop() for node in self.nodes))
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -38,7 +38,7 @@ async def test_a_cluster_loses_the_leader_of_a_stream_and_no_run_is_lost(
         bus = Bus("gateway", Settings.load(nats_url=cluster.url_of("gateway", [leader])))
         await bus.connect()  # it was told of one node, and logs in to another one when that is lost
         await work.submit(12, delay_ms=1_000)
-        await LostNodes(work, cluster, findings).kill_leader(down_s=14.0)
+        await LostNodes(work, cluster, findings).kill_leader(down_s=11.0)
         async with asyncio.timeout(10):
             page = await bus.request(LIST_RUNS, ListRuns(project="default"))
         assert len(page.runs) == 12

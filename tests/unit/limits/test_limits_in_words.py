@@ -22,6 +22,7 @@ from towpath_contracts.networks import spec
 from towpath_decider.adapters import gemini
 from towpath_engine.state.run import LOG_TAIL
 from towpath_fabric import dead_letters, health
+from towpath_fabric.nats import clusters, stream_publisher
 from towpath_fabric.turns import shared_answers
 from towpath_gateway.app import console, metric_samples
 from towpath_gateway.app.routes import grants
@@ -75,6 +76,10 @@ TOLD = [
     ("tools.md", "the folders up to three levels below it", data_folders.LEVELS - 1, 3),
     ("agents.md", "5 s, is cut off, counted", hooks.HOOK_TIMEOUT_S, 5),
     ("models.md", "the last ten entries of the log", LOG_TAIL, 10),
+    ("reliability.md", "pings that are sent every second", clusters.CLUSTER_PING_S, 1),
+    ("reliability.md", "anew after 2.5 s without a sign of life", clusters.CLUSTER_LOST_S, 2.5),
+    ("reliability.md", "Work is sent again every 0.75 s", stream_publisher.AGAIN_S, 0.75),
+    ("reliability.md", "for 20 s at most", stream_publisher.GIVEN_UP_S, 20),
     ("runs.md", "in a row, the last ten errors", final_state.MAX_ERRORS, 10),
     ("runs.md", "in a row, the last ten errors", goals.LAST_ERRORS, 10),
     ("operations.md", "does nothing for 15 to 25 seconds ends itself", health.STUCK_AFTER_S, 15),
