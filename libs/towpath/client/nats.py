@@ -35,6 +35,7 @@ from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.addresses.broker_addresses import broker_addresses
 from towpath_fabric.nats.broker_errors import PublishDeniedError
 from towpath_fabric.nats.broker_owner import connect
+from towpath_fabric.nats.clusters import CLUSTER_PING_S, is_clustered
 from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.nats.request_sender import RequestSender
 from towpath_fabric.settings import BrokerSettings
@@ -179,6 +180,8 @@ class NatsTransport:
                 )
         except (OSError, TimeoutError, nats_errors.Error) as error:
             raise unreachable(shown_address(self.address), self._fault or str(error) or "no answer") from error
+        if is_clustered(connection):
+            connection.options["ping_interval"] = CLUSTER_PING_S
         connection.options["max_reconnect_attempts"] = -1  # give up soon where nobody ever was, later never
         return connection
 
