@@ -12,7 +12,22 @@ CEL_LITERAL = re.compile(
 )
 """A text or a comment within an expression."""
 
-_ASSIGNED = re.compile(r"(?<![=!<>])=(?![=<>])")
+_OTHERWISE = (
+    (re.compile(r"(?<![=!<>])=(?![=<>])"), "= sets nothing here; did you mean ==?"),
+    (re.compile(r"==="), "=== is no operator here; did you mean ==?"),
+    (re.compile(r"<>"), "<> is no operator here; did you mean !=?"),
+    (re.compile(r"=<"), "=< is no operator here; did you mean <=?"),
+    (re.compile(r"=>"), "=> is no operator here; did you mean >=?"),
+    (re.compile(r"(?<!&)&(?!&)"), "& is no operator here; did you mean &&?"),
+    (re.compile(r"(?<!\|)\|(?!\|)"), "| is no operator here; did you mean ||?"),
+    (re.compile(r"(?<![\w.])and(?!\w)"), "'and' is no operator here; did you mean &&?"),
+    (re.compile(r"(?<![\w.])or(?!\w)"), "'or' is no operator here; did you mean ||?"),
+    (re.compile(r"(?<![\w.])not(?!\w)"), "'not' is no operator here; did you mean !, as in !(a in b)?"),
+    (re.compile(r"[\u2018\u2019\u201c\u201d]"), "a text stands between straight quotes, \" or '"),
+    (re.compile(r"[\"']"), "a text is not closed, or has a backslash that means nothing: it ends with its own quote"),
+)
+"""What people write who know another language, outside of texts, and what CEL has for it; the first that is found."""
+
 _FIRST = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.+)")
 _MEANINGS = (
     (re.compile(r"(?:mismatched|extraneous) input '<EOF>'.*"), "it ends too early"),
@@ -20,6 +35,15 @@ _MEANINGS = (
     (re.compile(r"token recognition error at: '(.+?) *'?"), r"'\1' does not belong there"),
     (re.compile(r"no viable alternative at input ('.+')"), r"\1 does not belong there"),
     (re.compile(r"missing ('.+?') at '.*"), r"\1 is missing there"),
+    (re.compile(r"Incomplete .*_\?_:_.*"), "a choice has two ways: condition ? this : that"),
+    (re.compile(r"invalid argument to has\(\) macro"), "has() takes a field, as in has(args.amount)"),
+    (re.compile(r"argument must be a simple name"), "a name belongs there, as the first x in list.all(x, x > 0)"),
+    (
+        re.compile(r"reserved identifier: (\w+)"),
+        r"'\1' is reserved; write one expression, such as args.amount < 5",
+    ),
+    (re.compile(r"invalid int literal"), "a whole number has at most 64 bits"),
+    (re.compile(r"unsupported syntax:? '(.+)'"), r"'\1' does not belong there"),
 )
 """What the parser says, and what that means to somebody who does not know its rules."""
 
@@ -34,15 +58,17 @@ def compile_cel(text: str, compiler: Callable[[str], Program]) -> Program:
 
 def describe_cel_fault(said: str, text: str) -> str:
     """Return in one line what is wrong with the expression *text* that the parser *said* something of."""
-    if _ASSIGNED.search(CEL_LITERAL.sub("", text)):
-        return "= sets nothing here; did you mean ==?"
+    outside = CEL_LITERAL.sub(" ", text)
+    for written, meant in _OTHERWISE:
+        if written.search(outside):
+            return meant
     found = _FIRST.search(said)
     if found is None:
         return said.partition("\n")[0]
     line, column, fault = found.groups()
     for pattern, meaning in _MEANINGS:
-        if meant := pattern.fullmatch(fault):
-            fault = meant.expand(meaning)
+        if matched := pattern.fullmatch(fault):
+            fault = matched.expand(meaning)
             break
     where = f"character {column}" if line == "1" else f"line {line}, character {column}"
     return f"it can't be read as CEL, at {where}: {fault}"
