@@ -38,7 +38,11 @@ class UpConsole:
         rows = _rows(state, ephemeral=ephemeral)
         width = max(len(value) for _, value, _ in rows if len(value) <= WIDEST_VALUE)
         for label, value, note in rows:
-            line = Text.assemble((f"  {label:<10}", "bold"), (f"{value:<{width}}", "cyan"), (f"  {note}", "dim"))
+            start = [(f"  {label:<10}", "bold"), (f"{value:<{width}}", "cyan")]
+            line = Text.assemble(*start, (f"  {note}", "dim"))
+            if self._out.is_terminal and note and line.cell_len > self._out.width:
+                self._out.print(Text.assemble(*start), soft_wrap=True)
+                line = Text(f"{'':<12}{note}", style="dim")
             self._out.print(line, soft_wrap=True)
         count = len(state["processes"])
         self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))

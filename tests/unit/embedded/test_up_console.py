@@ -1,6 +1,7 @@
 """What `towpath up` says when it is ready: the policy in force, and how another shell gets in."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -97,6 +98,19 @@ def test_what_is_loaded_is_counted_and_mcp_has_its_address(capsys: pytest.Captur
         shown = told(capsys, loaded={"networks": 1, "agents": 0, "tools": 0, "refused": refused})
         assert any("1 network · 0 agents · 0 tools" in line and said in line for line in shown)
     assert not any("Loaded" in line for line in told(capsys))
+
+
+def test_a_note_without_room_on_the_terminal_stands_below_and_in_a_pipe_beside(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "no key is set: GEMINI_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY"
+    value = "  Models    scripted alone"
+    assert any(line.startswith(value) and line.endswith(note) for line in told(capsys, models=[]))
+    for name, said in (("COLUMNS", "80"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, said)
+    shown = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in told(capsys, models=[])]
+    assert shown[shown.index(value) + 1] == f"{'':<12}{note}"
+    assert max(map(len, shown)) <= 80
 
 
 def test_only_a_platform_with_the_sample_or_with_nothing_of_ones_own_says_what_is_next() -> None:
