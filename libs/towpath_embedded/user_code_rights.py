@@ -7,9 +7,9 @@ than this module could.
 import asyncio
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from towpath_contracts.authority import NatsUserRights, agent_rights, worker_rights
 from towpath_embedded.processes import child_process
@@ -17,7 +17,12 @@ from towpath_embedded.processes.role_process import AgentLaunch, UserCode, Worke
 from towpath_fabric.process_protection import without_secrets
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
+ANSWER_LINES = 200
+"""How far before its end the answer of a program is looked for."""
+
 BUILTIN = "builtin"
+
+Answer = TypeVar("Answer")
 
 
 async def rights_of(
@@ -56,7 +61,8 @@ async def toolsets_of(
     """
     if worker.builtin and not worker.modules:
         return (BUILTIN,)
-    return _names(await _ask_program(worker, (*command, *worker.arguments(), "--toolsets"), output, environment, spawn))
+    ask = (*command, *worker.arguments(), "--toolsets")
+    return tuple(await _ask_program(worker, ask, output, environment, spawn, _names) or ())
 
 
 async def agent_name_of(
@@ -70,10 +76,8 @@ async def agent_name_of(
     """Return the name of *agent*, asking `command --name-only` where it is not known; empty on a failure."""
     if agent.name:
         return agent.name
-    answer = _parsed(
-        await _ask_program(agent, (*command, *agent.arguments(), "--name-only"), output, environment, spawn)
-    )
-    return answer if isinstance(answer, str) else ""
+    ask = (*command, *agent.arguments(), "--name-only")
+    return await _ask_program(agent, ask, output, environment, spawn, _name) or ""
 
 
 async def _ask_program(
@@ -82,8 +86,12 @@ async def _ask_program(
     output: Path,
     environment: Mapping[str, str],
     spawn: child_process.ProcessSpawner,
-) -> str:
-    """Return the last line that the program printed; empty where it failed."""
+    read: Callable[[Any], Answer | None],
+) -> Answer | None:
+    """Return the last answer that *read* finds in a line of the program; None where it failed.
+
+    The code that it imports may print as well, also while it ends: lines that are no answer are passed over.
+    """
     child = spawn(
         command,
         log=output,
@@ -93,8 +101,11 @@ async def _ask_program(
     )
     if await child_process.wait_exit(child, timeout_s=ASK_TIMEOUT_S) is None:
         await child_process.stop(child, with_signal=signal.SIGKILL, timeout_s=ASK_TIMEOUT_S)
-    last = (await asyncio.to_thread(child_process.log_tail, output, lines=1)).strip()
-    return last if child.returncode == 0 else ""
+    if child.returncode != 0:
+        return None
+    lines = (await asyncio.to_thread(child_process.log_tail, output, lines=ANSWER_LINES)).splitlines()
+    answers = (read(_parsed(line.strip())) for line in reversed(lines))
+    return next((answer for answer in answers if answer is not None), None)
 
 
 def _parsed(line: str) -> Any:
@@ -104,6 +115,9 @@ def _parsed(line: str) -> Any:
         return None
 
 
-def _names(line: str) -> tuple[str, ...]:
-    output = _parsed(line)
-    return tuple(str(name) for name in output) if isinstance(output, list) else ()
+def _names(said: Any) -> list[str] | None:
+    return said if isinstance(said, list) and said and all(isinstance(name, str) for name in said) else None
+
+
+def _name(said: Any) -> str | None:
+    return said if isinstance(said, str) and said else None
