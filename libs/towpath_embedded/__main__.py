@@ -72,7 +72,7 @@ def up_command(
     data
         The folder that keeps everything between runs.
     port
-        The gateway's port, or auto for any free one.
+        The gateway's port, or auto for any free one: that of this folder's last start, where nobody has it.
     nats_port
         The NATS server's port, or auto; where it is not given 4222, or auto beside --port auto.
     ephemeral

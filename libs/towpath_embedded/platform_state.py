@@ -10,18 +10,20 @@ import fcntl
 import json
 import os
 import pwd
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import SESSION_FILE, SIGN_IN_FILE, TOKEN_FILE
+from towpath_embedded.start_hints import is_free, is_port
 from towpath_fabric.clock import wall
 from towpath_fabric.file_owners import fault_above, fault_of_status, write_private
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"
+PORTS_FILE = "ports.json"
 BROKER_FOLDER = "nats"
 DATABASE_FOLDER = "postgres"
 CLOSED_FILES = frozenset({TOKEN_FILE, SIGN_IN_FILE, SESSION_FILE, "ticket.key", "seal.key"})
@@ -174,6 +176,25 @@ def read_state(data: Path) -> dict[str, Any] | None:
     except OSError:
         return None
     return None
+
+
+def keep_ports(data: Path, ports: Mapping[str, int]) -> None:
+    """Keep which *ports* were chosen for a platform on *data*, so that links to it are right after its next start."""
+    write_private(data / PORTS_FILE, json.dumps({**_kept_ports(data), **ports}) + "\n")
+
+
+def last_ports(data: Path, *, but: Collection[int | None] = ()) -> dict[str, int]:
+    """Return which ports were chosen for the last platform on *data*: those that are free now, and none of *but*."""
+    return {name: port for name, port in _kept_ports(data).items() if port not in but and is_free(port)}
+
+
+def _kept_ports(data: Path) -> dict[str, int]:
+    try:
+        kept = json.loads((data / PORTS_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    named = kept.items() if isinstance(kept, dict) else ()
+    return {name: port for name, port in named if type(port) is int and port > 0 and is_port(str(port))}
 
 
 async def wait_for_predecessor(data: Path) -> None:

@@ -29,7 +29,7 @@ def starts_probably(words: Sequence[str]) -> bool:
         not {"--policy", "--profile"} <= options.keys()
         and all(os.path.exists(file) for file in files)  # noqa: PTH110 - that of Path raises where one may not look
         and len({*ports}) == len(ports)
-        and all(_is_port(port) and is_free(int(port)) for port in ports)
+        and all(is_port(port) and is_free(int(port)) for port in ports)
     )
 
 
@@ -38,7 +38,8 @@ def nats_port_beside(gateway: int | str) -> int | Literal["auto"]:
     return "auto" if gateway == "auto" else NATS_PORT
 
 
-def _is_port(text: str) -> bool:
+def is_port(text: str) -> bool:
+    """Return whether *text* is the number of a port; `0` is one, too."""
     return text.isdecimal() and len(text) <= len(str(_HIGHEST_PORT)) and int(text) <= _HIGHEST_PORT
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from towpath.missing_files import missing_file
 from towpath.tools.sandbox import SandboxMode, refusal
@@ -20,6 +21,7 @@ from towpath_embedded.console import UpConsole
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
 from towpath_embedded.log_follower import LogFollower, policy_in_force, policy_notice, sandbox_notice
 from towpath_embedded.platform import Platform
+from towpath_embedded.platform_state import keep_ports, last_ports
 from towpath_embedded.processes.child_process import PRIVATE_UMASK
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.refused_files import RefusedFiles
@@ -96,13 +98,14 @@ def up(options: UpOptions) -> int:
 async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     stopping = _stop_on_signals()
     began = monotonic()
+    last = last_ports(data, but={options.gateway_port, options.nats_port})
     platform = Platform(
         data,
         workers=_workers(options),
         environment={**_policy_environment(options), **_sample_environment(options)},
         role_environment=_role_environment(options),
-        gateway_port=options.gateway_port,
-        nats_port=options.nats_port,
+        gateway_port=last.get("gateway") if options.gateway_port is None else options.gateway_port,
+        nats_port=last.get("nats") if options.nats_port is None else options.nats_port,
         durable=not options.ephemeral,
         notice=screen.notice,
         starts="exec" if options.servers_only else "fork",
@@ -214,6 +217,7 @@ async def _serve(
             tasks.append(asyncio.create_task(folder.watch()))
         if options.strict and refused.faults:
             raise ProblemError(_refusal(refused.faults))
+        _keep_chosen_ports(options, platform)
         state = {**platform.describe(), **told, "project": options.project}
         if folder is not None:
             state["loaded"] = {**folder.counts(), "refused": len(refused.faults)}
@@ -238,6 +242,15 @@ async def _serve(
     counts = {} if options.servers_only else await count_unfinished_runs(platform.client_url)
     screen.notice(stop_message(counts, ephemeral=options.ephemeral))
     return 0
+
+
+def _keep_chosen_ports(options: UpOptions, platform: Platform) -> None:
+    """Keep the ports that were chosen here; those that were named are named again."""
+    chosen = {"nats": platform.nats.port} if options.nats_port is None else {}
+    if options.gateway_port is None and not options.servers_only:
+        chosen["gateway"] = urlsplit(platform.gateway_url).port or 0
+    if chosen and not options.ephemeral:
+        keep_ports(platform.data, chosen)
 
 
 async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:

@@ -221,7 +221,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     monkeypatch.setenv("BROWSER", browser_in(folder))
     with os.fdopen(theirs) as terminal, os.fdopen(ours):
         monkeypatch.setattr(sys, "stdin", terminal)
-        look = partial(_look_and_press_keys, folder, run_id, ours)
+        look = partial(_look_and_press_keys, folder, run_id, ours, (ready["gateway_url"], ready["nats_url"]))
         assert status_after(look, "up", "--port", "auto", "--nats-port", "auto", "--single-person", *words) == 0
     monkeypatch.undo()
     assert imported(folder) == imported(project) == []
@@ -239,10 +239,13 @@ def assert_prometheus_is_told_of_all(folder: Path, processes: Mapping[str, Any])
         assert "\nprocess_cpu_seconds_total " in httpx2.get(f"http://{address}/metrics").text
 
 
-def _look_and_press_keys(folder: Path, run_id: str, terminal: int, told: Lines) -> None:
-    """Look at what a person is told, and do what they may do at the terminal; the last key ends the platform."""
+def _look_and_press_keys(folder: Path, run_id: str, terminal: int, before: tuple[str, str], told: Lines) -> None:
+    """Look at what a person is told, and do what they may do at the terminal; the last key ends the platform.
+
+    It answers where it answered *before*: the ports of the folder's last start are free.
+    """
     gateway = told.wait_for("API").split()[1].removesuffix("/v1")
-    assert "nats://127.0.0.1:" in told.wait_for("NATS")
+    assert (gateway, told.wait_for("NATS").split()[1]) == before
     assert "Ctrl-C stops all" in told.wait_for("ready in")
     told.wait_for("q quit")
     assert "1 gate waits for a person by now: towpath gates list" in told.wait_for("by now")
