@@ -65,6 +65,8 @@ class SeenRun:
     With `readers` the runs below it, and below those above it, are read too, for who may know what they answered:
     `below` are those that are read just now, `answered` those that were read whole, `unread` those that were not, each
     with the run that asked it: what that run and those after it said may hold what nobody has looked at.
+
+    `counted` is how much of its `chars` the cache counts for it.
     """
 
     project: str
@@ -82,6 +84,7 @@ class SeenRun:
     below: dict[str, "SeenRun"] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     unread: dict[str, str] = field(default_factory=dict)
+    counted: int = 0
 
     @property
     def chars(self) -> int:

@@ -90,7 +90,6 @@ class RunProvenanceCache:
 
     def __init__(self) -> None:
         self._runs: dict[UUID, SeenRun] = {}
-        self._sizes: dict[UUID, int] = {}  # as of the last use: a run grows only then
         self._chars = 0
         self._specs: dict[tuple[str, str, int], _Declared] = {}
         self.threads = DedicatedThreads(ORIGIN_THREADS, "origins")
@@ -109,10 +108,10 @@ class RunProvenanceCache:
             late |= await self._read(source, begun, within_s=PASS_S)
         for run_id, run in runs.items():
             if run.kept:
-                self._forget(run_id)
+                self._chars -= self._runs.pop(run_id).counted if run_id in self._runs else 0
                 self._runs[run_id] = run  # most recently used last; the first is evicted first
-                self._sizes[run_id] = run.chars
-                self._chars += run.chars
+                run.counted = run.chars
+                self._chars += run.counted
         self._make_room()
         return {run_id: run.knowledge for run_id, run in runs.items() if run_id not in late}
 
@@ -367,11 +366,7 @@ class RunProvenanceCache:
 
     def _make_room(self) -> None:
         while self._runs and (len(self._runs) > MAX_RUNS or self._chars > MAX_CHARS):
-            self._forget(next(iter(self._runs)))
-
-    def _forget(self, run_id: UUID) -> None:
-        if self._runs.pop(run_id, None) is not None:
-            self._chars -= self._sizes.pop(run_id)
+            self._chars -= self._runs.pop(next(iter(self._runs))).counted
 
 
 def _work(found: RunOutputs, run_id: UUID) -> tuple[bool, int]:
