@@ -24,6 +24,10 @@ test *arguments:
 one file *arguments:
     {{ run }} pytest -n 0 {{ file }} {{ arguments }}
 
+# the unit tests on another interpreter, such as 3.13, in an environment of its own
+python version *arguments="tests/unit":
+    UV_PROJECT_ENVIRONMENT=build/python-{{ version }} {{ run }} --python {{ version }} pytest {{ arguments }}
+
 # formats and mends what can be mended, then says what is left
 lint:
     {{ run }} ruff format .
