@@ -13,10 +13,12 @@ from tests.chaos.scenarios.broker_cluster import LEADS, LostNodes
 from tests.chaos.servers.broker_cluster import NODES, BrokerCluster
 
 from towpath.cli import main
+from towpath.client.client import Client
 from towpath_contracts.rpc import LIST_RUNS
 from towpath_contracts.runs.views import ListRuns
 from towpath_contracts.streams import STREAMS
 from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.clusters import CLUSTER_PING_S
 from towpath_fabric.settings import Settings
 
 
@@ -37,8 +39,12 @@ async def test_a_cluster_loses_the_leader_of_a_stream_and_no_run_is_lost(
         leader = await cluster.leader(LEADS)
         bus = Bus("gateway", Settings.load(nats_url=cluster.url_of("gateway", [leader])))
         await bus.connect()  # it was told of one node, and logs in to another one when that is lost
-        await work.submit(12, delay_ms=1_000)
-        await LostNodes(work, cluster, findings).kill_leader(down_s=11.0)
+        run_id = (await work.submit(12, delay_ms=1_000))[0]
+        async with Client(cluster.url) as client:
+            assert str((await client.get(run_id)).run_id) == run_id
+            await LostNodes(work, cluster, findings).kill_leader(down_s=11.0)
+            assert str((await client.get(run_id)).run_id) == run_id
+        assert bus.nc.options["ping_interval"] == CLUSTER_PING_S
         async with asyncio.timeout(10):
             page = await bus.request(LIST_RUNS, ListRuns(project="default"))
         assert len(page.runs) == 12
