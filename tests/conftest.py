@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 import pytest
 from hypothesis import settings as hypothesis_settings
-from tests.support import browser, javascript
+from tests.support import browser, javascript, pgbouncer
 from tests.support.compiled_tests import compile_tests
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
@@ -66,6 +66,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests were left out for want of a browser, and for want of Node."""
     if javascript.is_left_out(f"test_{javascript.NAMED}"):
         terminalreporter.write_line(f"left out: tests of clients in JavaScript. To run them: {javascript.HOW}")
+    if pgbouncer.is_left_out(f"test_{pgbouncer.NAMED}"):
+        terminalreporter.write_line(f"left out: tests behind PgBouncer. To run them: {pgbouncer.HOW}")
     folder = Path(__file__).parent / "browser"
     asked = [Path(one).absolute() for one in terminalreporter.config.args]
     if browser.browser_path() is None and not browser.is_demanded() and {folder, *folder.parents} & {*asked}:
@@ -261,7 +263,7 @@ TOGETHER = {"e2e/cli/test_cli_tree.py": "e2e/cli/test_cli_platform.py"}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
-    if left_out := [item for item in items if javascript.is_left_out(item.name)]:
+    if left_out := [one for one in items if javascript.is_left_out(one.name) or pgbouncer.is_left_out(one.name)]:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     places: dict[str, list[pytest.Item]] = {place: [] for place in SLOW}

@@ -158,13 +158,19 @@ class Service:
         self.bus.replies.invalid_data_errors = refused.INVALID_DATA
         outage = Outage(self.role, "postgres", "Start Postgres, or correct the address: TOWPATH_DATABASE_URL.")
         newer: list[str] = []
+        otherwise: list[str] = []
         while self.pool is None:
             try:
                 pool = await db.open_pool(
-                    self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}", outage
+                    self.settings.dsn(),
+                    self.settings.database_pool,
+                    f"towpath_{self.role}",
+                    outage,
+                    statement_cache=self.settings.database_statement_cache,
                 )
                 try:
                     newer = await migrations.check_applied(pool)
+                    otherwise = await db.differing_settings(pool)
                 except BaseException:
                     pool.terminate()
                     raise
@@ -174,6 +180,9 @@ class Service:
                 await asyncio.sleep(0.5)
         if newer:
             self.log.warning("the database is newer than this version, which works beside newer ones", migrations=newer)
+        if otherwise:
+            remedy = "Set them for the role of this service, as 0001_roles.sql does: docs/guides/deploying.md."
+            self.log.warning("sessions of the database have other settings", settings=otherwise, remedy=remedy)
 
         probe = importlib.import_module("towpath_fabric.postgres.database_probe")
         self.bus.replies.silence = probe.DatabaseProbe(self.pool, self.settings.dsn(), self.role).silence

@@ -17,6 +17,9 @@ from towpath_fabric.addresses.broker_addresses import broker_addresses
 
 TRACES_PATH = "/v1/traces"
 
+STATEMENT_CACHE = 100
+"""Prepared statements that a connection to Postgres keeps: more than any service has."""
+
 
 class BrokerSettings(BaseSettings):
     """The broker's address and the login; files of keys and certificates are read by `towpath_fabric.nats.login`.
@@ -144,6 +147,8 @@ class Settings(BrokerSettings):
     database_url: SecretStr | None = None
     database_url_file: FilePath | None = None
     database_pool: int = Field(default=4, ge=2)  # a loop of some services keeps one for itself
+    database_statement_cache: int = Field(default=STATEMENT_CACHE, ge=0)
+    """Prepared statements that a connection keeps; 0 behind a pooler that shares its connections by transaction."""
     health_host: str = "127.0.0.1"
     health_port: int = 0
     listener_descriptor: int | None = None

@@ -29,7 +29,25 @@ GRANT USAGE ON SCHEMA runs TO towpath_orchestrator, towpath_tas;
 GRANT USAGE ON SCHEMA tas TO towpath_tas, towpath_orchestrator;
 GRANT USAGE ON SCHEMA gateway TO towpath_gateway, towpath_orchestrator;
 GRANT USAGE ON SCHEMA history TO towpath_log_writer;
+-- What a service asks for when it connects, also where a pooler between refuses that (SESSION_SETTINGS of pool.py).
+DO $$
+DECLARE role_name text; setting text;
+BEGIN
+  FOREACH role_name IN ARRAY ARRAY['towpath_orchestrator', 'towpath_tas', 'towpath_gateway', 'towpath_log_writer'] LOOP
+    FOREACH setting IN ARRAY ARRAY['plan_cache_mode = force_generic_plan', 'jit = off', 'enable_seqscan = off',
+                                   'search_path = pg_catalog, pg_temp'] LOOP
+      EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %s', role_name, current_database(), setting);
+    END LOOP;
+  END LOOP;
+END $$;
 
 -- migrate:down
+DO $$
+DECLARE role_name text;
+BEGIN
+  FOREACH role_name IN ARRAY ARRAY['towpath_orchestrator', 'towpath_tas', 'towpath_gateway', 'towpath_log_writer'] LOOP
+    EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', role_name, current_database());
+  END LOOP;
+END $$;
 REVOKE USAGE ON SCHEMA public FROM towpath_orchestrator, towpath_tas, towpath_gateway, towpath_log_writer;
 DROP SCHEMA history, gateway, tas, runs CASCADE;

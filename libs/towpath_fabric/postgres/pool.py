@@ -14,6 +14,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.outages.outage import Outage
 from towpath_fabric.postgres.connection_refusals import refusal
 from towpath_fabric.postgres.refused_values import ENCODING_REFUSED
+from towpath_fabric.settings import STATEMENT_CACHE
 
 _NAME = re.compile(r"^--\s*name:\s*(\w+)\s*$", re.MULTILINE)
 
@@ -154,12 +155,22 @@ class StoringConnection(asyncpg.Connection):  # type: ignore[misc]
         return found
 
 
-async def open_pool(dsn: str, size: int, application: str, outage: Outage | None = None) -> "asyncpg.Pool[Any]":
+async def open_pool(
+    dsn: str,
+    size: int,
+    application: str,
+    outage: Outage | None = None,
+    *,
+    statement_cache: int = STATEMENT_CACHE,
+) -> "asyncpg.Pool[Any]":
     """Open a small pool. JSON travels as text on both sides, so it is encoded once, by pydantic.
 
     Sessions are never given state (no SET, LISTEN or session locks), so returning a connection costs no round trip.
-    *outage* is told of each connection and statement that fails, and of the first that works again. Raises ProblemError
-    for a refusal that stays the same however often it is tried.
+    *outage* is told of each connection and statement that fails, and of the first that works again. With a
+    *statement_cache* of 0 no statement outlives a transaction on a server connection: asyncpg sends one and its values
+    with a single Sync, so no pooler changes the connection in between. Nor is a parameter sent that poolers refuse: the
+    roles have SESSION_SETTINGS then (`0001_roles.sql`). Raises ProblemError for a refusal that stays the same however
+    often it is tried.
     """
 
     class PoolConnection(StoringConnection):
@@ -185,7 +196,8 @@ async def open_pool(dsn: str, size: int, application: str, outage: Outage | None
             reset=_keep,
             connect=connect,
             connection_class=PoolConnection,
-            server_settings={"application_name": application, **SESSION_SETTINGS},
+            statement_cache_size=statement_cache,
+            server_settings={"application_name": application, **(SESSION_SETTINGS if statement_cache else {})},
         )
     except Exception as error:
         if (found := refusal(error)) is not None:
@@ -193,6 +205,12 @@ async def open_pool(dsn: str, size: int, application: str, outage: Outage | None
         raise
     opened = True
     return pool
+
+
+async def differing_settings(pool: Any) -> list[str]:
+    """Return what of SESSION_SETTINGS is otherwise in a session of *pool*: statements are planned worse then."""
+    rows = await pool.fetch("SELECT name, setting FROM pg_settings WHERE name = ANY($1)", list(SESSION_SETTINGS))
+    return sorted(row["name"] for row in rows if row["setting"] != SESSION_SETTINGS[row["name"]])
 
 
 async def _keep(_connection: Any) -> None:
