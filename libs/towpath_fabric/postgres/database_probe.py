@@ -15,6 +15,9 @@ from towpath_fabric.clock import monotonic
 SILENT_AFTER_S = 1.5
 """With the time after which requests are looked at it is less than callers wait for an answer."""
 
+CONNECTS_AFTER_S = 0.3
+"""A pool that answers saves the connection: requests that wait for the end of a run are looked at while it goes on."""
+
 BELIEVED_S = 0.5
 """What was found serves all requests that are looked at within this time, however many wait."""
 
@@ -51,26 +54,33 @@ class DatabaseProbe:
             self._found_at = monotonic()
 
     async def _is_silent(self) -> bool:
-        asked = {asyncio.ensure_future(self._pool.fetchval("SELECT 1")), asyncio.ensure_future(self._connect())}
-        for one in asked:
-            one.add_done_callback(_forget)
+        asked = {asyncio.ensure_future(self._pool.fetchval("SELECT 1"))}
         try:
-            async with asyncio.timeout(SILENT_AFTER_S):
-                waiting = asked
-                while waiting:
-                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                    if any(one.exception() is None for one in done):
-                        return False
-        except TimeoutError:
-            pass
+            if await _one_answers(asked, CONNECTS_AFTER_S):
+                return False
+            asked.add(asyncio.ensure_future(self._connect()))
+            return not await _one_answers(asked, SILENT_AFTER_S - CONNECTS_AFTER_S)
         finally:
             for one in asked:
+                one.add_done_callback(_forget)
                 one.cancel()  # not waited for: a connection that hangs is given back when the server goes on
-        return True
 
     async def _connect(self) -> None:
         connection = await asyncpg.connect(self._dsn)
         await connection.close(timeout=SILENT_AFTER_S)
+
+
+async def _one_answers(asked: set["asyncio.Future[Any]"], seconds: float) -> bool:
+    waiting, until = asked, monotonic() + seconds
+    while waiting:
+        done, waiting = await asyncio.wait(
+            waiting, timeout=max(0.0, until - monotonic()), return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done:
+            return False
+        if any(one.exception() is None for one in done):
+            return True
+    return False
 
 
 def database_silent(role: str) -> Problem:

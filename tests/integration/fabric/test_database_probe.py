@@ -47,6 +47,13 @@ async def test_a_server_that_says_nothing_is_silent(silent_dsn: str) -> None:
     assert found.detail == "Postgres does not answer the tool-access service" and "towpath doctor" in found.remedy
 
 
+async def test_a_pool_that_answers_saves_the_connection(silent_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[str] = []
+    monkeypatch.setattr(database_probe.asyncpg, "connect", connected.append)
+    assert await DatabaseProbe(AnsweringPool(), silent_dsn, "tas").silence() is None and connected == []
+    assert database_probe.CONNECTS_AFTER_S == 0.3, "the rest of the time is enough for a connection over TLS"
+
+
 async def test_one_connection_that_answers_suffices(silent_dsn: str) -> None:
     assert await DatabaseProbe(AnsweringPool(), silent_dsn, "tas").silence() is None
 
