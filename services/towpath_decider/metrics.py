@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from towpath_contracts.decisions.request import Cost, Usage
+
 
 class DeciderMetrics:
     """Prometheus metrics of one decider."""
@@ -9,6 +11,12 @@ class DeciderMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.decisions = Counter(
             "towpath_decisions", "Decisions by provider and result", ("provider", "result"), registry=registry
+        )
+        self.tokens = Counter(
+            "towpath_model_tokens", "Tokens that models read and wrote", ("provider", "kind"), registry=registry
+        )
+        self.cost_usd = Counter(
+            "towpath_model_cost_usd", "Money of model calls whose price is known", ("provider",), registry=registry
         )
         self.seconds = Histogram(
             "towpath_decision_seconds",
@@ -27,3 +35,9 @@ class DeciderMetrics:
         self.limiter_timeouts = Counter(
             "towpath_provider_no_turn", "Calls that found no place in their time", ("provider",), registry=registry
         )
+
+    def count_spent(self, provider: str, usage: Usage, cost: Cost) -> None:
+        """Count what the calls for one decision took; a counter can't take back what a provider reports below zero."""
+        self.tokens.labels(provider, "input").inc(max(0, usage.input_tokens))
+        self.tokens.labels(provider, "output").inc(max(0, usage.output_tokens))
+        self.cost_usd.labels(provider).inc(max(0.0, cost.usd or 0.0))

@@ -150,6 +150,7 @@ class Decider:
         if result == "model_unknown":
             provider = "unknown"  # the string comes from a task: it must not become a label
         self._metrics.decisions.labels(provider, result).inc()
+        self._metrics.count_spent(provider, outcome.fact.usage, outcome.fact.cost)
         self._metrics.seconds.labels(provider).observe(monotonic() - job.began)
 
     def _trace(self, job: DecisionJob, fact: DecisionMadeFact | DecisionFailedFact, start_ns: int) -> None:

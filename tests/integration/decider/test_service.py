@@ -75,6 +75,7 @@ async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(
     assert message_id.startswith(f"{wanted.request_id}:1:")
     await all_acknowledged(orchestrator)
     assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
+    assert 'towpath_model_tokens_total{kind="output",provider="scripted"} ' in await decider.metrics()
 
 
 async def test_an_answer_is_kept_though_somebody_stored_a_message_under_every_id_that_can_be_guessed(
