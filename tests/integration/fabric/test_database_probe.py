@@ -49,7 +49,7 @@ async def test_a_server_that_says_nothing_is_silent(silent_dsn: str) -> None:
 
 async def test_a_pool_that_answers_saves_the_connection(silent_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[str] = []
-    monkeypatch.setattr(database_probe.asyncpg, "connect", connected.append)
+    monkeypatch.setattr("asyncpg.connect", connected.append)
     assert await DatabaseProbe(AnsweringPool(), silent_dsn, "tas").silence() is None and connected == []
     assert database_probe.CONNECTS_AFTER_S == 0.3, "the rest of the time is enough for a connection over TLS"
 
