@@ -34,7 +34,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NotStrictJsonError(ValueError):
-    """The text is not JSON as everybody can read it; the message is a phrase that says why."""
+    """The text is not JSON as everybody can read it; the message is a phrase that says why.
+
+    It stands in the records of runs, and stays as it is; `syntax`, where there is one, can be put in other words.
+    """
+
+    syntax: json.JSONDecodeError | None = None
 
 
 def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = False) -> Any:
@@ -48,7 +53,9 @@ def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = Fa
     except NotStrictJsonError:
         raise
     except json.JSONDecodeError as error:
-        _refuse(f"{error.msg} at line {error.lineno}, column {error.colno}")
+        refused = NotStrictJsonError(f"{error.msg} at line {error.lineno}, column {error.colno}")
+        refused.syntax = error
+        raise refused from None
     except RecursionError:
         _refuse(_too_deep(max_depth))
     except ValueError as error:  # an integer with thousands of digits

@@ -48,8 +48,10 @@ def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequen
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
-                why = "is switched off on this platform" if name in BUILT_IN_TOOLS else "nobody registered"
-                hint = suggest_name(name, known) if len(problems) < SUGGESTED else ""
+                is_off = name in BUILT_IN_TOOLS
+                why = "is switched off on this platform" if is_off else "nobody registered"
+                mend = "" if is_off else ": start the worker that has it, or take one of towpath tools list"
+                hint = suggest_name(name, known, otherwise=mend) if len(problems) < SUGGESTED else ""
                 detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
     return problems

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.types import Receive, Scope
 
 from towpath_contracts.problems.input_faults import MAX_LISTED, MAX_PART_CHARS, FaultList, faults_of_sample, list_faults
+from towpath_contracts.problems.json_syntax import describe_json_error
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
@@ -37,7 +38,8 @@ def read_json(body: bytes) -> Any:
     try:
         return read_bounded(body)
     except NotStrictJsonError as error:
-        raise ProblemError(problem("request_malformed", str(error))) from None
+        said = str(error) if error.syntax is None else describe_json_error(error.syntax)
+        raise ProblemError(problem("request_malformed", said)) from None
 
 
 def is_json(content_type: str | None) -> bool:

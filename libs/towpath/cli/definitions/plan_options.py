@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.json_syntax import describe_json_error
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 if TYPE_CHECKING:
@@ -88,5 +89,7 @@ def read_values(pairs: Iterable[str]) -> JsonObject:
         try:
             values[key.removesuffix(":")] = json.loads(text) if key.endswith(":") else text
         except ValueError as error:
-            raise ProblemError(problem("request_invalid", f"--set {key}: not JSON: {error}")) from error
+            raise ProblemError(
+                problem("request_invalid", f"--set {key}: not JSON: {describe_json_error(error)}")
+            ) from error
     return values

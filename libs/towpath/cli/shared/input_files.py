@@ -10,6 +10,7 @@ from typing import Any
 from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
+from towpath_contracts.problems.json_syntax import describe_json_fault
 from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -55,9 +56,11 @@ def parse_json(text: str, source: str) -> Any:
     """Return *text* as JSON; raises ProblemError naming *source* and the line."""
     try:
         return json.loads(text)
-    except ValueError as error:
-        where = f"{source}:{error.lineno}: " if isinstance(error, json.JSONDecodeError) else f"{source}: "
-        raise ProblemError(problem("request_invalid", f"{where}not JSON: {error}")) from error
+    except json.JSONDecodeError as error:
+        detail = f"{source}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno})"
+        raise ProblemError(problem("request_invalid", detail)) from error
+    except ValueError as error:  # an integer with thousands of digits
+        raise ProblemError(problem("request_invalid", f"{source}: not JSON: {error}")) from error
 
 
 def read_script(path: Path) -> list[Any]:

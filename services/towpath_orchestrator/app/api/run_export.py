@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from towpath_contracts.problems.json_syntax import describe_json_error
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import RunRecordPiece
 from towpath_engine.replay_diff import RecordedEvent
@@ -191,7 +192,7 @@ class FileRecord:
                 _body, end = json.JSONDecoder().raw_decode(line, len(prefix))
                 about = json.loads("{" + line[end + 1 :])
             except ValueError as error:
-                msg = f"line {number} is not JSON: {error}"
+                msg = f"line {number} is not JSON: {describe_json_error(error)}"
                 raise RecordFileError(msg) from error
             yield line[len(prefix) : end], about
 

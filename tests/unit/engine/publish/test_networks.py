@@ -52,7 +52,9 @@ def test_a_tool_of_the_platform_that_is_not_there_is_said_to_be_switched_off() -
         "agent_orchestrate, which is switched off on this platform"
     )
     (unknown,) = check(spec({**LEAD, "equipped_tools": ["hammer"]}), TOOLS)
-    assert unknown.detail.endswith("hammer, which nobody registered")
+    assert unknown.detail.endswith(
+        "hammer, which nobody registered: start the worker that has it, or take one of towpath tools list"
+    )
 
 
 def test_keys_are_compared_without_case() -> None:
