@@ -4,8 +4,20 @@ It needs the extra `testing`: the platform's own services decide here too.
 """
 
 from towpath_testing.harness import Harness, harness
+from towpath_testing.missing_gates import NoGateError
 from towpath_testing.models import script
 from towpath_testing.provider_models import live, replay
 from towpath_testing.runs import HarnessGate, HarnessRun, RunResult, ToolCallRecord
 
-__all__ = ["Harness", "HarnessGate", "HarnessRun", "RunResult", "ToolCallRecord", "harness", "live", "replay", "script"]
+__all__ = [
+    "Harness",
+    "HarnessGate",
+    "HarnessRun",
+    "NoGateError",
+    "RunResult",
+    "ToolCallRecord",
+    "harness",
+    "live",
+    "replay",
+    "script",
+]

@@ -31,6 +31,7 @@ from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun,
 from towpath_contracts.tasks import RunAccepted
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_testing.clock import HarnessClock
+from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
 from towpath_testing.provider_models import ProviderModels
@@ -81,6 +82,7 @@ class Harness:
         self._platform: MemoryPlatform | None = None
         self._changed = asyncio.Event()
         self._seen: set[UUID] = set()
+        self._begun: list[UUID] = []
         self.clock = HarnessClock(self._look)
 
     async def __aenter__(self) -> Self:
@@ -148,18 +150,43 @@ class Harness:
             wanted.setdefault("model", self._model.model)
         task = task_of(self._spec.name, message, wanted)
         accepted = await self._ask_subject(subjects.task_submit(CALLER), task, RunAccepted)
+        self._begun.append(accepted.run_id)
         return HarnessRun(accepted.run_id, self.result_of, self._cancel)
 
     async def next_gate(self, timeout: str | float = "10s") -> HarnessGate:
-        """Return the next gate that opens, or has opened and was not returned yet; raises TimeoutError."""
-        async with asyncio.timeout(seconds(timeout)):
-            while True:
-                changed = self._changed  # taken before the look, so that nothing is missed between it and the wait
-                for gate in await self._pending():
-                    if gate.gate_id not in self._seen:
-                        self._seen.add(gate.gate_id)
-                        return HarnessGate(gate, self._resolve)
-                await changed.wait()
+        """Return the next gate that opens, or has opened and was not returned yet.
+
+        Raises NoGateError, a TimeoutError: at once where every run has ended, else after *timeout*.
+        """
+        limit_s = seconds(timeout)
+        scope = asyncio.timeout(limit_s)
+        try:
+            async with scope:
+                while True:
+                    changed = self._changed  # taken before the look, so that nothing is missed between it and the wait
+                    for gate in await self._pending():
+                        if gate.gate_id not in self._seen:
+                            self._seen.add(gate.gate_id)
+                            return HarnessGate(gate, self._resolve)
+                    if self._begun and not self._open.any_run_goes_on():
+                        break
+                    await changed.wait()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            msg = f"no gate opened within {limit_s:g} s: {await self._reason_for_no_gate()}"
+            raise NoGateError(msg) from None
+        msg = f"no gate: {await self._reason_for_no_gate()}"
+        raise NoGateError(msg)
+
+    async def _reason_for_no_gate(self) -> str:
+        """Say what the last run that goes on does, or where all have ended what the last came to."""
+        if not self._begun:
+            return "no run was begun"
+        going_on = [run_id for run_id in self._begun if not self._open.has_ended(run_id)]
+        run_id = (going_on or self._begun)[-1]
+        view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
+        return reason_for_no_gate(view, await self._entries(run_id), len(going_on or self._begun))
 
     async def open_gates(self) -> list[HarnessGate]:
         """Return every gate that waits, the oldest first."""

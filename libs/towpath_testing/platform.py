@@ -162,6 +162,10 @@ class MemoryPlatform:
         """Return whether a run has ended; asked after every step, so it is looked up and not requested."""
         return self.runs.runs[run_id]["status"] in FINAL_STATUSES
 
+    def any_run_goes_on(self) -> bool:
+        """Return whether any run, also one below another, has not ended yet."""
+        return any(run["status"] not in FINAL_STATUSES for run in self.runs.runs.values())
+
     async def tell_ends(self) -> None:
         """Call the hooks of runs that have ended, as a worker does after its next heartbeat."""
         await self._worker.tell_ends(self.has_ended)

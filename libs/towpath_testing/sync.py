@@ -99,7 +99,10 @@ class SyncHarness:
         return SyncRun(self._wait(self._harness.run(message, **options)), self._wait)
 
     def next_gate(self, timeout: str | float = "10s") -> SyncGate:
-        """Return the next gate that opens, or has opened and was not returned yet; raises TimeoutError."""
+        """Return the next gate that opens, or has opened and was not returned yet.
+
+        Raises NoGateError, a TimeoutError: at once where every run has ended, else after *timeout*.
+        """
         return SyncGate(self._wait(self._harness.next_gate(timeout)), self._wait)
 
     def open_gates(self) -> list[SyncGate]:

@@ -23,7 +23,7 @@ from tests.support.places import ROOT
 
 from towpath import Client
 from towpath.networks.network import Agent, Network
-from towpath.testing import harness, script
+from towpath.testing import NoGateError, harness, script
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_embedded.platform import Platform
@@ -143,6 +143,8 @@ async def in_harness(task: Task) -> list[Any]:
             await asyncio.wait((ended, opened), return_when=asyncio.FIRST_COMPLETED)
             if not opened.done():
                 opened.cancel()
+                break
+            if isinstance(opened.exception(), NoGateError):  # the run has ended
                 break
             gate = opened.result()
             if gate.kind != "approval" or verdict == "deny":

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -18,6 +18,7 @@ from towpath_testing.evaluation.expectations import outcome_of
 from towpath_testing.evaluation.gate_plan import GatePlan
 from towpath_testing.evaluation.suite_file import ReadSuite
 from towpath_testing.harness import Harness
+from towpath_testing.missing_gates import NoGateError
 from towpath_testing.provider_models import ProviderModels
 from towpath_testing.recordings import AnswerRecorder, ReplayProvider
 from towpath_testing.runs import HarnessGate, RunResult
@@ -58,8 +59,9 @@ class HarnessPlace:
                 begun = await h.run(case.input, **_options(case))
 
                 async def decide() -> None:
-                    while True:
-                        await plan.decide(await h.next_gate(timeout_s))
+                    with suppress(NoGateError):  # the run has ended, or its result is waited for in vain as well
+                        while True:
+                            await plan.decide(await h.next_gate(timeout_s))
 
                 async with _beside(decide()):
                     result = await begun.result(timeout_s)

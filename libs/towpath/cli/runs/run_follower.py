@@ -32,6 +32,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.tools.call_summaries import summary_of_gate
+from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.stream.tree import TreeEntry
 
 _CALL_FACTS = (
@@ -40,9 +41,6 @@ _CALL_FACTS = (
     ("lease until", "lease_until"),
     ("its probe found", "probe"),
 )
-
-REFUSED_CALLS = frozenset({"tool_not_allowed", "arguments_invalid"})
-"""Codes of decisions whose calls were refused before anybody was asked for a right."""
 
 UNANSWERED_S = 5.0
 """After so long without an answer a notice says that the run waits for an agent in user code."""
@@ -151,10 +149,8 @@ class RunFollower:
         match entry.event:
             case ChildEnded():
                 self._ended_children.append(entry.event)
-            case DecisionRefused(code=code, feedback=feedback) if code in REFUSED_CALLS:
-                self._refused.append(f"{code}: {feedback}")
-            case ToolCallDenied(tool=tool, denial=denial):
-                self._refused.append(f"{tool}: {denial.reason}")
+            case DecisionRefused() | ToolCallDenied() if (refused := refused_call(entry.event)) is not None:
+                self._refused.append(refused)
             case RunFinished():
                 seconds = (entry.at - self.first_entry.at).total_seconds()
                 self._show_end(entry.event, seconds)
@@ -171,9 +167,7 @@ class RunFollower:
         if not self.out.for_people and end.status != "completed":
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
         if self._refused:
-            count = len(self._refused)
-            told = "1 call was refused" if count == 1 else f"{count} calls were refused, first"
-            print_notice(f"{told}: {one_line(self._refused[0])}")
+            print_notice(one_line(summary_of_refused(self._refused)))
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

@@ -1,0 +1,45 @@
+"""Why no gate opens: what a test that waits for one is told of its run."""
+
+import json
+
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.views import RunView
+from towpath_readings.refused_calls import refused_call, summary_of_refused
+
+ANSWER_WIDTH = 120
+"""Characters of an answer, or of the words that a run ended with, in the sentence about it."""
+
+
+class NoGateError(TimeoutError):
+    """No gate opens: every run has ended, or none opened in time. The text says what the run does, or came to."""
+
+
+def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int) -> str:
+    """Return what the last of *runs* runs came to or does, and which of its calls were refused."""
+    who = "the run" if runs == 1 else f"the last of {runs} runs"
+    said = f"{who} {_end(view) if view.status in FINAL_STATUSES else _state(view)}"
+    refused = [call for entry in entries if (call := refused_call(entry.event)) is not None]
+    return "; ".join(filter(None, (said, summary_of_refused(refused))))
+
+
+def _end(view: RunView) -> str:
+    if view.status == "completed":
+        answer = view.text or json.dumps(view.final, ensure_ascii=False)
+        return f"completed with {_shortened(answer)!r}"
+    return (
+        f"{view.status} ({view.reason}): {_shortened(view.message)}"
+        if view.message
+        else f"{view.status} ({view.reason})"
+    )
+
+
+def _state(view: RunView) -> str:
+    where = f" at step {view.step} with agent {view.agent_key!r}" if view.agent_key else ""
+    waits = f", and waits for: {'; '.join(view.waits)}" if view.waits else ""
+    return f"is {view.status}{where}{waits}"
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= ANSWER_WIDTH else f"{line[: ANSWER_WIDTH - 1]}…"
