@@ -16,13 +16,17 @@ Each class names the reaction that fits it.
 
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
+MOST_FAULTS = 3
+"""Entries of a problem's `errors` that the text of an exception names; the exception itself has all of them."""
+
 
 class TowpathError(ProblemError):
     """The platform refused. `code` is stable, `remedy` says what to do about it."""
 
     def __str__(self) -> str:
-        """Return one line with all of it: the last line of a traceback is what people read."""
-        return f"{super().__str__().rstrip('.')}. {self.remedy}"
+        """Return one line with what matters: the last line of a traceback is what people read."""
+        said = f"{self.problem.code}: {_with_faults(self.problem)}"
+        return f"{said.rstrip('.')}. {self.remedy}"
 
     @property
     def code(self) -> str:
@@ -97,6 +101,24 @@ class AgentError(Exception):
 
 class DeclarationError(TypeError):
     """A tool, an agent or a network is written in a way that can't be offered; the text says where and why."""
+
+
+def _with_faults(found: Problem) -> str:
+    """Return the detail of *found* with the first of its errors, each once, and how many more there are."""
+    faults = list(dict.fromkeys((one.detail, one.pointer) for one in found.errors))
+    places = [place for fault in faults if (place := _place(found.detail, *fault)) >= 0]
+    if not faults or (len(places) == len(faults) and len(faults) <= MOST_FAULTS):
+        return found.detail
+    start = found.detail[: min(places)] if places else found.detail
+    told = [f"{detail} ({pointer})" if pointer else detail for detail, pointer in faults[:MOST_FAULTS]]
+    more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+    return ": ".join(filter(None, (start.rstrip(" .:;"), "; ".join([*told, *more]))))
+
+
+def _place(said: str, detail: str, pointer: str) -> int:
+    """Return where a fault stands in what is *said*, from its pointer on if that is before it; -1 for nowhere."""
+    with_pointer = said.find(f"{pointer}: {detail}")
+    return with_pointer if with_pointer >= 0 else said.find(detail)
 
 
 _BY_STATUS: dict[int, type[TowpathError]] = {

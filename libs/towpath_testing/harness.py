@@ -7,6 +7,7 @@ platform, with the same events, gates, limits and refusals; only the model is th
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -14,10 +15,10 @@ from typing import Any, Self, Unpack
 from uuid import UUID
 
 from towpath.client.resources import spec_json
-from towpath.errors import RefusedError, RunTimeoutError, error_from
+from towpath.errors import RefusedError, RunTimeoutError, TowpathError, error_from
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
-from towpath.networks.spec_files import PolicyFile, load_policy
+from towpath.networks.spec_files import PolicyFile, load_policy, locate_refusal
 from towpath.tasks.task import TaskKeywords, task_of
 from towpath.toolbox import WorkerTools, collect, load_module
 from towpath.tools.declaration import AnyTool, Tool, seconds
@@ -26,7 +27,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import RunAccepted
 from towpath_tas.adapters.policy_texts import read_policy_text
@@ -42,6 +43,10 @@ AnyPolicy = str | Path | PolicyFile | JsonObject | Iterable[JsonObject] | None
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
 AnyTools = Iterable[AnyTool | ModuleType | str | Path]
 AnyModel = ModelScript | ModelFunction | ProviderModels | str
+
+
+_LINE = re.compile(r"^line (\d+): ")
+"""What the reader of policies, which knows no file, says of a place."""
 
 
 class HarnessLog:
@@ -70,11 +75,11 @@ class Harness:
         tools: AnyTools = (),
         model: AnyModel | None = None,
     ) -> None:
+        self._network = network
         self._spec = spec_from(spec_json(network))
         self._policy = read_policy_text(_policy_text(policy))
         if self._policy.read.problems:
-            details = tuple(self._policy.read.problems)
-            raise RefusedError(problem("policy_invalid", f"{len(details)} problem(s)", errors=details))
+            raise _refused_policy(self._policy.read.problems, policy)
         self._toolbox, self._hooks = _collected(tools)
         self._model = ProviderModels(model) if isinstance(model, str) else model
         # A network's scripts lie beside it, as in a project.
@@ -98,9 +103,16 @@ class Harness:
         except BaseException as error:  # whatever it is, such as a cancellation: no clock and no task stays behind
             await self._close()
             if isinstance(error, ProblemError):
-                raise error_from(error.problem) from error
+                raise self._refusal(error) from error
             raise
         return self
+
+    def _refusal(self, error: ProblemError) -> TowpathError:
+        """Return why the platform could not be opened; what is wrong with a network's file with its lines."""
+        refused = error_from(error.problem)
+        if isinstance(refused, RefusedError) and isinstance(self._network, str | Path):
+            return locate_refusal(self._network, refused)
+        return refused
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -257,12 +269,24 @@ def _policy_text(policy: AnyPolicy) -> str:
         return "kind: Policy\nrules: []\n"
     if isinstance(policy, PolicyFile):
         return policy.text
-    if isinstance(policy, Path) or (isinstance(policy, str) and "\n" not in policy):
-        return load_policy(policy).text
-    if isinstance(policy, str):
-        return policy
+    if isinstance(policy, str | Path):
+        return load_policy(policy).text if _is_path(policy) else str(policy)
     written = policy if isinstance(policy, dict) else {"kind": "Policy", "rules": list(policy)}
     return json.dumps(written)
+
+
+def _refused_policy(faults: Iterable[ProblemDetail], policy: AnyPolicy) -> RefusedError:
+    """Return the refusal of *policy*; what is wrong with one from a file with `file:line`, as with a network."""
+    source = policy.source if isinstance(policy, PolicyFile) else str(policy) if _is_path(policy) else ""
+    found = tuple(
+        one.model_copy(update={"detail": _LINE.sub(lambda at: f"{source}:{at[1]}: ", one.detail)}) if source else one
+        for one in faults
+    )
+    return RefusedError(problem("policy_invalid", f"{len(found)} problem(s)", errors=found))
+
+
+def _is_path(policy: AnyPolicy) -> bool:
+    return isinstance(policy, Path) or (isinstance(policy, str) and "\n" not in policy)
 
 
 def _collected(tools: AnyTools) -> tuple[WorkerTools, tuple[Hook, ...]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from towpath import (
 )
 from towpath.agents.operations import AnyMove, execute_tool, respond
 from towpath.hooks import HookEvent
+from towpath.networks.spec_files import load_policy
 from towpath.testing import harness, script
 from towpath_fabric import clock as fabric_clock
 from towpath_testing.platform import MemoryPlatform
@@ -96,6 +98,31 @@ async def test_a_network_that_a_platform_would_refuse_is_refused() -> None:
         await opened(LONE, "kind: Policy\nrules:\n  - {name: a, tool: b, effect: perhaps}\n")
     assert refused.value.code == "policy_invalid"
     assert refused.value.problem.errors
+
+
+def test_what_is_wrong_in_a_file_is_told_at_its_line_by_the_error_itself(tmp_path: Path) -> None:
+    policy, network = tmp_path / "policy.yaml", tmp_path / "network.yaml"
+    rules = "kind: Policy\nrules:\n" + "".join(f"  - {{name: r{n}, tool: price, effect: alow}}\n" for n in range(5))
+    policy.write_text(rules)
+    for given in (policy, str(policy), load_policy(policy)):
+        with pytest.raises(RefusedError) as refused:
+            harness(LONE, policy=given, tools=[price])
+        said = str(refused.value)
+        assert said.startswith(f"policy_invalid: 5 problem(s): {policy}:3: 'alow' is not one of allow,")
+        assert f"{policy}:5: " in said and f"{policy}:6: " not in said and "; and 2 more. Correct" in said
+        assert "did you mean 'allow'? (/rules/0/effect)" in said
+    with pytest.raises(RefusedError, match=r"5 problem\(s\): line 3: 'alow' is"):
+        harness(LONE, policy=rules, tools=[price])
+    network.write_text("""kind: Network
+name: pair
+agents:
+  - {key: a, prompt_template: hi, is_default: true, allow_respond: true, allowed_routes: [bb]}
+  - {key: b, prompt_template: hi, equipped_tools: [prize]}
+""")
+    with pytest.raises(RefusedError) as refused, harness(network, policy=ALLOWED, tools=[price]):
+        raise AssertionError("it was opened")
+    assert f"{network}:4: a routes to bb" in str(refused.value)
+    assert f"{network}:5: b is equipped with prize" in str(refused.value)
 
 
 async def test_a_tool_is_told_whose_call_it_is_in_the_words_of_the_task() -> None:

@@ -4,9 +4,10 @@ import pytest
 from pydantic import ValidationError
 
 from towpath.cli.shared.exit_codes import format_problem
+from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget
 from towpath_contracts.problems.input_faults import details_of, summary_of
-from towpath_contracts.problems.registry import problem
+from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_engine.expressions.criterion import fault_of
 
 
@@ -48,3 +49,18 @@ def test_a_detail_that_begins_with_the_first_problem_is_cut_before_it() -> None:
 )
 def test_an_assignment_in_a_criterion_gets_a_hint_at_what_was_meant(text: str, hinted: bool) -> None:
     assert fault_of(text).endswith("did you mean ==?") is hinted
+
+
+def test_the_text_of_an_error_has_the_first_problems_once_and_the_number_of_the_others() -> None:
+    def told(detail: str, count: int) -> str:
+        errors = tuple(ProblemDetail(pointer=f"/{n}", code="x", detail=f"fault {n}") for n in range(count))
+        return str(
+            RefusedError(problem("network_invalid", detail or summary_of(errors), errors=errors, remedy="Mend."))
+        )
+
+    assert told("2 problem(s).", 2) == "network_invalid: 2 problem(s): fault 0 (/0); fault 1 (/1). Mend."
+    assert told("", 3) == "network_invalid: /0: fault 0; /1: fault 1; /2: fault 2. Mend."
+    few = "fault 0 (/0); fault 1 (/1); fault 2 (/2); and 1 more. Mend."
+    assert told("n: fault 0; fault 1; fault 2; fault 3", 4) == f"network_invalid: n: {few}"
+    assert told("", 4) == f"network_invalid: {few}"
+    assert told("it is not taken.", 0) == "network_invalid: it is not taken. Mend."
