@@ -15,6 +15,9 @@ from towpath_contracts.base import ClientMessagePart
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 
+OWN_TESTS = "docs/projects.md#a-test-of-your-own-files"
+"""Where a test of what a project has itself is shown."""
+
 PROJECT_FILE = Path("towpath.yaml")
 CODE = "project_invalid"
 MAX_TOOLS = 100

@@ -14,6 +14,7 @@ from tests.support.platform.up_in_process import Lines, status_after
 
 from towpath import Client, WaitingGate
 from towpath.cli import main
+from towpath.project.project_file import OWN_TESTS
 from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
 PAGE = ROOT / "docs" / "projects.md"
@@ -48,6 +49,28 @@ def test_its_own_tests_pass_without_a_platform(
     assert [(row["tests"], row["passed"], row["failed"]) for row in found["files"]] == [
         ("pytest", 3, 0), ("tests/evaluation.yaml", 3, 0), ("tests/verdicts.yaml", 4, 0)
     ]  # fmt: skip
+
+
+def test_a_test_of_one_s_own_files_passes_as_the_page_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--empty", "-o", "table"]) == 0
+    assert f"towpath test                                      # of your own: {OWN_TESTS}" in capfd.readouterr().out
+    name, _, anchor = OWN_TESTS.partition("#")
+    assert ROOT / name == PAGE
+    assert f"### {anchor.replace('-', ' ').capitalize()}\n" in PAGE.read_text("utf-8")
+    assert [main(words[1:]) for words in commands("own-files")] == [0, 0, 0]
+    network = Path("networks/stock.yaml")
+    agent = "    allow_respond: true\n"
+    network.write_text(network.read_text().replace(agent, f"{agent}    equipped_tools: [stock.count]\n"))
+    (test,) = [one for one in blocks(PAGE) if one.name == "test_stock.py"]
+    Path("tests").mkdir()
+    Path("tests", test.name).write_text(test.text)
+    capfd.readouterr()
+    assert main(["test", "-o", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [(row["tests"], row["passed"], row["failed"]) for row in found["files"]] == [("pytest", 1, 0)]
 
 
 def test_schemas_are_listed_printed_and_written(

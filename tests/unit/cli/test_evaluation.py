@@ -123,7 +123,8 @@ def test_where_there_is_nothing_to_test_that_is_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["test"]) == 3
-    assert "there are no tests at ." in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "there are no tests at ." in said and "docs/projects.md#a-test-of-your-own-files shows" in said
     assert main(["eval"]) == 3
     assert "kind: Evaluation" in capsys.readouterr().err
     assert main(["test", "nowhere"]) == 2

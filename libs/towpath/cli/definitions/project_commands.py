@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column, show_text
-from towpath.project.project_file import PROJECT_FILE, ProjectFile, find_project
+from towpath.project.project_file import OWN_TESTS, PROJECT_FILE, ProjectFile, find_project
 from towpath.project.scaffold import (
     AddedPart,
     add_agent,
@@ -37,6 +37,7 @@ EMPTY_NEXT = (
     "towpath new tool stock.count",
     "towpath new network stock                         # then give its agent equipped_tools: [stock.count]",
     "towpath new policy counting --tool stock.count    # then say who may call it: effect: allow",
+    f"towpath test                                      # of your own: {OWN_TESTS}",
     "towpath up",
 )
 

@@ -16,6 +16,7 @@ from towpath.cli.shared.child_process import ending_with_us
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.project.project_file import OWN_TESTS
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Row = dict[str, Any]
@@ -61,7 +62,7 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
         raise ProblemError(problem("file_missing", f"{path} is not there"))
     python, yaml = has_python_tests(path), yaml_tests(path)
     if not python and not yaml:
-        remedy = "Write tests/test_NAME.py, or a file with kind: PolicyTest or kind: Evaluation (docs/testing.md)."
+        remedy = f"Write tests/test_NAME.py, as {OWN_TESTS} shows, or a file with kind: PolicyTest or kind: Evaluation."
         raise ProblemError(problem("not_found", f"there are no tests at {path}", remedy=remedy))
     return python, yaml
 
