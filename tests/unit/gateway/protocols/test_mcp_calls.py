@@ -15,7 +15,7 @@ from starlette.requests import Request
 from tests.unit.gateway.protocols.test_mcp_server import ME, RUN, api, gate, page
 from tests.unit.gateway.test_admission import KEY, door
 
-from towpath_console.api import Api, ApiCaller
+from towpath_console.api import Api, ApiCaller, ApiRefusalError
 from towpath_gateway.app.protocols.mcp_server import gate_questions, task_methods, tool_calls, tool_list
 from towpath_gateway.app.protocols.mcp_server.route import McpRoute
 
@@ -107,6 +107,62 @@ async def test_what_is_asked_is_answered_and_no_more() -> None:
     assert not asked
     params.input_responses.popitem()
     assert await tasks.update(context(Heard(TAKES_TASKS)), params) == {} and len(asked) == 9
+
+
+@pytest.mark.parametrize(
+    ("word", "refusal", "verdicts", "told"),
+    [
+        ("yes", "request_invalid", None, "'yes' is no verdict here: approved or denied"),
+        (
+            "stop",
+            "verdict_invalid",
+            ["happened", "retry", "edit"],
+            "'stop' is no verdict here: happened, retry or edit",
+        ),
+        ("y\n" * 99, "request_invalid", ["denied"], f"'{('y ' * 32)}' is no verdict here: denied"),
+        (None, "request_invalid", None, "'' is no verdict here: approved or denied"),
+    ],
+)
+async def test_a_word_that_the_gate_does_not_take_is_told_with_those_that_it_takes_and_the_run_waits(
+    word: str | None, refusal: str, verdicts: list[str] | None, told: str
+) -> None:
+    waits = gate(status="pending", detail={"verdicts": verdicts})
+    gate_id, said = waits["gate_id"], mcp_types.ElicitResult(action="accept", content={"verdict": word})
+    answers: dict[str, Any] = {**WAITING, "/v1/gates": {"gates": [waits]}, f"/v1/gates/{gate_id}": waits}
+    answers |= {f"/v1/gates/{gate_id}/resolve": refusal}
+    sent = {"request_state": json.dumps({"run_id": RUN, "seq": 9}), "input_responses": {gate_id: said}}
+    refused = await called(answers, "run_network", RUN_IT, **sent)
+    assert refused.is_error and refused.structured_content["gates"][0]["gate_id"] == gate_id
+    assert refused.content[0].text.startswith(
+        f"verdict_invalid: {told}. Run {RUN} still waits at gate {gate_id}. Say one of those"
+    )
+    tasks = task_methods.TaskMethods(CallerOf(api(answers)), "")
+    given = {"taskId": RUN, "inputResponses": {gate_id: said.model_dump()}}
+    with pytest.raises(Exception, match=f"Run {RUN} still waits at gate {gate_id}"):
+        await tasks.update(context(Heard(TAKES_TASKS)), task_methods.UpdateTaskParams.model_validate(given))
+
+
+@pytest.mark.parametrize(("found", "told"), [("forbidden", "request_invalid"), ("gate_not_found", ""), ("denied", "")])
+async def test_a_wrong_word_at_a_gate_that_is_settled_or_not_shown_says_no_more_than_is_known(
+    found: str, told: str
+) -> None:
+    settled = gate(status="denied")
+    gate_id = settled["gate_id"]
+    gates: dict[str, Any] = {f"/v1/gates/{gate_id}": settled if found == "denied" else found}
+    no = mcp_types.ElicitResult(action="accept", content={"verdict": "no"})
+    asked = api({**gates, f"/v1/gates/{gate_id}/resolve": "request_invalid"})
+    if told:
+        with pytest.raises(ApiRefusalError, match=told):
+            await gate_questions.decide(asked, gate_id, no)
+    else:
+        await gate_questions.decide(asked, gate_id, no)
+
+
+async def test_a_right_word_that_is_refused_keeps_its_refusal() -> None:
+    waits = gate(status="pending")
+    refusing = {f"/v1/gates/{waits['gate_id']}": waits, f"/v1/gates/{waits['gate_id']}/resolve": "request_invalid"}
+    with pytest.raises(ApiRefusalError, match="request_invalid"):
+        await gate_questions.decide(api(refusing), waits["gate_id"], YES)
 
 
 @pytest.mark.parametrize("seq", ["1e999", "-1e999", "NaN", '"x"', "null", "[]"])

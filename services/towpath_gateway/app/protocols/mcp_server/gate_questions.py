@@ -24,6 +24,11 @@ Gate = Mapping[str, Any]
 MAX_QUESTIONS = 8
 """At once; the others are asked after these."""
 
+_WRONG_WORD = frozenset({"request_invalid", "verdict_invalid"})
+"""Refusals of a word that no gate takes, or that this one does not."""
+
+_MOST_OF_WORD = 64
+
 _KEY = re.compile(r"([0-9a-f-]{36})(?::([!-~]{1,128}))?")
 
 
@@ -76,8 +81,33 @@ async def decide(api: Api, key: str, answer: object) -> None:
     try:
         await say(api, found.group(1), body)
     except ApiRefusalError as error:
-        if error.problem.get("code") not in TOO_LATE:
+        code = error.problem.get("code")
+        if code in _WRONG_WORD:
+            await _check_word(api, found.group(1), str(body["verdict"] or ""), error)
+        elif code not in TOO_LATE:
             raise
+
+
+async def _check_word(api: Api, gate_id: str, word: str, refused: ApiRefusalError) -> None:
+    """Say why *word* was *refused* at a gate: by the verdicts that this one takes; nothing where it is settled.
+
+    Which these are is asked once a word was wrong: the API has the last word on those that are right.
+    """
+    try:
+        gate = await api.get(f"/v1/gates/{gate_id}")
+    except ApiRefusalError as error:
+        if error.problem.get("code") in TOO_LATE:
+            return
+        raise refused from error
+    if gate.get("status", "pending") != "pending":
+        return
+    taken = _verdicts(gate)
+    if word in taken:
+        raise refused
+    words = " or ".join(filter(None, (", ".join(taken[:-1]), taken[-1])))
+    shown = plain_line(word)[:_MOST_OF_WORD]
+    waits = f"Run {gate['run_id']} still waits at gate {gate_id}"
+    raise ApiRefusalError.of("verdict_invalid", f"'{shown}' is no verdict here: {words}. {waits}") from refused
 
 
 async def say(api: Api, gate_id: str, word: Mapping[str, Any]) -> dict[str, Any]:
