@@ -301,6 +301,9 @@ async def test_a_run_that_waits_for_a_person_is_waited_for_or_looked_at_later(
     ) and "Somebody looks at large refunds" in waits.value.message
     (run,) = await runs_of(http, "case=waits")
     assert f"/v1/responses/resp_{uuid.UUID(run['run_id']).hex}" in waits.value.message
+    looked = await client.responses.retrieve(f"resp_{uuid.UUID(run['run_id']).hex}")
+    (gate,) = (looked.model_extra or {})["towpath"]["gates"]
+    assert gate["tool"] == "orders.refund" and f"at gate {gate['gate_id']}" in waits.value.message
     assert (await client.responses.cancel(f"resp_{uuid.UUID(run['run_id']).hex}")).status in (
         "in_progress",
         "cancelled",

@@ -4,7 +4,7 @@ Both name the run: in the id, in `metadata`, and in `towpath`. What the run cost
 read from an answer as far as the functions were *offered*, which the schema of the task says.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -30,12 +30,13 @@ def completion_id(run_id: UUID) -> str:
     return f"chatcmpl-{run_id.hex}"
 
 
-def about_run(view: RunView) -> JsonObject:
-    """Return what OpenAI's API has no word for."""
+def about_run(view: RunView, gates: Sequence[JsonObject] = ()) -> JsonObject:
+    """Return what OpenAI's API has no word for; *gates* are those at which the run waits."""
     told: JsonObject = {"run_id": str(view.run_id), "network": view.network, "version": view.version}
     told |= {"status": view.status, "trace_id": view.trace_id or view.run_id.hex}
     told |= {"reason": view.reason} if view.reason else {}
-    return told | ({"waits": list(view.waits)} if view.waits else {})
+    told |= {"waits": list(view.waits)} if view.waits else {}
+    return told | ({"gates": list(gates)} if gates else {})
 
 
 def metadata(view: RunView) -> JsonObject:
@@ -145,7 +146,9 @@ def text_part(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
-def response_object(view: RunView, asked: JsonObject, offered: Collection[str]) -> JsonObject:
+def response_object(
+    view: RunView, asked: JsonObject, offered: Collection[str], gates: Sequence[JsonObject] = ()
+) -> JsonObject:
     """Return a run as a response; *asked* is what only its request said, where that is at hand."""
     failed = why_no_answer(view) if view.status in FINAL_STATUSES and view.status != "cancelled" else None
     used = _usage(view)
@@ -179,5 +182,5 @@ def response_object(view: RunView, asked: JsonObject, offered: Collection[str]) 
         "metadata": metadata(view),
         "usage": usage,
         **asked,
-        "towpath": about_run(view),
+        "towpath": about_run(view, gates),
     }

@@ -39,6 +39,7 @@ from towpath_gateway.app.protocols.openai.model_answers import chat_completion, 
 from towpath_gateway.app.protocols.openai.response_requests import ResponseRequest
 from towpath_gateway.app.protocols.openai.run_tasks import response_id, response_run
 from towpath_gateway.app.protocols.openai.stream_frames import ChatFrames, ResponseFrames
+from towpath_gateway.app.protocols.openai.waiting_gates import waiting_gates
 from towpath_gateway.app.routes.legacy_run_api import Prefer, still_running
 from towpath_gateway.app.routes.runs.submission import IdempotencyKey, run_headers, with_key
 from towpath_gateway.app.strict_requests import BoundedJsonRoute
@@ -115,7 +116,8 @@ async def create_response(
             view = await dependencies.platform.run(principal.project, accepted.run_id)
     else:
         view = await _ended(dependencies, principal, accepted, prefer)
-    return _json(response_object(view, said, offered), view)
+    gates = await waiting_gates(dependencies, principal, view)
+    return _json(response_object(view, said, offered, gates), view)
 
 
 @router.get(
@@ -132,7 +134,8 @@ async def get_response(
     wait_s = preferred_wait(prefer)
     view = await dependencies.platform.wait_for_end(principal.project, run_id, wait_s) if wait_s else None
     view = view or await dependencies.platform.run(principal.project, run_id)
-    return _json(response_object(view, {}, await _offered(dependencies, view)), view)
+    gates = await waiting_gates(dependencies, principal, view)
+    return _json(response_object(view, {}, await _offered(dependencies, view), gates), view)
 
 
 @router.post(
@@ -148,7 +151,8 @@ async def cancel_response(response: str, dependencies: Dependencies, principal: 
     request = CancelRun(project=principal.project, run_id=run_id, **principal.named())
     await dependencies.platform.request(rpc.CANCEL_RUN, request)
     view = await dependencies.platform.run(principal.project, run_id)
-    return _json(response_object(view, {}, await _offered(dependencies, view)), view)
+    gates = await waiting_gates(dependencies, principal, view)
+    return _json(response_object(view, {}, await _offered(dependencies, view), gates), view)
 
 
 @router.get("/models", response_model=dict[str, Any], responses=documented(), summary="List networks as models")
@@ -210,6 +214,9 @@ async def _ended(
     waits = "; ".join(view.waits) if view is not None else ""
     remedy = f"It goes on: GET /v1/responses/{response_id(accepted.run_id)}. Or ask with background, or with stream."
     detail = f"{found.detail} and waits: {waits}" if waits else found.detail
+    if gates := await waiting_gates(dependencies, principal, view):
+        detail += f", at gate {', '.join(gate['gate_id'] for gate in gates)}"
+        remedy += " To decide: `towpath gates approve ID`, or deny."
     raise ProblemError(found.model_copy(update={"detail": detail, "remedy": remedy}))
 
 
