@@ -22,6 +22,7 @@ from towpath_gateway.app.oidc_sign_in import OidcSignIn
 from towpath_gateway.app.session_cookies import SIGN_IN_REMEDY, SessionCookies
 from towpath_gateway.app.stream_pace import StreamPace
 from towpath_gateway.core.api_keys import LOCAL_PERSON, OPERATE_PLATFORM, Principal, bearer, split_key
+from towpath_gateway.core.openai_errors import is_openai
 from towpath_gateway.core.own_site import OwnSite
 from towpath_gateway.core.shares import Shares
 from towpath_gateway.metrics import GatewayMetrics
@@ -35,6 +36,11 @@ LOCAL_REMEDY = (
     "`towpath up` prints the line that does, Shell."
 )
 
+LOCAL_OPENAI_REMEDY = (
+    "Put what stands behind Bearer in .towpath/authorization into OPENAI_API_KEY; "
+    "`towpath up` names the data folder where it is another one."
+)
+OPENAI_REMEDY = "Put a key of Towpath into OPENAI_API_KEY: `towpath keys create --caller NAME` makes one."
 
 BODY_WAIT_S = 10.0
 """How long a large body waits to be parsed."""
@@ -111,10 +117,14 @@ async def authenticate(request: Request) -> Principal:
 def _no_credential(dependencies: GatewayDependencies, request: Request, credential: str | None) -> Problem:
     """Return why nobody is let in who shows no key, nor a session that this gateway began."""
     detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
+    speaks_openai = is_openai(request.scope["path"])  # `request.url` holds what the Host says too
     if dependencies.local_token is not None:
-        return problem("unauthenticated", detail, remedy=LOCAL_REMEDY)
+        remedy = LOCAL_OPENAI_REMEDY if speaks_openai else LOCAL_REMEDY
+        return problem("unauthenticated", detail, remedy=remedy)
     if credential is None and dependencies.sessions is not None and dependencies.sessions.has_name_in(request.headers):
         return problem("unauthenticated", "this session was not begun here", remedy=SIGN_IN_REMEDY)
+    if speaks_openai:
+        return problem("unauthenticated", detail, remedy=OPENAI_REMEDY)
     return problem("unauthenticated", detail)
 
 

@@ -1,6 +1,7 @@
 """Who is let in: nothing of a body is read without a key and its scope, and nobody has more than a share."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,24 @@ async def test_the_token_of_a_local_platform_is_no_stranger(tmp_path: Path) -> N
     with app._stranger("key"):
         status, _ = await answer(app, "POST", "/v1/runs", LocalAccess(tmp_path, "auto").token())
     assert status != 429
+
+
+@pytest.mark.parametrize("key", [None, "sk-of-another"])
+async def test_who_asks_as_a_client_of_openai_is_told_where_its_key_goes(tmp_path: Path, key: str | None) -> None:
+    LocalAccess(tmp_path, "auto").prepare()
+    local, keyed = door(embedded=True), door()
+    local._dependencies.local_token = LocalToken(tmp_path / "authorization", None, 8787)
+    remedies = (
+        (local, b"behind Bearer in .towpath/authorization into OPENAI_API_KEY"),
+        (keyed, b"towpath keys create"),
+    )
+    for app, remedy in remedies:
+        for path in ("/v1/chat/completions", "/v1/responses"):
+            status, body = await answer(app, "POST", path, key)
+            error = json.loads(body)["error"]["message"].encode()
+            assert (status, remedy in error, b"OPENAI_API_KEY" in error) == (401, True, True)
+            assert b"browser" not in body
+        assert b"OPENAI" not in (await answer(app, "POST", "/v1/runs", key))[1]
 
 
 def refusal(of: Shares, who: Principal) -> str:
