@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import uuid
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -364,31 +365,32 @@ def documented(name: str) -> str:
 
 
 async def test_what_the_documentation_shows_runs(platform: Platform, tmp_path: Path) -> None:
-    program = tmp_path / "mcp-client.py"
-    program.write_text(documented(program.name).replace("http://127.0.0.1:8787", platform.gateway_url), "utf-8")
+    program = documented("mcp-client.py").replace("http://127.0.0.1:8787", platform.gateway_url)
+    asking = program.replace("Where is my order?", "Refund order 8812")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(tmp_path), "TOWPATH_API_KEY": await key(platform, "reader")}
-    for command in ([sys.executable, str(program)], ["bash", "-euo", "pipefail", "-c", documented("mcp-config")]):
-        process = await asyncio.create_subprocess_exec(
-            *command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        output, errors = await asyncio.wait_for(process.communicate(), 60)
-        assert process.returncode == 0, errors.decode()
-        assert b"played from support.json" in output or {b'"servers":', b'"mcpServers":'} <= {*output.split()}
+    for command, shown in (
+        ([sys.executable, "-c", program], [b"played from support.json"]),
+        ([sys.executable, "-c", asking], [b"Tool: orders.refund", b"'yes' is no verdict here: approved or denied"]),
+        (["bash", "-euo", "pipefail", "-c", documented("mcp-config")], [b'"servers":', b'"mcpServers":']),
+    ):
+        output, errors = await outcome(command, b"yes\n", cwd=tmp_path, env=environment)
+        assert [one for one in shown if one not in output] == [], (output, errors)
+
+
+async def outcome(command: list[str], said: bytes = b"", **options: Any) -> tuple[bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, **options)
+    output, errors = await asyncio.wait_for(process.communicate(said), 120)
+    assert process.returncode == 0, errors.decode()
+    return output, errors
 
 
 async def test_the_official_javascript_client_has_the_same_over_http_and_stdio_and_as_tasks(
     platform: Platform,
 ) -> None:
-    command = [sys.executable, "-P", "-m", "towpath.cli", "mcp", "serve"]
-    address, secret = f"{platform.gateway_url}/mcp", await key(platform, "script")
-    process = await asyncio.create_subprocess_exec(
-        javascript.node_path() or "node", "mcp_client.mjs", address, secret, *command,
-        cwd=javascript.FOLDER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    output, errors = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, errors.decode()
-    found = json.loads(output)
+    serve = [sys.executable, "-P", "-m", "towpath.cli", "mcp", "serve"]
+    program = ["mcp_client.mjs", f"{platform.gateway_url}/mcp", await key(platform, "script"), *serve]
+    found = json.loads((await outcome([javascript.node_path() or "node", *program], cwd=javascript.FOLDER))[0])
     for name in ("modern", "legacy", "stdio"):
         served = found[name]
         assert (served["tools"], served["done"]) == (EVERY_TOOL, "completed"), name
