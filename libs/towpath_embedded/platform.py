@@ -105,6 +105,7 @@ class Platform:
         self._recovery: BrokerRecovery | None = None
         self._postgres: Postgres | None = None
         self._refused_files: Mapping[str, Sequence[str]] = {}
+        self.is_starting = False  # as `state.json` says it to commands, which wait then
 
     @property
     def nats(self) -> Nats:
@@ -183,7 +184,7 @@ class Platform:
         """
         units = self._worker_units(worker, worker.role)
         await self._supervisor.start(units)
-        self._write_state()
+        self.write_state()
         return [unit.name for unit in units]
 
     async def start(self) -> None:
@@ -253,7 +254,7 @@ class Platform:
         )
         await asyncio.gather(self._prepare_database(), recovery.declare())
         self._background_tasks.append(asyncio.create_task(recovery.run(), name="recover the broker"))
-        self._write_state()
+        self.write_state()
 
     async def _start_all(self) -> None:
         await self.start_servers(self._workers)
@@ -262,11 +263,10 @@ class Platform:
         roles = [role for role in role_names.START_ORDER if role in SERVICES]
         gateways_first = sorted(roles, key=lambda role: role != "gateway")  # others are told where it answers
         units = {role: self._service_units(role, self._replicas[role]) for role in gateways_first}
-        services = [unit for role in roles for unit in units[role]]
         pairs = zip(self._workers, self._worker_users, strict=True)
         workers = [unit for worker, user in pairs for unit in self._worker_units(worker, user)]
-        await self._supervisor.start([*services, *workers])
-        self._write_state()
+        await self._supervisor.start([*(unit for role in roles for unit in units[role]), *workers])
+        self.write_state()
 
     async def _prepare_database(self) -> None:
         await self.postgres.ensure_database()
@@ -278,14 +278,13 @@ class Platform:
     def _service_units(self, role: str, count: int) -> list[ManagedProcess]:
         units: list[ManagedProcess] = []
         for number, name in enumerate(role_names.replica_names(role, count)):
-            first_gateway = role == "gateway" and number == 0
             self._units[name] = RoleProcess(
                 name,
                 self._command(role),
                 log=self.log(name),
                 environment=self._environment_of(role, name),
                 port_variable="TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT",
-                port=self._ports["gateway"] if first_gateway else None,
+                port=self._ports["gateway"] if (role, number) == ("gateway", 0) else None,
                 spawn=self._spawn,
                 keeps_port=True,
             )
@@ -361,17 +360,18 @@ class Platform:
         return {**inherited, **self._environment, **self._role_environment.get(role, {})}
 
     def _processes_changed(self) -> None:
-        self._write_state()
+        self.write_state()
         if self._recovery is not None:
             self._recovery.restarted()
 
-    def _write_state(self) -> None:
-        write_state(self.data, self.describe())
+    def write_state(self) -> None:
+        """Write `state.json` for other programs of this user."""
+        write_state(self.data, {**self.describe(), "starting": self.is_starting})
 
     def keep_refused(self, faults: Mapping[str, Sequence[str]]) -> None:
         """Keep in `state.json` what is wrong with files that were refused."""
         self._refused_files = faults
-        self._write_state()
+        self.write_state()
 
     def describe(self) -> dict[str, Any]:
         """Return where everything is, as `state.json` and `up --json` show it, without any password."""

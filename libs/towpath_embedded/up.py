@@ -110,6 +110,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         notice=screen.notice,
         starts="exec" if options.servers_only else "fork",
     )
+    platform.is_starting = not options.servers_only  # who starts these alone starts a gateway anywhere
     os.umask(PRIVATE_UMASK)  # from here on; user code goes on with the one that the platform has found
     told_at_start: dict[str, Any] = {}
     refused = RefusedFiles(screen.refused, platform.keep_refused)
@@ -218,6 +219,8 @@ async def _serve(
         if options.strict and refused.faults:
             raise ProblemError(_refusal(refused.faults))
         _keep_chosen_ports(options, platform)
+        platform.is_starting = False  # networks and the policy are there, too
+        platform.write_state()
         state = {**platform.describe(), **told, "project": options.project}
         if folder is not None:
             state["loaded"] = {**folder.counts(), "refused": len(refused.faults)}

@@ -27,6 +27,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8787"
 
 DATA_FOLDER = Path(".towpath")
 FOLDER_ORIGIN = f"the platform on ./{DATA_FOLDER}"
+DEFAULT_ORIGIN = "default"
 TOKEN_FILE = "authorization"  # noqa: S105 - a name
 _HEADER = "Authorization: Bearer "
 _PROCESSES = Path("/proc")
@@ -41,8 +42,23 @@ def running_state(folder: Path = DATA_FOLDER) -> dict[str, Any] | None:
     """
     if not all(is_mine(path) for path in (folder, folder / "lock", folder / "state.json")):
         return None
-    state = _state(folder)
+    state = _state(folder / "state.json")
     return state if _is_locked(folder / "lock") and _is_my_process(state.get("pid")) else None
+
+
+def starting_platform(folder: Path = DATA_FOLDER) -> int | None:
+    """Return the pid of the platform of this user that starts on *folder* and is not ready yet; None where none does.
+
+    Its lock names it before it has written a state; one that is left over from a platform before it says nothing.
+    """
+    lock, file = folder / "lock", folder / "state.json"
+    if not (is_mine(folder) and is_mine(lock) and _is_locked(lock)):
+        return None
+    pid = _state(lock).get("pid")
+    if not _is_my_process(pid):
+        return None
+    state = _state(file) if is_mine(file) else {}
+    return pid if state.get("pid") != pid or state.get("starting") is True else None
 
 
 def running_server_url(folder: Path = DATA_FOLDER) -> str | None:
@@ -69,7 +85,7 @@ def local_broker_owner(address: str, folder: Path = DATA_FOLDER) -> int | None:
     None for any other broker. A platform that was killed still says where it was: who listens there now is no broker.
     """
     mine = all(is_mine(path) for path in (folder, folder / "state.json"))
-    return os.getuid() if mine and is_same_place(address, _state(folder).get("nats_url")) else None
+    return os.getuid() if mine and is_same_place(address, _state(folder / "state.json").get("nats_url")) else None
 
 
 def read_token(state: dict[str, Any]) -> str | None:
@@ -114,9 +130,9 @@ def _listens_for_me(server: str) -> bool:
     return not texts or set[int]().union(*(listener_users(text, port or 0) for text in texts)) == {os.getuid()}
 
 
-def _state(folder: Path) -> dict[str, Any]:
+def _state(file: Path) -> dict[str, Any]:
     try:
-        state = json.loads((folder / "state.json").read_text("utf-8"))
+        state = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return state if isinstance(state, dict) else {}
@@ -160,6 +176,11 @@ class ClientTarget:
     api_key_origin: str = ""
     context: str = ""
     context_origin: str = "default"
+
+    @property
+    def is_by_place(self) -> bool:
+        """Whether nothing but the place of the command says which it is: a platform that starts here is meant."""
+        return self.server_origin in (FOLDER_ORIGIN, DEFAULT_ORIGIN)
 
     @property
     def is_of_folder(self) -> bool:
@@ -215,4 +236,4 @@ class ClientSettings(BaseSettings):
         running = running_server_url()
         if running is not None:
             return ClientTarget(server=running, server_origin=FOLDER_ORIGIN)
-        return ClientTarget(server=DEFAULT_SERVER, server_origin="default")
+        return ClientTarget(server=DEFAULT_SERVER, server_origin=DEFAULT_ORIGIN)

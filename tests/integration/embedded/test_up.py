@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.support.platform.up_in_process import Lines, command_status, status_after
 
+from towpath.client.settings import starting_platform
+from towpath_embedded.console import UpConsole
 from towpath_embedded.platform_state import read_state
 from towpath_embedded.processes.ports import free_port
 from towpath_embedded.servers.postgres_identity import postgres_home
@@ -86,7 +88,7 @@ def test_the_servers_tell_where_they_are_and_stop_on_ctrl_c(folder: Path) -> Non
         assert set(ready["processes"]) == {"nats", "postgres"}
         state = read_state(data)
         assert state is not None
-        assert state["pid"] == process.pid
+        assert (state["pid"], state["starting"]) == (process.pid, False)
         assert (data / "state.json").stat().st_mode & 0o777 == 0o600
         pids = [entry["pid"] for entry in ready["processes"].values()]
     assert process.returncode == 0
@@ -178,7 +180,7 @@ def test_the_help_of_up_names_the_profiles_and_no_empty_choice(command: InProces
 BAD_NETWORK = "kind: Network\nname: desk\nagents:\n  - key: clerk\n    is_default: true\n    equipped_tool: [a]\n"
 
 
-def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
+def test_c14_a_profile_is_in_force_from_the_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = folder / "bad.yaml"
     bad.write_text(BAD_NETWORK)
 
@@ -195,9 +197,19 @@ def test_c14_a_profile_is_in_force_from_the_start(folder: Path) -> None:
         ask = [sys.executable, "-m", "towpath.cli", "policy", "show", "--json"]
         shown = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=folder, timeout=TIMEOUT_S)
         assert "balanced/destinations" in [rule["name"] for rule in json.loads(shown.stdout)["rules"]]
+        assert shown.stderr == "", "nothing is waited for any more"
 
-    words = ("up", "--data", str(folder / ".towpath"), "--port", "auto", "--nats-port", "auto", "--json")
+    def look_at_notice(screen: UpConsole, line: str) -> None:
+        starting.update({line.partition(" is ready after ")[0]: starting_platform(data)})
+        notice(screen, line)
+
+    starting: dict[str, int | None] = {}
+    data, notice = folder / ".towpath", UpConsole.notice
+    monkeypatch.setattr(UpConsole, "notice", look_at_notice)
+    words = ("up", "--data", str(data), "--port", "auto", "--nats-port", "auto", "--json")
     assert status_after(look, *words, "--profile", "balanced", "--networks", str(bad)) == 0
+    assert starting["postgres"] == starting["gateway"] == os.getpid()
+    assert starting["stopping"] is None
 
 
 def test_a_strict_start_ends_with_all_that_is_wrong_with_its_files(folder: Path, command: InProcess) -> None:

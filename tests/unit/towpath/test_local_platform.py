@@ -1,5 +1,6 @@
 """Whose platform the client takes the one beside it for, before it sends it the token."""
 
+import asyncio
 import fcntl
 import json
 import os
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from towpath import Client, RefusedError
+from towpath.cli import main
+from towpath.cli.definitions.mcp_commands import served_target
+from towpath.cli.shared import options
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.settings import (
     DEFAULT_SERVER,
@@ -21,7 +25,9 @@ from towpath.client.settings import (
     local_token,
     running_server_url,
     running_state,
+    starting_platform,
 )
+from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric import socket_owners
 
 LISTENS = "0: 0100007F:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0 575 1"
@@ -112,6 +118,78 @@ def test_a_platform_that_another_user_planted_is_not_asked(
         (folder / name).chmod(0o777)
     assert running_state() is running_server_url() is None
     assert ClientSettings().target().server == ConnectionOptions().address() == DEFAULT_SERVER
+
+
+@pytest.fixture
+def start(place: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a platform that has just begun to start, in which commands are given."""
+    folder, url = place
+    (folder / "lock").write_text(json.dumps({"pid": os.getpid()}))
+    (folder / "state.json").write_text(json.dumps({"gateway_url": url, "pid": 2**31 - 1}))  # of one before it
+    monkeypatch.chdir(folder.parent)
+    for name in ("TOWPATH_SERVER", "TOWPATH_API_KEY", "TOWPATH_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TOWPATH_CONTEXTS_FILE", str(folder.parent / "contexts.json"))
+    monkeypatch.setattr(options, "START_POLL_S", 0.01)
+    return folder
+
+
+def test_nobody_else_is_asked_while_the_platform_of_the_folder_starts(
+    start: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert options.START_TIMEOUT_S == 20.0
+    monkeypatch.setattr(options, "START_TIMEOUT_S", 0.05)
+    (start / "state.json").unlink()
+    told = f"the platform on ./.towpath (pid {os.getpid()}) is still starting"
+    assert main(["runs", "list", "-o", "table"]) == 6
+    notice, refusal = capsys.readouterr().err.split("\n", 1)
+    assert notice == f"{told}; waiting for it"
+    assert told in refusal
+    assert "Wait until its terminal says: ready in …" in refusal
+    for ask in (ConnectionOptions().address, lambda: served_target(ConnectionOptions(), Path())):
+        with pytest.raises(ProblemError, match="is still starting"):
+            ask()
+    assert ConnectionOptions(server="http://x").address() == "http://x"
+
+
+async def test_a_command_waits_until_the_platform_of_the_folder_has_started(
+    start: Path, place: tuple[Path, str]
+) -> None:
+    async def go_on() -> None:
+        for more in ({"gateway_url": None}, {"gateway_url": place[1]}):
+            (start / "state.json").write_text(json.dumps({"pid": os.getpid(), "starting": True, **more}))
+            await asyncio.sleep(0.05)
+        waited.append(connecting.done())
+        (start / "state.json").write_text(json.dumps({"pid": os.getpid(), "gateway_url": place[1]}))
+
+    async def connect() -> str:
+        async with ConnectionOptions().connect() as client:
+            return client.server
+
+    waited: list[bool] = []
+    connecting = asyncio.create_task(connect())
+    await go_on()
+    assert await asyncio.wait_for(connecting, 10) == place[1]
+    assert waited == [False]
+
+
+async def test_a_start_that_fails_is_told(start: Path) -> None:
+    async def connect() -> None:
+        async with ConnectionOptions().connect():
+            pass
+
+    connecting = asyncio.create_task(connect())
+    await asyncio.sleep(0.03)
+    (start / "lock").write_text("")  # what another process holds is no start of a platform
+    with pytest.raises(ProblemError, match="ended before it was ready"):
+        await asyncio.wait_for(connecting, 10)
+
+
+def test_a_platform_without_a_gateway_does_not_start_for_ever(start: Path) -> None:
+    assert starting_platform() == os.getpid()
+    (start / "state.json").write_text(json.dumps({"gateway_url": None, "pid": os.getpid()}))
+    assert starting_platform() is None
+    assert ConnectionOptions().address() == DEFAULT_SERVER
 
 
 def test_a_worker_that_is_started_by_hand_knows_whose_keys_it_hides(place: tuple[Path, str]) -> None:

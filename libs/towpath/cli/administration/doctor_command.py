@@ -120,9 +120,9 @@ def _what_is_missing(answer: str) -> str:
 async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[DoctorCheck]:
     from towpath.client.contexts import shown_address
 
-    address = common.address()
-    shown = shown_address(address)
     try:
+        address = common.address()
+        shown = shown_address(address)
         async with common.connect(at_once=True) as client:
             asked = (
                 ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from towpath.cli.shared.child_process import run_module
-from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples, still_starting
 from towpath.cli.shared.output import Column
 from towpath.errors import unreachable
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -122,11 +122,13 @@ def served_target(common: ConnectionOptions, folder: Path | None) -> "ClientTarg
 
     Neither the environment nor a context comes into it: their key is meant for another platform.
     """
-    from towpath.client.settings import FOLDER_ORIGIN, ClientTarget, running_server_url
+    from towpath.client.settings import FOLDER_ORIGIN, ClientTarget, running_server_url, starting_platform
 
     if folder is None or common.server is not None or common.context is not None:
         return common.target()
     running = running_server_url()
+    if running is None and (pid := starting_platform()) is not None:
+        raise still_starting(pid)
     if running is None:
         raise unreachable(str(Path.cwd()), "no platform of yours runs on this folder")
     return ClientTarget(server=running, server_origin=FOLDER_ORIGIN, api_key=common.api_key)

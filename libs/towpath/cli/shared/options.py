@@ -13,15 +13,19 @@ from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
-from towpath.cli.shared.output import Format, OutputPrinter
+from towpath.cli.shared.output import Format, OutputPrinter, print_notice
 from towpath.cli.shared.progress import progress_line
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
     from towpath.client.settings import ClientTarget
+    from towpath_contracts.problems.registry import ProblemError
 
 STATE = Path(".towpath")
 REACH_TIMEOUT_S = 3.0
+START_TIMEOUT_S = 20.0
+"""How long a command waits for the platform on this folder, while that starts."""
+START_POLL_S = 0.1
 _GROUP = Group("Common options", sort_key=90)
 
 
@@ -61,10 +65,13 @@ class ConnectionOptions(OutputOptions):
         return not self.as_json and self.output in (None, "table")
 
     def target(self) -> "ClientTarget":
-        """Return the platform to ask, and the key."""
-        from towpath.client.settings import ClientSettings
+        """Return the platform to ask, and the key; raises `server_unreachable` where that here has no address yet."""
+        from towpath.client.settings import ClientSettings, starting_platform
 
-        return ClientSettings().target(self.server, self.api_key, context=self.context)
+        found = ClientSettings().target(self.server, self.api_key, context=self.context)
+        if found.is_by_place and not found.is_of_folder and (pid := starting_platform()) is not None:
+            raise still_starting(pid)  # at the default address another platform may answer
+        return found
 
     def address(self) -> str:
         """Return the address to ask."""
@@ -75,11 +82,13 @@ class ConnectionOptions(OutputOptions):
         """Connect a client to the platform; raises `server_unreachable` at once where no server listens.
 
         The client itself retries for long: right for a program, too slow for a person who forgot `towpath up`. It
-        does not with *at_once*.
+        does not with *at_once*. One that still starts on ./.towpath is waited for.
         """
         from towpath.cli.shared.command_client import CommandClient
         from towpath.client.contexts import shown_address
 
+        if not at_once:
+            await self._wait_for_start()
         target = self.target()
         with progress_line(f"Waiting for {shown_address(target.server)}", shown=self.out().for_people) as line:
             client = CommandClient(target, line, at_once=at_once)  # raises for what is no address
@@ -87,6 +96,36 @@ class ConnectionOptions(OutputOptions):
                 await _reach(target.server)
             async with client:
                 yield client
+
+    async def _wait_for_start(self) -> None:
+        import asyncio
+
+        from towpath.client.settings import ClientSettings, running_server_url, starting_platform
+        from towpath_fabric.clock import monotonic
+
+        pid = starting_platform()
+        if pid is None or not ClientSettings().target(self.server, self.api_key, context=self.context).is_by_place:
+            return
+        print_notice(f"the platform on ./{STATE} (pid {pid}) is still starting; waiting for it")
+        until = monotonic() + START_TIMEOUT_S
+        while (found := starting_platform()) is not None:
+            if monotonic() > until:
+                raise still_starting(found)
+            await asyncio.sleep(START_POLL_S)  # another process: its state is a file
+        if running_server_url() is None:
+            raise _unreachable(f"the platform on ./{STATE} (pid {pid}) ended before it was ready")
+
+
+def still_starting(pid: int) -> "ProblemError":
+    """Return what is told where the platform on this folder can't be asked yet."""
+    remedy = f"Wait until its terminal says: ready in …, and ask again. Its logs are in {STATE}/logs."
+    return _unreachable(f"the platform on ./{STATE} (pid {pid}) is still starting", remedy=remedy)
+
+
+def _unreachable(detail: str, **more: str) -> "ProblemError":
+    from towpath_contracts.problems.registry import ProblemError, problem
+
+    return ProblemError(problem("server_unreachable", detail, **more))
 
 
 async def _reach(address: str) -> None:
