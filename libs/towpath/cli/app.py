@@ -93,7 +93,7 @@ _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writ
 
 _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
-    "init": "Examples:\n  towpath init shop\n  towpath init",
+    "init": "Examples:\n  towpath init shop\n  towpath init shop --empty",
     "schema": "Examples:\n  towpath schema network\n  towpath schema --write",
     "test": "Examples:\n  towpath test\n  towpath test tests/verdicts.yaml",
     "eval": "Examples:\n  towpath eval tests/evaluation.yaml"

@@ -18,6 +18,7 @@ import yaml
 
 from towpath.project.file_schemas import file_schema, schema_kinds
 from towpath.project.project_file import PROJECT_FILE, ProjectFile
+from towpath_contracts.files.policy_document import NAME_GLOB, RuleCallers, RuleEffect
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 SCHEMAS = Path(".towpath") / "schema"
@@ -114,7 +115,8 @@ def add_tool(folder: Path, project: ProjectFile, name: str) -> AddedPart:
     texts = {path: _text("tool.py", name=name, function=function)}
     _refuse_existing(folder, texts)
     _write(folder, texts)
-    return AddedPart((path,), f"let an agent have it (equipped_tools: [{name}]), and allow it: towpath new policy NAME")
+    allow = f"towpath new policy NAME --tool {name} --effect allow"
+    return AddedPart((path,), f"let an agent have it (equipped_tools: [{name}]), and allow it: {allow}")
 
 
 def add_agent(folder: Path, project: ProjectFile, name: str, network: str = "") -> AddedPart:
@@ -125,18 +127,40 @@ def add_agent(folder: Path, project: ProjectFile, name: str, network: str = "") 
     return AddedPart((path,), f"let another agent hand over to it: allowed_routes: [{name}]")
 
 
-def add_rule(folder: Path, project: ProjectFile, name: str, tool: str = "*") -> AddedPart:
-    """Add a rule at the end of the policy, which is made where there is none: a person is asked about *tool*."""
+def add_rule(
+    folder: Path,
+    project: ProjectFile,
+    name: str,
+    tool: str = "*",
+    *,
+    effect: RuleEffect = "require_approval",
+    who: Sequence[str] = (),
+) -> AddedPart:
+    """Add a rule about *tool* at the end of the policy, which is made where there is none.
+
+    *who* are pairs such as network=shop: whose calls it is about.
+    """
     _check_name(name)
+    callers = f"  who: {{{', '.join(map(_caller, who))}}}\n" if who else ""
     path = project.policy or Path("policies.yaml")
-    rule = _text("rule.yaml", name=name, tool=json.dumps(tool))
+    rule = _text("rule.yaml", name=name, tool=json.dumps(tool), effect=effect, callers=callers)
     if (folder / path).exists():
         _append(folder, path, "rules", "name", name, rule)
     else:
         _write(folder, {path: _text("policy.yaml", "policy", path) + _indented(rule, 2)})
     named = project.policy is not None
-    todo = f"say who and when: {path}"
+    todo = f"say {'when' if who else 'who and when'}: {path}"
     return AddedPart((path,), todo if named else f"{todo}, and name it in {PROJECT_FILE}: policy: {path}")
+
+
+def _caller(pair: str) -> str:
+    """Return a pair of `--who` as YAML."""
+    keys = tuple(RuleCallers.model_fields)
+    key, _, value = pair.partition("=")
+    if key not in keys or not re.fullmatch(NAME_GLOB, value):
+        detail = f"--who takes KEY=NAME, with one of the keys {', '.join(keys)}, and not {pair!r}"
+        raise ProblemError(problem("request_invalid", detail, remedy="Write e.g. --who network=support."))
+    return f"{key}: {json.dumps(value)}"
 
 
 def _text(template: str, kind: str = "", path: Path = Path(), **names: str) -> str:

@@ -36,6 +36,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(init) == 0
     with contextlib.chdir(folder / there):
         assert [main(words[1:]) for words in commands("add")] == [0, 0, 0, 0]
+        texts = {block.name: block.text for block in blocks(PAGE) if block.name}
+        assert Path("policies.yaml").read_text("utf-8").endswith(f"\n{texts['rule']}")
+        for file in ("tools/weather_lookup.py", "networks/research.yaml", "networks/research.json"):
+            assert Path(file).is_file(), "the command has made it"
+            Path(file).write_text(texts[file], "utf-8")
     return folder / there
 
 
@@ -87,13 +92,13 @@ def test_schemas_are_listed_printed_and_written(
 
 
 async def refund(address: str) -> tuple[Any, Any]:
-    """Have an order refunded, whose call a person approves, and say hello; return both answers."""
+    """Have an order refunded, whose call a person approves, and ask for the weather; return both answers."""
     async with Client(address) as client, asyncio.timeout(TIMEOUT_S):
         accepted = await client.submit("support", "Refund order 8812")
         events = client.stream(accepted.run_id)
         verdicts = [await event.approve(reason="checked") async for event in events if isinstance(event, WaitingGate)]
         assert len(verdicts) == 1
-        other = await client.submit("research", "Hello")
+        other = await client.submit("research", "What is the weather like in Ghent?")
         return (await client.result(accepted.run_id)).final, (await client.result(other.run_id)).final
 
 
@@ -108,9 +113,9 @@ def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(project: Path, monk
         ready = json.loads(told.wait_for("gateway_url"))
         assert ready["project"] == str(project / "towpath.yaml")
         assert (Path(ready["policy"]["source"]).name, ready["policy"]["rules"]) == ("policies.yaml", 4)
-        refunded, hello = asyncio.run(refund(ready["gateway_url"]))
+        refunded, weather = asyncio.run(refund(ready["gateway_url"]))
         assert "Order 8812 is refunded" in refunded["message"]
-        assert "research.json" in hello["message"]
+        assert weather["message"] == "There is rain in Ghent."
         suite = project / "tests" / "evaluation.yaml"
         suite.write_text(
             f"{suite.read_text()}  - {{name: other, input: Refund order 8812, gates: [{{rule: another}}]}}\n"

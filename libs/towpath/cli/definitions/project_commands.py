@@ -19,6 +19,7 @@ from towpath.project.scaffold import (
     create_project,
     write_schemas,
 )
+from towpath_contracts.files.policy_document import RuleEffect
 
 app = App(
     name="new",
@@ -36,7 +37,7 @@ SAMPLE_NEXT = (
 EMPTY_NEXT = (
     "towpath new tool stock.count",
     "towpath new network stock                         # then give its agent equipped_tools: [stock.count]",
-    "towpath new policy counting --tool stock.count    # then say who may call it: effect: allow",
+    "towpath new policy count --tool stock.count --effect allow --who network=stock",
     f"towpath test                                      # of your own: {OWN_TESTS}",
     "towpath up",
 )
@@ -106,17 +107,28 @@ def tool(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
 
 @app.command(
     help_epilogue=examples(
-        "towpath new policy ask-weather --tool weather.lookup", "towpath new policy orders --tool 'orders.*'"
+        "towpath new policy ask-weather --tool weather.lookup",
+        "towpath new policy find --tool orders.find --effect allow --who agent=billing",
     )
 )
-def policy(name: str, /, *, tool: str = "*", printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+def policy(
+    name: str,
+    /,
+    *,
+    tool: str = "*",
+    effect: RuleEffect = "require_approval",
+    who: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    printed: OutputOptions = OUTPUT_OPTIONS,
+) -> None:
     """Add a rule to the policy, which is made where there is none.
 
     Args:
         name: The rule's name.
         tool: The tool that it is about, or a pattern such as orders.*
+        effect: What becomes of its calls: allow, deny, or require_approval, which has a person asked.
+        who: Whose calls it is about, as KEY=NAME, with the keys project, network, agent, agent_type and caller.
     """
-    _show(add_rule(HERE, _project(), name, tool), printed)
+    _show(add_rule(HERE, _project(), name, tool, effect=effect, who=who), printed)
 
 
 def schema(kind: str | None = None, /, *, write: bool = False, printed: OutputOptions = OUTPUT_OPTIONS) -> None:

@@ -159,7 +159,7 @@ def test_an_empty_project_can_be_read_and_is_filled_part_by_part(
         assert main(words) == 0
     assert read_project().tool_modules() == ("tools/stock_count.py",)
     assert [agent.key for agent in load_network("networks/stock.yaml").agents] == ["assistant"]
-    assert yaml.safe_load(Path("policies.yaml").read_text("utf-8"))["rules"][0]["tool"] == "stock.count"
+    assert yaml.safe_load(Path("policies.yaml").read_text("utf-8"))["rules"][0]["who"] == {"network": "stock"}
     assert policy_problems() == ()
 
 
@@ -204,6 +204,19 @@ def test_a_rule_is_added_to_the_policy_which_is_made_where_there_is_none(tmp_pat
     assert [(rule.name, rule.tool, rule.effect) for rule in read.rules] == [
         ("first", "a.*", "require_approval"), ("second", "*", "require_approval")
     ]  # fmt: skip
+
+
+def test_a_rule_says_what_becomes_of_whose_calls(tmp_path: Path) -> None:
+    create_project(tmp_path, empty=True)
+    who = ("network=stock", "agent=a*")
+    assert add_rule(tmp_path, PROJECT, "count", "a.b", effect="allow", who=who).next_step == "say when: policies.yaml"
+    (rule,) = yaml.safe_load((tmp_path / "policies.yaml").read_text("utf-8"))["rules"]
+    assert (rule["who"], rule["effect"]) == ({"network": "stock", "agent": "a*"}, "allow")
+    before = files_in(tmp_path)
+    for wrong in ("stock", "net=stock", "network=", "network=a b"):
+        with pytest.raises(ProblemError, match="project, network, agent, agent_type, caller, and not"):
+            add_rule(tmp_path, PROJECT, "other", who=(wrong,))
+    assert files_in(tmp_path) == before
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../a", "9a", "a" * 65])
