@@ -130,6 +130,7 @@ def start(place: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("TOWPATH_SERVER", "TOWPATH_API_KEY", "TOWPATH_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TOWPATH_CONTEXTS_FILE", str(folder.parent / "contexts.json"))
+    assert options.START_POLL_S == 0.1
     monkeypatch.setattr(options, "START_POLL_S", 0.01)
     return folder
 
