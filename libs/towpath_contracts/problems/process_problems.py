@@ -43,12 +43,6 @@ PROCESS_PROBLEMS = (
         "Correct what is named in the environment, and start it again.",
     ),
     ProblemKind(
-        "broker_address_invalid",
-        0,
-        "The address of the broker can't be read",
-        "Correct TOWPATH_NATS_URL: nats://HOST:PORT, or tls://HOST:PORT.",
-    ),
-    ProblemKind(
         "database_address_invalid",
         0,
         "The address of the database can't be read",

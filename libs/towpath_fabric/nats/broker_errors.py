@@ -35,7 +35,6 @@ WORKER = "worker"
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
-_ADDRESS = re.compile("invalid (connect url|hostname)|mixing of websocket")
 
 
 class PublishDeniedError(NatsError):
@@ -97,8 +96,6 @@ def connect_refusal(settings: BrokerSettings, error: Exception) -> ProblemError 
     """Return the problem of a first connection that fails in the same way however often it is tried, else None."""
     if is_login_denied(error):
         return broker_denied(settings, "connect to the broker")
-    if isinstance(error, NatsError) and _ADDRESS.search(str(error)):
-        return ProblemError(problem("broker_address_invalid", str(error).removeprefix("nats: ")))
     return None
 
 

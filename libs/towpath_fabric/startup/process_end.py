@@ -20,7 +20,6 @@ FAILED, WRONG_SETTINGS, DENIED = 1, 2, 4
 
 _CODES = {
     "settings_invalid": WRONG_SETTINGS,
-    "broker_address_invalid": WRONG_SETTINGS,
     "database_address_invalid": WRONG_SETTINGS,
     "database_missing": WRONG_SETTINGS,
     "database_setting_refused": WRONG_SETTINGS,

@@ -166,7 +166,7 @@ def test_a_core_service_imports_nothing_from_the_working_folder(spawn: ProcessSp
         directory=tmp_path,
     )
     assert child.wait(WAIT_S) == 2
-    assert "TOWPATH_TICKET_KEY_FILE is not set" in (tmp_path / "tas.log").read_text()
+    assert "TOWPATH_DATABASE_URL is not set" in (tmp_path / "tas.log").read_text()
     assert imported(tmp_path) == []
 
 

@@ -149,7 +149,7 @@ async def test_a_run_names_the_models_that_runs_below_it_wait_for_beside_their_g
         gate |= {"opened_at": now + timedelta(seconds=number), "expires_at": now + hour}
         marks = ", ".join(f"${place}" for place in range(1, len(gate) + 1))
         await owner.execute(f"INSERT INTO runs.gate ({', '.join(gate)}) VALUES ({marks})", *gate.values())
-        rows.gates[gate["gate_id"]] = gate
+        rows.gates.add(gate)
     await owner.close()
     real, at = await open_pool(database("orchestrator"), 2, "test"), (now + hour).isoformat()
     found = []

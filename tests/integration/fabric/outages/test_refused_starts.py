@@ -94,8 +94,8 @@ async def test_a_wrong_password_of_the_broker_ends_every_service(
 @pytest.mark.parametrize("url", ["nats://127.0.0.1:port", "nats://"])
 async def test_an_address_of_the_broker_that_can_t_be_read_ends_a_service(url: str, broker: Nats, folder: Path) -> None:
     found = await ended("decider", folder, login(broker, "decider", TOWPATH_NATS_URL=url))
-    assert (found.status, found.problem["code"]) == (2, "broker_address_invalid")
-    assert "TOWPATH_NATS_URL" in found.problem["remedy"]
+    assert (found.status, found.problem["code"]) == (2, "settings_invalid")
+    assert "TOWPATH_NATS_URL: address 1 of 1 " in found.problem["detail"]
 
 
 @pytest.mark.parametrize(
