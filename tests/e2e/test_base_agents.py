@@ -212,7 +212,7 @@ async def test_b6_hooks_of_workers_and_agents_get_every_event_and_break_nothing(
     worker = [
         (one["name"], one["tool"], one["status"])
         for one in recorded_hooks(place, "worker")
-        if "lock" not in one["tool"]
+        if "lock" not in one["tool"] and one["name"] != "run_finished"  # it comes when it comes, of runs before too
     ]
     around = [("pre_tool_call", "sample.look", ""), ("post_tool_call", "sample.look", "succeeded")]
     assert worker == [("start", "", ""), *around]

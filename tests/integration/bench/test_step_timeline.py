@@ -27,7 +27,8 @@ async def test_every_hop_of_a_step_is_in_the_time_line_in_order() -> None:
     assert (sent[0], sent[-1] < step.ms) == (0.0, True)
     assert all(hop.sent_ms <= hop.received_ms for hop in path)
     others = {(hop.sender, hop.receiver, hop.subject) for hop in step.hops} - set(PATH)
-    assert {subject for _, receiver, subject in others if receiver == "broker"} == ACKNOWLEDGED
+    acknowledged = {subject for _, receiver, subject in others if receiver == "broker"}
+    assert acknowledged - {"ack EVENTS"} == ACKNOWLEDGED  # those come in batches, seldom within a step
     assert ("orchestrator", "log_writer", "run.event.*") in others
     assert ("broker", "decider", "stored") in others
     assert any(sender == "tas" and subject.startswith("tool.confirm.") for sender, _, subject in others)
