@@ -6,6 +6,7 @@ its name, `-- name: what_it_does`, and prepared once per connection by asyncpg.
 
 import importlib.resources
 import re
+from collections.abc import Awaitable
 from typing import Any
 
 import asyncpg
@@ -107,44 +108,20 @@ class StoringConnection(asyncpg.Connection):  # type: ignore[misc]
     outage: Outage | None = None
 
     async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
-        try:
-            found = await super().fetch(query, *args, **options)
-        except ENCODING_REFUSED as error:
-            raise asyncpg.DataError(str(error)) from error
-        except DATABASE_DOWN as error:
-            note_failure(self.outage, error)
-            raise
-        if self.outage is not None and self.outage.is_on:
-            self.outage.worked()
-        return found
+        return await self._told(super().fetch(query, *args, **options))
 
     async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
-        try:
-            found = await super().fetchrow(query, *args, **options)
-        except ENCODING_REFUSED as error:
-            raise asyncpg.DataError(str(error)) from error
-        except DATABASE_DOWN as error:
-            note_failure(self.outage, error)
-            raise
-        if self.outage is not None and self.outage.is_on:
-            self.outage.worked()
-        return found
+        return await self._told(super().fetchrow(query, *args, **options))
 
     async def fetchval(self, query: str, *args: Any, **options: Any) -> Any:
-        try:
-            found = await super().fetchval(query, *args, **options)
-        except ENCODING_REFUSED as error:
-            raise asyncpg.DataError(str(error)) from error
-        except DATABASE_DOWN as error:
-            note_failure(self.outage, error)
-            raise
-        if self.outage is not None and self.outage.is_on:
-            self.outage.worked()
-        return found
+        return await self._told(super().fetchval(query, *args, **options))
 
     async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        return await self._told(super().execute(query, *args, **options))
+
+    async def _told(self, asked: Awaitable[Any]) -> Any:
         try:
-            found = await super().execute(query, *args, **options)
+            found = await asked
         except ENCODING_REFUSED as error:
             raise asyncpg.DataError(str(error)) from error
         except DATABASE_DOWN as error:
