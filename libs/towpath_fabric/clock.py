@@ -1,7 +1,8 @@
-"""The one place that reads clocks: wall time for recording, monotonic time for waiting.
+"""The one place that reads clocks: wall time for recording, monotonic time for waiting, the platform's for ids.
 
 No decision about a run uses these: a run's time is Postgres's `now()`. Both clocks read one source, so that a
-simulation can replace it.
+simulation can replace it. A machine's clock may be off: what is stored beside the times of others takes the platform's,
+which is a server's answer and the monotonic time since then.
 """
 
 import contextlib
@@ -22,6 +23,15 @@ class _Source:
 _source = _Source(time.monotonic, time.time_ns)
 
 
+@dataclass(slots=True)
+class _Platform:
+    ahead_ns: int | None = None
+    """What the platform's time is more than the monotonic clock shows; None before it was learned."""
+
+
+_platform = _Platform()
+
+
 def wall() -> datetime:
     """Return the wall time in UTC, for records that people read."""
     return datetime.fromtimestamp(_source.wall_ns() / NS, UTC)
@@ -37,12 +47,37 @@ def monotonic() -> float:
     return _source.monotonic()
 
 
+def platform_ns() -> int:
+    """Return the platform's time in nanoseconds since 1970; this machine's until it was learned."""
+    ahead_ns = _platform.ahead_ns
+    return _source.wall_ns() if ahead_ns is None else ahead_ns + int(_source.monotonic() * NS)
+
+
+def platform_time() -> datetime:
+    """Return the platform's time in UTC; this machine's until it was learned."""
+    return datetime.fromtimestamp(platform_ns() / NS, UTC)
+
+
+def learn_platform_time(now: datetime, asked: float) -> float:
+    """Follow a server that answered *now* to a question of the moment *asked*; return how far this machine is ahead.
+
+    The server wrote its answer between question and now: it is taken for half of that time old. What is returned is in
+    seconds, negative where this machine is behind.
+    """
+    at = _source.monotonic()
+    now_ns = int(now.timestamp() * NS) + int((at - asked) / 2 * NS)
+    _platform.ahead_ns = now_ns - int(at * NS)
+    return (_source.wall_ns() - now_ns) / NS
+
+
 @contextlib.contextmanager
 def use_simulated_clock(seconds: Callable[[], float], began_ns: int) -> Iterator[None]:
     """Let this process's clocks follow *seconds* (0 at *began_ns* after 1970) until the block ends."""
-    before = (_source.monotonic, _source.wall_ns)
+    before, learned = (_source.monotonic, _source.wall_ns), _platform.ahead_ns
+    _platform.ahead_ns = None
     _source.monotonic, _source.wall_ns = seconds, lambda: began_ns + int(seconds() * NS)
     try:
         yield
     finally:
         _source.monotonic, _source.wall_ns = before
+        _platform.ahead_ns = learned

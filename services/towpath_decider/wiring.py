@@ -17,9 +17,10 @@ from towpath_decider.app.provider_limiter import ProviderLimiter
 from towpath_decider.app.token_stream import TokenPublisher
 from towpath_decider.metrics import DeciderMetrics
 from towpath_decider.settings import DeciderSettings
-from towpath_fabric.nats.kv_register import SharedRegisters
+from towpath_fabric.nats.kv_register import RegistersUnavailableError, SharedRegisters
 from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.service import Service
+from towpath_fabric.telemetry.clock_check import ClockCheck
 from towpath_fabric.telemetry.logs import Logger
 
 
@@ -53,9 +54,10 @@ def build_service(settings: DeciderSettings) -> Service:
     def hold_slots(count: int) -> None:
         decider.hold(count)  # made after the limiter, which its service needs; called only once requests arrive
 
+    registers = SharedRegisters(service.bus, "providers")
     limiter = ProviderLimiter(
         settings.provider_limits,
-        SharedRegisters(service.bus, "providers"),
+        registers,
         log,
         metrics,
         hold=hold_slots,
@@ -83,10 +85,12 @@ def build_service(settings: DeciderSettings) -> Service:
     service.bus.subscriber(RENDER_PROMPT)(decider.render_prompt)
     checker = ModelChecker(providers, readiness, log, limiter=limiter, prices=prices)
     service.bus.subscriber(CHECK_MODEL)(checker.check_model)
+    clock = ClockCheck("nats", registers.time, (RegistersUnavailableError,), service.registry, log)
     service.on_start(decider.start)
     service.on_stop(decider.stop)
     service.loop(decider.take_requests)
     service.loop(decider.keep_alive)
+    service.loop(clock.run)
     service.loop(token_publisher.publish_waiting)
     for loop in limiter.loops:
         service.loop(loop)

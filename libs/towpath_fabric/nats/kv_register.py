@@ -6,7 +6,7 @@ a lower bound: a process that waits for a point in time never continues too earl
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from nats import errors as nats_errors
 
@@ -48,6 +48,11 @@ class SharedRegisters:
             msg = "the broker's clock was not read yet"
             raise RegistersUnavailableError(msg)
         return self._clock_offset + monotonic()
+
+    async def time(self) -> datetime:
+        """Return the broker's time; raises RegistersUnavailableError."""
+        await self.sync()
+        return datetime.fromtimestamp(self.now(), UTC)
 
     async def sync(self) -> None:
         """Read the broker's clock if it was not read for `SYNC_S`; raises RegistersUnavailableError."""

@@ -46,7 +46,7 @@ from towpath_decider.core.conversation import (
 )
 from towpath_decider.core.prompt import Prompt
 from towpath_decider.core.usage import NOTHING, add_costs, add_usage
-from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.clock import monotonic, platform_time
 from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.prompt_templates import PromptInvalidError
 from towpath_fabric.redaction import redact
@@ -244,7 +244,7 @@ class DecisionMaker:
         permit = None
         if self._limiter is not None:
             permit = await self._limiter.acquire(progress.request, question, begun=progress.begun > 0)
-        started_at, started = wall(), monotonic()
+        started_at, started = platform_time(), monotonic()
         progress.begun += 1
         listener = self._open_listener(progress.request) if self._open_listener is not None else None
         reply: ModelReply | ModelCallFailure | None = None

@@ -5,6 +5,8 @@ It claims what is overdue, so that replicas share the work; the engine decides w
 
 import asyncio
 
+import asyncpg
+
 from towpath_contracts.facts import TimerFiredFact
 from towpath_fabric import dead_letters
 from towpath_fabric.crash_points import crash_point
@@ -22,6 +24,14 @@ CLAIM_LIMIT = 256
 """Overdue runs claimed at a time; the next look is 250 ms later."""
 
 CLEAN_UP_S = 600
+
+CLEAN_UP = (
+    QUERIES.ensure_partitions,
+    QUERIES.forget_old_keys,
+    QUERIES.forget_failures,
+    dead_letters.QUERIES.forget_letters,
+)
+"""What makes partitions ahead of time, and forgets keys that have run out and old dead letters."""
 
 
 class Reconciler:
@@ -62,13 +72,14 @@ class Reconciler:
         await self._limits.use_version(await self._admission.admit())
 
     async def clean_up(self) -> None:
-        """Create partitions ahead of time; forget keys that have run out, and old dead letters."""
+        """Execute CLEAN_UP for ever; one statement that fails keeps none of the others from it."""
         while True:
-            try:
-                await self._pool.execute(QUERIES.ensure_partitions)
-                await self._pool.execute(QUERIES.forget_old_keys)
-                await self._pool.execute(QUERIES.forget_failures)
-                await self._pool.execute(dead_letters.QUERIES.forget_letters)
-            except DATABASE_DOWN as error:
-                self._log.debug("postgres is away, old rows are removed later", error=str(error))
+            for statement in CLEAN_UP:
+                try:
+                    await self._pool.execute(statement)
+                except DATABASE_DOWN as error:
+                    self._log.debug("postgres is away, old rows are removed later", error=str(error))
+                except asyncpg.PostgresError as error:
+                    # Runs go on without it for months; each replica would end at each start.
+                    self._log.error("a housekeeping statement failed", error=str(error))
             await asyncio.sleep(CLEAN_UP_S)

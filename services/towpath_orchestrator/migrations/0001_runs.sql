@@ -129,10 +129,15 @@ BEGIN
   FOR i IN 0..months LOOP
     child := format('%s_%s', parent, to_char(month AT TIME ZONE 'UTC', 'YYYYMM'));
     IF to_regclass(child) IS NULL THEN
-      -- Rows of calls are updated and grow: they need room in their page. Events and facts are never changed.
-      EXECUTE format('CREATE TABLE %s PARTITION OF %s FOR VALUES FROM (%L) TO (%L) WITH (fillfactor = %s)', child, parent,
-                     runs.uuid_at(month), runs.uuid_at(month + interval '1 month'),
+      -- Rows of a month that no partition was for are in the default one, where they would forbid the new partition:
+      -- they move there first. Rows of calls are updated and grow, and need room in their page; others never change.
+      EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING ALL) WITH (fillfactor = %s)', child, parent,
                      CASE parent WHEN 'tas.tool_call' THEN 50 ELSE 100 END);
+      EXECUTE format('WITH moved AS (DELETE FROM %s_default WHERE run_id >= %L AND run_id < %L RETURNING *)
+                      INSERT INTO %s SELECT * FROM moved',
+                     parent, runs.uuid_at(month), runs.uuid_at(month + interval '1 month'), child);
+      EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child,
+                     runs.uuid_at(month), runs.uuid_at(month + interval '1 month'));
     END IF;
     month := month + interval '1 month';
   END LOOP;

@@ -45,7 +45,7 @@ async def skew_clocks(work: SteadyLoad, findings: ScenarioFindings, *, runs: int
 
 
 async def _judge_times(work: SteadyLoad, findings: ScenarioFindings) -> None:
-    """The log's times are Postgres's alone, and no call was authorised a second time for want of time."""
+    """Times and ids are of Postgres's clock alone, and no call was authorised a second time for want of time."""
     backwards = await work.rows(
         "SELECT count(*) AS n FROM (SELECT at, lag(at) OVER (PARTITION BY run_id ORDER BY seq) AS before"
         " FROM runs.run_event) AS e WHERE at < before"
@@ -53,8 +53,17 @@ async def _judge_times(work: SteadyLoad, findings: ScenarioFindings) -> None:
     strayed = await work.rows(
         "SELECT count(*) AS n FROM runs.run_event WHERE abs(extract(epoch FROM at - now())) > 1800"
     )
+    ids = await work.rows(
+        "SELECT count(*) AS n FROM runs.run WHERE run_id NOT BETWEEN runs.uuid_at(created_at - interval '1 minute')"
+        " AND runs.uuid_at(created_at + interval '1 minute')"
+    )
     again = await work.rows("SELECT count(*) AS n FROM tas.tool_call WHERE attempt > 1")
-    found: dict[str, Any] = {"backwards": backwards, "strayed_times": strayed, "authorised_again": again}
+    found: dict[str, Any] = {
+        "backwards": backwards,
+        "strayed_times": strayed,
+        "strayed_ids": ids,
+        "authorised_again": again,
+    }
     for name, rows in found.items():
         findings.figures[name] = int(rows[0]["n"]) if rows else None
         findings.require(bool(rows) and rows[0]["n"] == 0, f"{name} is {findings.figures[name]}")
