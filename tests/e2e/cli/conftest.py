@@ -1,7 +1,14 @@
 """One platform with the sample for all tests of the command line, and how they ask it."""
 
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +16,7 @@ from tests.support.platform.sample_platform import ServedSample, served_sample
 
 from towpath.cli import main
 
+TOWPATH = Path(sys.executable).parent / "towpath"
 Ask = Callable[..., tuple[int, Any]]
 
 
@@ -36,3 +44,24 @@ def ask(server: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         return code, json.loads(shown.out or shown.err)
 
     return run
+
+
+def at_terminal(server: str, command: list[str], *answers: tuple[str, str], **more: str) -> tuple[int, str]:
+    """Run *command* in a terminal, write each answer once its question is asked; returns exit code and all it said."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TOWPATH_SERVER": server, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "200", **more}
+    process = subprocess.Popen([TOWPATH, *command], env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said, seen, left = "", 0, [*answers]
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                said += os.read(ours, 65_536).decode("utf-8", "replace")
+            except OSError:  # the other side is closed
+                break
+        if left and left[0][0] in said[seen:]:
+            seen = len(said)
+            os.write(ours, f"{left.pop(0)[1]}\n".encode())
+    os.close(ours)
+    return process.wait(timeout=60), said

@@ -2,17 +2,13 @@
 
 import asyncio
 import json
-import os
-import pty
 import re
-import select
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli.conftest import Ask
+from tests.e2e.cli.conftest import TOWPATH, Ask, at_terminal
 from tests.support.places import ROOT
 
 from towpath.cli import main
@@ -20,7 +16,6 @@ from towpath.cli.access import gate_watch
 from towpath.client.client import Client
 
 SAMPLE = ROOT / "examples" / "support"
-TOWPATH = Path(sys.executable).parent / "towpath"
 MESSAGE = "Please refund order 8812, it arrived broken."
 
 
@@ -168,25 +163,31 @@ def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Pat
 
 
 def test_a_person_at_the_terminal_is_asked(server: str, tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    command = [TOWPATH, "run", "support", MESSAGE, "--script", script(tmp_path, 102.0)]
-    environment = {**os.environ, "TOWPATH_SERVER": server, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}
-    process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    said, answers = "", [("[s]kip", b"yes\n"), ("reason (may be empty):", b"looks right\n")]
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        if select.select([ours], [], [], 0.2)[0]:
-            try:
-                said += os.read(ours, 65_536).decode("utf-8", "replace")
-            except OSError:  # the other side is closed
-                break
-        if answers and answers[0][0] in said:
-            os.write(ours, answers.pop(0)[1])
-    os.close(ours)
-    assert process.wait(timeout=60) == 0, said
-    assert "approved: looks right" in said
-    assert "completed in" in said
+    command = ["run", "support", MESSAGE, "--script", script(tmp_path, 102.0)]
+    code, said = at_terminal(server, command, ("[s]kip", "yes"), ("reason (may be empty):", "looks right"))
+    assert code == 0 and "approved: looks right" in said and "completed in" in said, said
+
+
+def test_a_person_at_the_terminal_changes_the_call_which_is_refused_until_it_fits(
+    server: str, ask: Ask, tmp_path: Path
+) -> None:
+    command = ["run", "support", MESSAGE, "--script", script(tmp_path, 103.0), "--label", "edited=yes"]
+    code, said = at_terminal(
+        server, command,
+        ("[s]kip", "e"), ("(empty: none):", "amount=lots"), ("reason (may be empty):", ""),
+        ("[s]kip", "e"), ("(empty: none):", "amount"),
+        ("[s]kip", "e"), ("(empty: none):", ""),
+        ("[s]kip", "e"), ("(empty: none):", "amount=60.5"), ("reason (may be empty):", "half of it"),
+        EDITOR="", VISUAL="",
+    )  # fmt: skip
+    assert code == 0 and "completed in" in said, said
+    for words in ('amount: 103.0 → "lots"', "edit_refused", "amount is no field=value", "nothing was changed"):
+        assert words in said, words
+    assert "amount: 103.0 → 60.5" in said and "half of it" in said
+    _, page = ask("runs", "list", "--label", "edited=yes")
+    _, audit = ask("audit", "search", "--run", page["runs"][0]["run_id"])
+    edited = [entry for entry in audit["entries"] if entry["phase"] == "approval.edited"]
+    assert len(edited) == 1 and edited[0]["detail"]["reason"] == "half of it"
 
 
 def test_what_does_not_exist_is_not_found(ask: Ask) -> None:

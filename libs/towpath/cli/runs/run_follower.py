@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from towpath.cli.runs.call_edit import edited_arguments, fault_lines
 from towpath.cli.runs.event_lines import CALL_WIDTH, REASON_WIDTH, EventFormatter, EventLine, answer_text, summary
 from towpath.cli.shared.confirmation import prompt
 from towpath.cli.shared.output import OutputPrinter, print_notice
@@ -44,6 +45,9 @@ _CALL_FACTS = (
 
 UNANSWERED_S = 5.0
 """After so long without an answer a notice says that the run waits for an agent in user code."""
+
+_NO_REASON = "\x04"
+"""What the end of all input is, where a reason is asked for; no line has this sign."""
 
 GateHandler = Callable[[Client, GateOpened, OutputPrinter], Awaitable[None]]
 
@@ -179,23 +183,44 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
         return
     for line in _more_of_call(gate.detail):
         out.write(f"    {line}", "yellow")
-    digest = gate.detail.get("digest")
+    words = "[a]pprove [e]dit [d]eny [s]kip" if takes_edit(gate) else "[a]pprove [d]eny [s]kip"
     while True:
-        word = prompt("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1].replace("y", "a")
+        word = prompt(f"    approve? {words} ").strip().lower()[:1].replace("y", "a")
         if word == "s":
             out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
             return
-        if word in {"a", "d"}:
-            reason = prompt("    reason: " if word == "d" else "    reason (may be empty): ").strip()
+        if word in {"a", "d"} or (word == "e" and takes_edit(gate)):
             try:
-                if word == "a":
-                    await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
-                else:
-                    await client.gates.deny(gate.gate_id, reason, digest=digest)
+                if await _decide(client, gate, word, out):
+                    return
             except ProblemError as error:
-                out.write(f"    {refusal_line(error.problem)}", "red")
-            else:
-                return
+                for line in (refusal_line(error.problem), *fault_lines(error.problem)):
+                    out.write(f"    {line}", "red")
+
+
+def takes_edit(gate: GateOpened) -> bool:
+    """Return whether the call that waits may get other arguments: not where it was changed too often."""
+    return gate.approval_id is not None and gate.gate_type == "approval"
+
+
+async def _decide(client: Client, gate: GateOpened, word: str, out: OutputPrinter) -> bool:
+    """Send the decision with its reason; returns False where the person had none to send after all."""
+    digest = gate.detail.get("digest")
+    args = await edited_arguments(client, gate.detail, out) if word == "e" else None
+    if word == "e" and args is None:
+        return False
+    reason = prompt("    reason: " if word == "d" else "    reason (may be empty): ", at_end=_NO_REASON).strip()
+    if reason == _NO_REASON:  # Ctrl-D says no yes
+        out.write("")
+        return False
+    if args is not None:
+        done = await client.gates.edit(gate.gate_id, args, reason=reason, digest=digest)
+        out.write(f"    edited; {one_line(done.detail) or 'the run goes on'}")
+    elif word == "a":
+        await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
+    else:
+        await client.gates.deny(gate.gate_id, reason, digest=digest)
+    return True
 
 
 def _more_of_call(detail: Mapping[str, Any]) -> list[str]:

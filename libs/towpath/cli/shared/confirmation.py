@@ -13,14 +13,17 @@ Flag = Annotated[bool, Parameter(negative="")]
 """An option that is there or not."""
 
 
-def prompt(question: str) -> str:
-    """Read one line from the terminal. Ctrl-C interrupts the question too, which asyncio's own handler would not."""
+def prompt(question: str, *, at_end: str = "s") -> str:
+    """Read one line from the terminal; at the end of all input (Ctrl-D) it is *at_end*.
+
+    Ctrl-C interrupts the question too, which asyncio's own handler would not.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with without_progress():
             return input(question)
     except EOFError:
-        return "s"
+        return at_end
     finally:
         signal.signal(signal.SIGINT, before)
 
