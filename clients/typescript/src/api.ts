@@ -2363,9 +2363,15 @@ export interface ProblemDetail {
   pointer: string;
 }
 
-/** What a code means and what to do about it; status 0 marks problems of the command line. */
+/**
+ * What a code means, what to do about it, how it comes about, and a message with what mends it.
+ *
+ * Status 0 marks problems of the command line.
+ */
 export interface ProblemEntry {
+  cause: string;
   code: string;
+  example: string;
   remedy: string;
   retryable: boolean;
   schema_version: number;

@@ -11,3 +11,10 @@ class ProblemKind(NamedTuple):
     title: str
     remedy: str
     retryable: bool = False
+
+
+class ProblemExample(NamedTuple):
+    """How a problem comes about, and an example of it: the message as the platform prints it → what mends it."""
+
+    cause: str
+    example: str

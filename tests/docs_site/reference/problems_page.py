@@ -1,6 +1,6 @@
-"""docs/reference/problems.md: every problem code, why it is answered, what to do, and an answer with it.
+"""docs/reference/problems.md: every problem code, how it comes about, an example with its cure, and what to do.
 
-Causes are the details that the code itself gives where it answers with the code, with … for what differs.
+Further messages are the details that the code itself gives where it answers with the code, with … for what differs.
 """
 
 import ast
@@ -11,6 +11,7 @@ from functools import cache
 from tests.docs_site.reference.markdown_text import cell
 from tests.support.places import ROOT
 
+from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.registry import REGISTRY, problem
 
@@ -19,7 +20,8 @@ _HEAD = f"""# Problems
 
 Every refusal is a problem (RFC 9457) with a stable code: over HTTP `application/problem+json`, over NATS the same
 object, on the command line its code, what happened and the remedy. `towpath explain CODE` and `/problems/CODE` of the
-console say the same as this page. A code is never reused or renamed. Status 0 marks those of the command line alone.
+gateway say the same as this page: an example is a message as the platform prints it, and behind → what mends it.
+A code is never reused or renamed. Status 0 marks those of the command line alone.
 
 ```json
 {_EXAMPLE}
@@ -29,7 +31,7 @@ console say the same as this page. A code is never reused or renamed. Status 0 m
 each with a JSON pointer into the request.
 """
 _CAUSES = 3
-"""So many causes are shown of a code; further ones are like them."""
+"""So many messages are shown of a code; further ones are like them."""
 
 
 def problems_page() -> str:
@@ -42,9 +44,10 @@ def _section(kind: ProblemKind, causes: list[str]) -> str:
     status = kind.status or "command line"
     again = " The same request may be accepted later." if kind.retryable else ""
     lines = [f"## {kind.code}", "", f"{kind.title} ({status}).{again}", ""]
-    lines += [f"- Remedy: {cell(kind.remedy)}"]
+    told = EXAMPLES[kind.code]
+    lines += [f"- Remedy: {cell(kind.remedy)}", f"- Cause: {cell(told.cause)}", f"- Example: {cell(told.example)}"]
     if causes:
-        lines += ["- For example: " + "; ".join(f"“{cell(cause)}”" for cause in causes[:_CAUSES])]
+        lines += ["- Messages: " + "; ".join(f"“{cell(cause)}”" for cause in causes[:_CAUSES])]
     return "\n".join([*lines, ""])
 
 

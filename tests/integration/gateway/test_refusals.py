@@ -149,7 +149,7 @@ async def test_every_problem_code_is_explained(client: httpx2.AsyncClient) -> No
     listed = (await client.get("/problems")).json()["problems"]
     for entry in listed:
         shown = (await client.get(f"/problems/{entry['code']}")).json()
-        assert shown["remedy"]
+        assert shown["remedy"] and shown["cause"] and shown["example"]
         assert shown == entry
 
 

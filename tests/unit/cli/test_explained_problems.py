@@ -1,31 +1,17 @@
-"""The problems that people meet most are explained with their cause and an example that names what there is."""
-
-import re
+"""A problem is explained with its cause and an example, and a start is told at once."""
 
 import pytest
 
 from towpath.cli import main
 from towpath.cli.administration import process_commands
-from towpath.cli.administration.problem_examples import EXAMPLES
-from towpath.cli.app import _COMMANDS, _PLATFORM, _PROCESSES
-from towpath_contracts.problems.registry import REGISTRY
-
-COMMANDS = {name.split()[0] for name, *_ in (*_COMMANDS, *_PLATFORM, *_PROCESSES)}
+from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_an_explained_problem_is_one_of_the_registry_and_its_commands_exist(code: str) -> None:
-    found = EXAMPLES[code]
-    assert code in REGISTRY and found.cause.endswith(".") and len(found.example) > 20
-    assert set(re.findall(r"towpath ([a-z]+)", found.example)) <= COMMANDS
-
-
-def test_a_problem_is_explained_with_cause_and_example(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "unavailable", "-o", "table"]) == 0
-    shown = capsys.readouterr().out
-    assert EXAMPLES["unavailable"].cause in shown and EXAMPLES["unavailable"].example in shown
-    assert main(["explain", "fence_raised", "-o", "table"]) == 0
-    assert "cause" not in capsys.readouterr().out
+@pytest.mark.parametrize("code", ["unavailable", "fence_raised"])
+def test_a_problem_is_explained_with_cause_and_example(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", code, "-o", "table"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert EXAMPLES[code].cause in shown and EXAMPLES[code].example in shown
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from towpath_console.api import ApiRefusalError
 from towpath_console.pages.docs import asyncapi, docs
 from towpath_console.pages.problems import problem_page
 from towpath_console.schema_words import TypePiece, bounds_of, fields_of, type_of
+from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.registry import REGISTRY, TYPE_PREFIX
 from towpath_fabric.asyncapi import asyncapi_document
 from towpath_gateway.app.application import create_app
@@ -101,13 +102,16 @@ def test_types_are_said_in_words() -> None:
 
 
 def test_each_problem_code_has_a_page_with_its_remedy() -> None:
-    kinds = [{"type": TYPE_PREFIX + kind.code, **kind._asdict()} for kind in REGISTRY.values()]
+    kinds = [
+        {"type": TYPE_PREFIX + code, **kind._asdict(), **EXAMPLES[code]._asdict()} for code, kind in REGISTRY.items()
+    ]
     listed = drawn(problem_page(kinds, ""))
     for kind in kinds:
         assert f'href="/problems/{kind["code"]}"' in listed
     html = drawn(problem_page(kinds, "unauthenticated"))
     assert "of the command line" in drawn(problem_page(kinds, "port_busy")) and "of the command line" not in html
     assert REGISTRY["unauthenticated"].title in html and REGISTRY["unauthenticated"].remedy in html
+    assert EXAMPLES["unauthenticated"].cause in html and "<code>towpath keys create --caller NAME</code>" in html
 
 
 async def test_a_subject_names_the_stream_that_keeps_it_or_says_that_none_does(api: RecordedApi) -> None:

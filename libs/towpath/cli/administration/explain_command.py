@@ -4,9 +4,9 @@ import difflib
 from importlib.metadata import version as installed
 from platform import python_version
 
-from towpath.cli.administration.problem_examples import EXAMPLES
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column
+from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
 
@@ -31,8 +31,7 @@ def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIO
         near = difflib.get_close_matches(name, REGISTRY, n=3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise ProblemError(problem("not_found", f"no problem has the code {code}{hint}", remedy="towpath explain"))
-    example = EXAMPLES.get(name)
-    more = {} if example is None else example._asdict()
+    more = EXAMPLES[name]._asdict()
     printed.out().record(REGISTRY[name]._asdict() | more, (*columns, *(Column(title, title) for title in more)))
 
 

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from towpath_contracts.base import Message
+from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.registry import REGISTRY, TYPE_PREFIX, ProblemError, problem
 from towpath_gateway.app.dependencies import documented_without_key, json_answer
@@ -12,7 +13,10 @@ router = APIRouter(prefix="/problems", route_class=BoundedJsonRoute, tags=["prob
 
 
 class ProblemEntry(Message):
-    """What a code means and what to do about it; status 0 marks problems of the command line."""
+    """What a code means, what to do about it, how it comes about, and a message with what mends it.
+
+    Status 0 marks problems of the command line.
+    """
 
     type: str
     code: str
@@ -20,6 +24,8 @@ class ProblemEntry(Message):
     title: str
     remedy: str
     retryable: bool
+    cause: str
+    example: str
 
 
 class ProblemList(Message):
@@ -62,4 +68,4 @@ def _negotiated(message: Message) -> Response:
 
 
 def _entry(kind: ProblemKind) -> ProblemEntry:
-    return ProblemEntry(type=TYPE_PREFIX + kind.code, **kind._asdict())
+    return ProblemEntry(type=TYPE_PREFIX + kind.code, **kind._asdict(), **EXAMPLES[kind.code]._asdict())

