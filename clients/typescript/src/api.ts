@@ -2329,6 +2329,13 @@ export interface PolicyView {
   version: number;
 }
 
+/** How much work the workers of one toolset have: calls that wait for one, and calls that one runs. */
+export interface PoolDemand {
+  pool: string;
+  schema_version: number;
+  value: number;
+}
+
 /** Whose prompt, for what message; for another *model* than the agent's own, where one is named. */
 export interface PreviewPromptBody {
   agent_key?: string | null;
@@ -4753,6 +4760,15 @@ export interface Operations {
     } | undefined;
     body: undefined;
     answer: FileText;
+  };
+  /** How much work a pool of workers has */
+  "GET /v1/scaling/{pool}": {
+    path: {
+      pool: string;
+    };
+    query: undefined;
+    body: undefined;
+    answer: PoolDemand;
   };
   /** What this gateway runs with */
   "GET /v1/settings": {

@@ -39,10 +39,11 @@ class StreamFill(MessagePart):
 
 
 class ListQueues(Message):
-    """Gateway to TAS: the queues of the toolsets of a project; with `platform` those that all projects share too."""
+    """Gateway to TAS: the queues of the toolsets of a project, or of one; with `platform` those that all share too."""
 
     project: Token
     platform: bool = False
+    toolset: Token | None = None
 
 
 class QueueList(Message):
@@ -51,3 +52,10 @@ class QueueList(Message):
     queues: tuple[QueueState, ...]
     streams: tuple[StreamFill, ...] = ()
     left_out: int = 0
+
+
+class PoolDemand(Message):
+    """How much work the workers of one toolset have: calls that wait for one, and calls that one runs."""
+
+    pool: Token
+    value: int

@@ -45,10 +45,11 @@ class QueueQueries:
         self._policy_cache = policy_cache
 
     async def list_queues(self, request: ListQueues) -> QueueList:
-        """Return the queues of the project's toolsets, by name, and the shared ones where they are asked for."""
+        """Return the queues of the project's toolsets, or of the one that is named; the shared ones if asked."""
         bundle = await self._policy_cache.current(self._pool, request.project)
         tools = bundle.registry.tools.values()
-        toolsets = sorted({one.spec.toolset for one in tools if one.owner != PLATFORM_OWNER and not one.spec.internal})
+        known = {one.spec.toolset for one in tools if one.owner != PLATFORM_OWNER and not one.spec.internal}
+        toolsets = sorted(known if request.toolset is None else known & {request.toolset})
         wanted = [(exec_consumer(request.project, toolset), toolset) for toolset in toolsets[:MAX_TOOLSETS]]
         if request.platform:
             wanted += [(consumer, "") for consumer in PLATFORM_CONSUMERS]

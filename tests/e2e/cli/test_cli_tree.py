@@ -115,6 +115,9 @@ def test_queues_say_what_waits(ask: Ask, capsys: pytest.CaptureFixture[str]) -> 
     assert ask("queues", "lag", "--over", "1000") == (0, {"queues": []})
     assert main(["queues", "list", "-o", "table"]) in (0, None)
     assert "refuses new ones" in capsys.readouterr().out
+    code, demand = ask("api", "GET", "/v1/scaling/support")
+    assert (code, demand["pool"], demand["value"] >= 0) == (0, "support", True)
+    assert ask("api", "GET", "/v1/scaling/strange")[1]["code"] == "not_found"
 
 
 def test_any_operation_is_asked_with_the_means_of_every_command(ask: Ask, tmp_path: Path) -> None:

@@ -196,6 +196,8 @@ async def test_queues_are_told_of_the_own_toolsets_and_shared_ones_only_where_th
     assert (await caller.ask(rpc.LIST_QUEUES, project="another")).queues == ()
     await caller.register(tool("lonely.read", "pure", operation="read", toolset="lonely"))
     await caller.nc.jetstream().delete_consumer("TOOLEXEC", f"exec_{caller.project}=lonely")
+    [named] = (await caller.ask(rpc.LIST_QUEUES, project=caller.project, toolset="lonely")).queues
+    assert (named.toolset, named.missing) == ("lonely", True)
     found = await caller.ask(rpc.LIST_QUEUES, project=caller.project, platform=True)
     assert {one.toolset: one.missing for one in found.queues if one.toolset} == {"lonely": True, "orders": False}
     assert ("TOOLREQ", "tas") in {(one.stream, one.consumer) for one in found.queues if one.listeners}

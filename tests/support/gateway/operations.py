@@ -106,6 +106,7 @@ OPERATIONS = [
     ("runs:operate", "POST", "/v1/budgets", {"kind": "project", "budget": {"tokens": 5}}),
     ("runs:operate", "GET", "/v1/replays", None),
     ("runs:read", "GET", "/v1/queues", None),
+    ("runs:read", "GET", "/v1/scaling/orders", None),
     ("runs:operate", "GET", "/v1/dead-letters", None),
     ("runs:operate", "GET", "/v1/dead-letters/1", None),
     ("runs:operate", "POST", "/v1/dead-letters/1/requeue", {"reason": "r"}),

@@ -31,7 +31,9 @@ class SilentBroker:
         raise TimeoutError
 
 
-async def answered(broker: SilentBroker, toolsets: int, *, platform: bool) -> QueueList:
+async def answered(
+    broker: SilentBroker, toolsets: int, *, platform: bool = False, toolset: str | None = None
+) -> QueueList:
     tools = {
         f"{number}": SimpleNamespace(spec=SimpleNamespace(toolset=f"s{number:03}", internal=False), owner="worker")
         for number in range(toolsets)
@@ -41,7 +43,7 @@ async def answered(broker: SilentBroker, toolsets: int, *, platform: bool) -> Qu
         return SimpleNamespace(registry=SimpleNamespace(tools=tools))
 
     queries = QueueQueries(None, broker, SimpleNamespace(current=current))  # type: ignore[arg-type]
-    return await queries.list_queues(ListQueues(project="p", platform=platform))
+    return await queries.list_queues(ListQueues(project="p", platform=platform, toolset=toolset))
 
 
 @pytest.mark.parametrize(("toolsets", "left_out"), [(0, 0), (64, 0), (65, 1), (200, 136)])
@@ -58,3 +60,10 @@ async def test_what_the_broker_says_nothing_of_is_told_as_missing() -> None:
     found = await answered(SilentBroker(), 1, platform=True)
     assert all(queue.missing for queue in found.queues) and found.streams == ()
     assert len(found.queues) == 1 + len(PLATFORM_CONSUMERS)
+
+
+async def test_one_toolset_of_many_is_asked_about_alone() -> None:
+    broker = SilentBroker()
+    found = await answered(broker, 200, toolset="s199")
+    assert ([queue.toolset for queue in found.queues], found.left_out, broker.most) == (["s199"], 0, 1)
+    assert (await answered(broker, 200, toolset="strange")).queues == ()
