@@ -1,0 +1,172 @@
+"""How long lists, filters and searches take when there are millions of rows, and by which plans.
+
+An embedded Postgres is filled by generate_series: runs, four audit entries for each, a gate for each fifth, and what
+belongs to them. Then each list is asked for as the gateway asks for it, through the code of the service that answers,
+on sessions as the services have them. Usage, from the root: `uv run --group dev python -m bench.lists [--runs N]
+[--rounds N] [--only WORD] [--data FOLDER] [--json FILE]`. With `--data` the rows are kept, and used again. With 500,000
+runs it takes about five minutes and 4 GB. Ends with 1 if the median of one is above 300 ms, or a large table is read
+whole.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from bench.lists.filled_tables import STATEMENTS, fill, sizes
+from bench.lists.questions import KNOWN, Question, questions
+from bench.lists.statement_plans import RecordingPool, plan_of
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from towpath_audit.notes import Signer
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.postgres.migrations import migrate
+from towpath_fabric.postgres.pool import open_pool
+
+LIMIT_MS = 300
+SMALL = 20_000
+"""Rows of a table that may be read whole."""
+
+ROLES = ("orchestrator", "tas", "log_writer", "gateway")
+HEADING = ("list", "filter", "rows", "median ms", "looked at", "read whole")
+
+
+def say(line: str) -> None:
+    """Tell how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Fill the database, unless *folder* has one, and ask."""
+    signer = Signer("bench", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    server = Postgres(folder, durable=False)
+    await server.start()
+    try:
+        await server.ensure_database()
+        owner = await asyncpg.connect(server.dsn())
+        if not await owner.fetchval("SELECT to_regclass('runs.run') IS NOT NULL"):
+            await migrate(server.dsn())
+            await fill(owner, options.runs, signer, say)
+        tables = {table["name"]: (table["rows"], table["bytes"]) for table in await sizes(owner)}
+        now = await owner.fetchval("SELECT max(created_at) FROM runs.run")
+        known = {name: await owner.fetchval(getattr(STATEMENTS, name)) for name in KNOWN}
+        await owner.close()
+        async with AsyncExitStack() as opened:
+            pools = {}
+            for role in ROLES:
+                pool = await opened.enter_async_context(await open_pool(server.dsn(f"towpath_{role}"), 2, "bench"))
+                pools[role] = RecordingPool(pool)
+            before = os.getloadavg()[0]
+            asked = questions(pools, known, now, signer)
+            found = [
+                await answer(one, options.rounds, tables)
+                for one in asked
+                if options.only in f"{one.about} {one.filtered}"
+            ]
+    finally:
+        await server.stop()
+    return {
+        "workload": "lists",
+        "date": time.strftime("%Y-%m-%d"),
+        "load": [round(before, 1), round(os.getloadavg()[0], 1)],
+        "rounds": options.rounds,
+        "tables": tables,
+        "lists": found,
+    }
+
+
+async def answer(question: Question, rounds: int, tables: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """Ask *question* *rounds* times, then have its statements executed once more with their plans."""
+    question.pool.asked.clear()
+    given = await question.ask()
+    asked = list(question.pool.asked)
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await question.ask()
+        took.append((time.perf_counter() - began) * 1_000)
+    plans = [await plan_of(question.pool, *one) for one in asked]
+    return {
+        "list": question.about,
+        "filter": question.filtered,
+        "rows": _length(given),
+        "ms": statistics.median(took),
+        "looked_at": sum(plan.looked_at for plan in plans),
+        "whole": sorted({name for plan in plans for name in plan.whole if _rows_of(name, tables) > SMALL}),
+        "slowest": max(plans, key=lambda plan: plan.ms)._asdict(),
+    }
+
+
+def _rows_of(name: str, tables: dict[str, tuple[int, int]]) -> int:
+    return max((count for table, (count, _) in tables.items() if table.rpartition(".")[2] == name), default=0)
+
+
+def _length(given: Any) -> int:
+    """Return how many rows an answer has: the length of its longest part."""
+    parts = (
+        [given]
+        if isinstance(given, list)
+        else [value for _, value in given]
+        if hasattr(given, "model_fields_set")
+        else []
+    )
+    return max((len(part) for part in parts if isinstance(part, list | tuple)), default=1)
+
+
+def text(found: dict[str, Any]) -> str:
+    """Return what was measured as Markdown."""
+    tables = found["tables"]
+    large = {"runs.run": "runs", "runs.gate": "gates", "tas.audit_record": "audit entries"}
+    counted = ", ".join(f"{tables[name][0]:,} {what}" for name, what in large.items())
+    size = sum(taken for _, taken in tables.values()) / 1e9
+    said = (
+        f"Measured {found['date']}; load {found['load'][0]} before and {found['load'][1]} afterwards. In the database: "
+        f"{counted}, {size:.0f} GB in all. Median of {found['rounds']}."
+    )
+    body = [
+        (
+            one["list"],
+            one["filter"],
+            f"{one['rows']:,}",
+            f"{one['ms']:.0f}",
+            f"{one['looked_at']:,}",
+            ", ".join(one["whole"]) or "no",
+        )
+        for one in found["lists"]
+    ]
+    lines = [HEADING, ("---",) * len(HEADING), *body]
+    return "\n".join([said, "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def main() -> None:
+    """Measure, then print, store, and write the page."""
+    parser = argparse.ArgumentParser(
+        "bench.lists", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=500_000, help="how many runs there are")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each list is asked for")
+    parser.add_argument("--only", default="", help="lists whose name and filter contain this")
+    parser.add_argument("--data", type=Path, help="keep the rows in this folder, and use those that are there")
+    parser.add_argument("--json", type=Path, help="store what was measured")
+    options = parser.parse_args()
+    with temporary_folder() as folder:
+        found = asyncio.run(measure(options.data or folder, options))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    print(text(found))
+    slow = [one for one in found["lists"] if one["ms"] > LIMIT_MS or one["whole"]]
+    for one in slow:
+        print(f"slow: {one['list']}, {one['filter']}: {one['ms']:.0f} ms by {one['slowest']['statement'][:200]}")
+    sys.exit(1 if slow else 0)
+
+
+if __name__ == "__main__":
+    main()
