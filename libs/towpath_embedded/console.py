@@ -15,6 +15,7 @@ from rich.text import Text
 
 from towpath_contracts.problems.registry import Problem
 from towpath_fabric.clock import wall
+from towpath_fabric.telemetry.log_follower import readable_line
 
 WIDEST_VALUE = 60  # longer values push their note to the right instead of all notes
 _DENIES = "every call is denied until there is one: towpath up --policy FILE, --profile NAME or towpath policy apply"
@@ -68,7 +69,7 @@ class UpConsole:
 
     def log(self, name: str, line: str) -> None:
         """Show one line of a child's log."""
-        self._out.print(Text.assemble((f"  {name:<14}", "dim"), line), soft_wrap=True)
+        self._out.print(Text.assemble((f"  {name:<14}", "dim"), readable_line(line)), soft_wrap=True)
 
     def problem(self, problem: Problem) -> None:
         """Show what can't be done and what to do about it."""
@@ -126,7 +127,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
             else []
         ),
         ("Data", state["data"], kept),
-        ("Logs", state["logs"], "one file per process; towpath up --logs shows them here"),
+        ("Logs", state["logs"], "one file per process; towpath logs shows them"),
         *(
             [("Sample", state["sample"], "its tools, policy and network: change them there")]
             if state.get("sample")

@@ -19,7 +19,7 @@ from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
-from towpath_embedded.log_follower import LogFollower, policy_in_force, policy_notice, sandbox_notice
+from towpath_embedded.log_notices import read_at_start, show_log_line
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import keep_ports, last_ports
 from towpath_embedded.processes.child_process import PRIVATE_UMASK
@@ -28,6 +28,7 @@ from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
+from towpath_fabric.telemetry.log_follower import LogFollower
 
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
@@ -114,7 +115,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     os.umask(PRIVATE_UMASK)  # from here on; user code goes on with the one that the platform has found
     told_at_start: dict[str, Any] = {}
     refused = RefusedFiles(screen.refused, platform.keep_refused)
-    logs_of_the_start = LogFollower(platform.logs, partial(_read_at_start, screen, refused, told_at_start))
+    logs_of_the_start = LogFollower(platform.logs, partial(read_at_start, screen, refused, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     if not await _finished_first(starting, stopping):
         await platform.stop()
@@ -192,7 +193,7 @@ async def _serve(
     told: dict[str, Any],
 ) -> int:
     views: list[LiveView] = []
-    logs = LogFollower(platform.logs, partial(_show_log_line, screen, refused, views))
+    logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, views))
     tasks = [asyncio.create_task(logs.follow())]
     folder = None
     try:
@@ -333,26 +334,6 @@ async def _live_view(
         views.append(view)
         yield
         views.clear()
-
-
-def _show_log_line(screen: UpConsole, refused: RefusedFiles, views: "Sequence[LiveView]", name: str, line: str) -> None:
-    is_told = refused.read_log_line(name, line)
-    if screen.shows_logs:
-        screen.log(name, line)
-    elif (
-        not is_told
-        and not any(view.read_log_line(name, line) for view in views)
-        and (notice := policy_notice(name, line)) is not None
-    ):
-        screen.notice(notice)
-
-
-def _read_at_start(screen: UpConsole, refused: RefusedFiles, told: dict[str, Any], name: str, line: str) -> None:
-    refused.read_log_line(name, line)
-    if (policy := policy_in_force(name, line)) is not None:
-        told["policy"] = policy
-    if (notice := sandbox_notice(name, line)) is not None:
-        screen.notice(notice)
 
 
 def _stop_on_signals() -> asyncio.Event:

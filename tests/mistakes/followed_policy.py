@@ -14,7 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from towpath_embedded.console import UpConsole
-from towpath_embedded.log_follower import policy_notice
+from towpath_embedded.log_notices import policy_notice
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
 from towpath_tas.app.policy.policy_threads import PolicyThreads

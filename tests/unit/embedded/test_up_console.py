@@ -9,7 +9,7 @@ import pytest
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
-from towpath_embedded.log_follower import IN_FORCE, policy_in_force
+from towpath_embedded.log_notices import IN_FORCE, policy_in_force
 from towpath_embedded.up import models_with_key
 from towpath_fabric.process_protection import PROVIDER_KEYS
 

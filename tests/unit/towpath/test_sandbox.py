@@ -28,7 +28,7 @@ from towpath.tools.sandbox import (
     refusal,
     set_defaults,
 )
-from towpath_embedded.log_follower import sandbox_notice
+from towpath_embedded.log_notices import sandbox_notice
 from towpath_embedded.up import UpOptions, up
 from towpath_worker.settings import WorkerSettings
 from towpath_worker.wiring import note_sandboxes, require_sandboxes

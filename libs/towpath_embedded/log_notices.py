@@ -1,0 +1,83 @@
+"""Which lines of the logs of child processes are notices for whoever started the platform, and how they are shown."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from towpath_embedded.console import UpConsole
+    from towpath_embedded.refused_files import RefusedFiles
+    from towpath_embedded.terminal.live_view import LiveView
+
+_POLICY = "policy"
+IN_FORCE = "policy in force"
+_IN_FORCE_FIELDS = ("version", "rules", "source", "applied_by")
+SANDBOX_WARNING = "without a sandbox"
+
+
+def policy_notice(name: str, line: str) -> str | None:
+    """Return the notice for a log line of TAS about a policy that was applied or refused; None for any other line."""
+    if name.partition("-")[0] != "tas" or _POLICY not in line:
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    event = str(record.get("event", ""))
+    if not event.startswith(_POLICY):
+        return None
+    hidden = {"event", "level", "timestamp", "role", "instance"}
+    more = ", ".join(f"{key} {value}" for key, value in record.items() if key not in hidden)
+    return f"{event}: {more}" if more else event
+
+
+def policy_in_force(name: str, line: str) -> dict[str, Any] | None:
+    """Return what a log line of TAS says about the policy that is in force at its start; None for any other line."""
+    if name.partition("-")[0] != "tas" or IN_FORCE not in line:
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if record.get("event") != IN_FORCE:
+        return None
+    return {field: record[field] for field in _IN_FORCE_FIELDS if field in record}
+
+
+def sandbox_notice(name: str, line: str) -> str | None:
+    """Return the notice for a log line of a worker whose programs run without a sandbox; None for any other line."""
+    if name.partition("-")[0] != "worker" or SANDBOX_WARNING not in line:
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if SANDBOX_WARNING not in str(record.get("event", "")):
+        return None
+    servers = ", ".join(map(str, record.get("servers", ())))
+    told = (str(record[key]) for key in ("reason", "remedy") if record.get(key))
+    return f"{name}: {record['event']}: {servers}; {'; '.join(told)}"
+
+
+def show_log_line(
+    screen: "UpConsole", refused: "RefusedFiles", views: Sequence["LiveView"], name: str, line: str
+) -> None:
+    """Show a line of a log where all are shown, else what it says about policies and nothing else tells."""
+    is_told = refused.read_log_line(name, line)
+    if screen.shows_logs:
+        screen.log(name, line)
+    elif (
+        not is_told
+        and not any(view.read_log_line(name, line) for view in views)
+        and (notice := policy_notice(name, line)) is not None
+    ):
+        screen.notice(notice)
+
+
+def read_at_start(screen: "UpConsole", refused: "RefusedFiles", told: dict[str, Any], name: str, line: str) -> None:
+    """Keep what a line of the start says of the policy and of refused files, and show what a sandbox lacks."""
+    refused.read_log_line(name, line)
+    if (policy := policy_in_force(name, line)) is not None:
+        told["policy"] = policy
+    if (notice := sandbox_notice(name, line)) is not None:
+        screen.notice(notice)
