@@ -155,7 +155,8 @@ def next_steps(state: Mapping[str, Any]) -> tuple[str, ...]:
     if state.get("sample"):
         return (
             'next: open the console, or: towpath run support "Refund order 8812" --watch',
-            "and then: towpath chaos kills every part while runs go on, and shows that no call was made twice",
+            "and then: towpath demo crash kills the orchestrator mid-run, and shows that no tool was called twice;",
+            "towpath chaos does so with every part, over and over",
         )
     return (
         ("nothing of yours was named; to try it with a help desk: towpath up --sample",) if state.get("is_bare") else ()

@@ -235,7 +235,7 @@ def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> N
     assert gone(started, 60)
 
 
-def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kept(
+def test_with_a_key_a_model_decides_and_with_a_crash_in_the_middle_no_tool_is_called_twice(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("kept")
@@ -243,7 +243,7 @@ def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kep
     decisions = [{name: part for name, part in entry.items() if name != "agent"} for entry in script]
     with gemini(*(says(json.dumps(decision)) for decision in decisions)) as server:
         done = subprocess.run(
-            [TOWPATH, "demo", "--yes", "--json", "--data", folder],
+            [TOWPATH, "demo", "crash", "--yes", "--json", "--data", folder],
             env=environment(GEMINI_API_KEY="no-real-key", TOWPATH_GEMINI_BASE_URL=server.url),
             capture_output=True,
             text=True,
@@ -257,6 +257,11 @@ def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kep
     assert len(prompts) == 4
     assert all("arrived broken" in prompt for prompt in prompts)
     assert "decisions come from gemini" in done.stderr
+    killed, started = summary["orchestrator"]["killed_pid"], summary["orchestrator"]["started_pid"]
+    assert f"kill -9 {killed}: the orchestrator" in done.stderr and f"started again as pid {started}" in done.stderr
+    assert killed != started and done.stderr.index(f"pid {started}") < done.stderr.index("✓ completed")
+    assert summary["calls"] == {"orders.find": 1, "orders.refund": 1} and summary["refunds"] == 1
+    assert "the shop's own database has 1 refund more of order 8812" in done.stderr
     assert "no-real-key" not in done.stderr + done.stdout
     assert (folder / ".towpath").is_dir()
     assert "is kept in" in done.stderr

@@ -23,7 +23,7 @@ _PACKAGE = "towpath.cli"
 _COMMANDS = (
     (
         "demo",
-        "administration.demo_command:demo",
+        "administration.demo_command:app",
         "Start a platform, run the sample on it, show what happened, stop it again.",
     ),
     ("init", "definitions.project_commands:init", "Write a project that runs at once."),
@@ -93,7 +93,6 @@ _SERVE_EXAMPLES = "Examples:\n  towpath serve gateway\n  towpath serve log_write
 _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog."
 
 _EXAMPLES = {
-    "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
     "init": "Examples:\n  towpath init shop\n  towpath init shop --empty",
     "schema": "Examples:\n  towpath schema network\n  towpath schema --write",
     "test": "Examples:\n  towpath test\n  towpath test tests/verdicts.yaml",

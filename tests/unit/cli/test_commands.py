@@ -28,7 +28,18 @@ from towpath_tas.adapters.keys import load_key
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
-    *("demo", "test", "eval", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
+    *(
+        "demo run",
+        "demo crash",
+        "test",
+        "eval",
+        "run",
+        "runs list",
+        "runs show",
+        "runs watch",
+        "runs events",
+        "runs cancel",
+    ),
     *("runs log", "runs output", "runs replay", "runs export", "runs fork", "runs erase", "runs goal", "runs history"),
     *("runs pause", "runs resume", "runs note", "runs gate", "runs confidence"),
     *("runs tree", "plans check", "plans show"),

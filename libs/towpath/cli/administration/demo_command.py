@@ -1,4 +1,4 @@
-"""`towpath demo`: the sample, from an empty machine to a checked record, in one command.
+"""`towpath demo`: the sample, from an empty machine to a checked record, in one command; with or without a crash.
 
 It shows only what the platform recorded, says when no model was asked, and goes on for a look at the console only
 where somebody can end it.
@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from towpath.cli.administration.demo_crash import OrchestratorKill, was_called_once
 from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.options import examples
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import plain_json
 from towpath.client.client import Client
@@ -32,6 +34,12 @@ from towpath_contracts.runs.views import ExecutionHistory
 from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]
+
+app = App(
+    name="demo",
+    help="Start a platform, run the sample on it, show what happened, stop it again.",
+    help_epilogue=examples("towpath demo", "towpath demo run --yes --json", "towpath demo crash"),
+)
 
 _AUDIT = (
     *(Column(name, name) for name in ("phase", "verdict", "tool", "rule")),
@@ -55,6 +63,8 @@ class DemoTimings:
         self.marks[name] = round(monotonic() - self.first_entry, 2)
 
 
+@app.default
+@app.command(name="run", help_epilogue=examples("towpath demo run", "towpath demo run --yes --json"))
 async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = None, keep: bool | None = None) -> int:
     """Start a platform, run the sample on it, show what happened, let you look at it in a browser, stop it again.
 
@@ -64,24 +74,43 @@ async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = Non
         data: Keep everything in this folder; without it, it is thrown away.
         keep: Go on until Enter or Ctrl-C is pressed; without it, where somebody was asked to approve.
     """
+    return await _demonstrate(yes=yes, as_json=json, data=data, keep=keep, crash=False)
+
+
+@app.command(help_epilogue=examples("towpath demo crash", "towpath demo crash --yes --json"))
+async def crash(*, yes: Flag = False, json: Flag = False, data: Path | None = None, keep: bool | None = None) -> int:
+    """Kill the orchestrator in the middle of the demo's run; show that the run goes on and no tool is called twice.
+
+    Exit code 1 where a tool was called twice, or the run did not complete.
+
+    Args:
+        yes: Approve without asking.
+        json: End with one line of JSON; everything else goes to stderr.
+        data: Keep everything in this folder; without it, it is thrown away.
+        keep: Go on until Enter or Ctrl-C is pressed; without it, where somebody was asked to approve.
+    """
+    return await _demonstrate(yes=yes, as_json=json, data=data, keep=keep, crash=True)
+
+
+async def _demonstrate(*, yes: bool, as_json: bool, data: Path | None, keep: bool | None, crash: bool) -> int:
     if not yes and not is_interactive():
         raise ProblemError(problem("request_invalid", "nobody can be asked here", remedy="Approve by itself: --yes."))
-    out = OutputPrinter("table", aside=json)
-    looks = keep if keep is not None else not yes and not json
+    out = OutputPrinter("table", aside=as_json)
+    looks = keep if keep is not None else not yes and not as_json
     clock = DemoTimings()
     with _folder(data) as folder:
         async with _platform(folder, out, keep=data is not None) as platform:
             clock.mark("ready_s")
-            result = await _run_sample(platform, out, approve if yes else ask_at_gate, clock)
+            result = await _run_sample(platform, out, approve if yes else ask_at_gate, clock, crash=crash)
             if looks:
-                if json:
+                if as_json:
                     print(plain_json({**result, **clock.marks}), flush=True)
                 await _look(platform, out)
         clock.mark("total_s")
     out.write(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
-    if json and not looks:
+    if as_json and not looks:
         print(plain_json({**result, **clock.marks}), flush=True)
-    return OK if result["status"] == "completed" else RUN_FAILED
+    return OK if result["status"] == "completed" and (not crash or was_called_once(result)) else RUN_FAILED
 
 
 async def _look(platform: EmbeddedPlatform, out: OutputPrinter) -> None:
@@ -137,13 +166,14 @@ async def _platform(folder: Path, out: OutputPrinter, *, keep: bool) -> AsyncIte
 
 
 async def _run_sample(
-    platform: EmbeddedPlatform, out: OutputPrinter, on_gate: GateHandler, clock: DemoTimings
+    platform: EmbeddedPlatform, out: OutputPrinter, on_gate: GateHandler, clock: DemoTimings, *, crash: bool
 ) -> dict[str, Any]:
     async with Client(platform.url, api_key=platform.token) as client:
         options = _model(out)
         accepted = await client.submit("support", MESSAGE, **options)
         out.write(f"\n  run {accepted.run_id}  {accepted.network}@v{accepted.version}: {MESSAGE}", "bold")
-        follower = RunFollower(client, out, on_gate)
+        kill = OrchestratorKill(platform, on_gate)
+        follower = RunFollower(client, out, kill.at_gate if crash else on_gate)
         finished = await follower.follow(accepted.run_id)
         clock.mark("finished_s")
         if finished is None:
@@ -152,6 +182,8 @@ async def _run_sample(
         result["tool_calls"] = len(follower.formatter.calls)
         clock.mark("recorded_s")
         await _show_audit(client, accepted.run_id, out)
+        if crash:
+            result |= await kill.count_calls(client, accepted.run_id, out)
     return result
 
 
