@@ -1,14 +1,11 @@
 """Chooses and connects the parts of a worker process."""
 
-import importlib
-import traceback
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from towpath import module_sources, toolbox
 from towpath.errors import DeclarationError, RefusedError
 from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools, collect, load_module
@@ -28,9 +25,6 @@ if TYPE_CHECKING:
 CLOSE_S = 1.5
 """Part of the grace period that is kept for closing, after the running calls have used the rest."""
 
-_LOADERS = frozenset({__file__, toolbox.__file__, module_sources.__file__, importlib.__file__})
-"""Through which modules of users are imported; a traceback begins with lines of these."""
-
 _TOOLS = "programs of tools"
 _REMEDY = "sandbox: preferred or required, with what it needs (docs/mcp.md)"
 
@@ -40,8 +34,8 @@ def load_tools(
 ) -> tuple[WorkerTools, tuple[Hook, ...]]:
     """Import the modules and return their tools and hooks.
 
-    Raises DeclarationError where there is nothing to serve, and RefusedError `user_code_unreadable` for what can't be
-    imported.
+    Raises DeclarationError where there is nothing to serve, and RefusedError `user_code_unreadable` for a file that
+    ends the process.
     """
     own: list[ModuleType] = []
     if with_builtin:  # before other modules: what it brings is not looked for beside these
@@ -59,20 +53,10 @@ def load_tools(
 def _load(name: str) -> ModuleType:
     try:
         return load_module(name)
-    except DeclarationError:
-        raise
-    except Exception as error:
-        raise RefusedError(problem("user_code_unreadable", f"{name}: {_cause(error)}")) from error
-
-
-def _cause(error: BaseException) -> str:
-    """Return what *error* says, and the first line of the user's own code that led to it."""
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, SyntaxError | OSError):  # these name the file themselves
-        return said
-    lines = (frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _LOADERS)
-    place = next((f" ({frame.filename}, line {frame.lineno})" for frame in lines if frame.filename[0] != "<"), "")
-    return said + place
+    except SystemExit as ended:  # without a word of its own the worker would just be gone
+        detail = f"{name} ended the process that imports it: SystemExit({ended.code!r})"
+        remedy = "Call sys.exit below `if __name__ == '__main__':`, and start the worker again."
+        raise RefusedError(problem("user_code_unreadable", detail, remedy=remedy)) from ended
 
 
 def new_worker(

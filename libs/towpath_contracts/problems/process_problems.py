@@ -30,8 +30,8 @@ PROCESS_PROBLEMS = (
     ProblemKind(
         "user_code_unreadable",
         0,
-        "A file or module with tools can't be imported",
-        "Correct what is named, and start the worker again.",
+        "A file or module with tools ends the process that imports it",
+        "Call sys.exit below `if __name__ == '__main__':`, and start it again.",
     ),
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
     ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),

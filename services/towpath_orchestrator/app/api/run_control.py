@@ -164,7 +164,8 @@ class RunControl:
         """End every pause of the run, and what came of them below it; a run that was paused by itself stays so."""
         own = await self._pauses(request, run.run_id)
         if not own:
-            raise ProblemError(problem("run_not_paused", f"run {run.run_id} is {run.status}, and not paused"))
+            detail = f"run {run.run_id} is {run.status}, and not paused"
+            raise ProblemError(problem("run_not_paused", detail, run_id=str(run.run_id)))
         await self._audit(request, UUID(own[0].detail["act"]))
         pauses = set(map(_pause_of, own))
         tree = await self._pauses(request, None, root=run.root_run_id or run.run_id)

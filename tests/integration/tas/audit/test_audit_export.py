@@ -102,6 +102,11 @@ async def test_an_entry_that_was_moved_to_another_project_is_found_in_every_bund
     assert [(fault.code, fault.leaf) for fault in report.faults] == [("entry_changed", row["leaf_index"])]
 
 
+async def test_a_row_with_a_time_that_no_calendar_has_is_told_as_one_that_nobody_writes(log: AuditLog) -> None:
+    await log.owner("UPDATE tas.audit_record SET at = '20000-01-01' WHERE phase = 'claim'")
+    assert await refusal(log, ExportAudit(project=PROJECT, actor="ann")) == "audit_unreadable"
+
+
 async def test_a_bundle_of_every_project_hides_nothing(log: AuditLog) -> None:
     await log.write(platform_audit_row("bank", "secret", "x", actor="mia", detail={"iban": "DE00"}))
     lines = await log.export(EVERY_PROJECT)

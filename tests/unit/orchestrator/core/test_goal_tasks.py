@@ -39,6 +39,17 @@ def objective(settings: dict[str, Any], **more: Any) -> RunCreated:
     return created_event(task, VERSION, network(), "me", "sha256:1" if task.script is not None else None)
 
 
+def test_an_objective_needs_an_agent_that_can_plan_and_a_schema_that_can_be_used() -> None:
+    background = {"objective": "o", "deliverable_schema": {"type": "strng"}}
+    task = SubmitTask.model_validate({"network": "desk", "background": background})
+    found = check_task(task, network(), OrchestratorSettings(embedded=True))
+    assert found is not None and [(one.code, one.pointer) for one in found.errors] == [
+        ("deliverable_schema_invalid", "/background/deliverable_schema"),
+        ("plan_tools_missing", "/agent_key"),
+    ]
+    assert "plan_setup" in found.errors[1].detail
+
+
 @pytest.mark.parametrize(
     ("settings", "needed"),
     [
