@@ -8,13 +8,17 @@ from pathlib import Path
 
 
 class TcpProxy:
-    """Forwards to a port, or a socket, of this machine; `cut` breaks what is open, `open`: new ones are taken."""
+    """Forwards to a port, or a socket, of this machine; `cut` breaks what is open, `open`: new ones are taken.
+
+    While it is `silent` it takes connections, as a frozen server does, and nothing passes in either direction.
+    """
 
     def __init__(self, target: int | Path) -> None:
         self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
         self.open = True
+        self.silent = False
         self.connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,8 +43,9 @@ class TcpProxy:
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
+                if not self.silent:
+                    writer.write(data)
+                    await writer.drain()
         writer.close()
 
     def cut(self) -> None:

@@ -7,10 +7,9 @@ answer came. What is asked costs nothing while requests are short.
 import asyncio
 from typing import Any
 
-import asyncpg
-
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_fabric.clock import monotonic
+from towpath_fabric.postgres.database_hosts import DatabaseHosts
 
 SILENT_AFTER_S = 1.5
 """With the time after which requests are looked at it is less than callers wait for an answer."""
@@ -36,7 +35,7 @@ class DatabaseProbe:
 
     def __init__(self, pool: Any, dsn: str, role: str) -> None:
         self._pool = pool
-        self._dsn = dsn
+        self._hosts = DatabaseHosts(dsn)
         self._role = role
         self._found: asyncio.Future[bool] | None = None
         self._found_at = 0.0
@@ -66,7 +65,7 @@ class DatabaseProbe:
                 one.cancel()  # not waited for: a connection that hangs is given back when the server goes on
 
     async def _connect(self) -> None:
-        connection = await asyncpg.connect(self._dsn)
+        connection = await self._hosts.connect()
         await connection.close(timeout=SILENT_AFTER_S)
 
 

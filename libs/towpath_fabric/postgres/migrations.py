@@ -15,6 +15,7 @@ import asyncpg
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.outages.outage import reason_of
+from towpath_fabric.postgres.database_hosts import DatabaseHosts
 from towpath_fabric.postgres.pool import DATABASE_DOWN, open_pool
 
 OWNERS: tuple[str, ...] = (
@@ -80,7 +81,7 @@ async def status(dsn: str) -> list[Migration]:
 
     Raises ProblemError `migration_changed` for one that was edited.
     """
-    connection = await asyncpg.connect(dsn)
+    connection = await DatabaseHosts(dsn).connect()
     try:
         await connection.execute(_TABLE)
         return await _status(connection)
@@ -153,7 +154,7 @@ def _place(migration: Migration) -> str:
 
 async def migrate(dsn: str) -> list[Migration]:
     """Apply what is missing, as the owner of the database; returns what was applied."""
-    connection = await asyncpg.connect(dsn)
+    connection = await DatabaseHosts(dsn).connect()
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK_KEY)
         await connection.execute(_TABLE)

@@ -15,6 +15,7 @@ import asyncpg
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.outages.outage import Outage
 from towpath_fabric.postgres.connection_refusals import refusal
+from towpath_fabric.postgres.database_hosts import DatabaseHosts, HostConnection, StatementWatch
 from towpath_fabric.postgres.refused_values import ENCODING_REFUSED
 from towpath_fabric.settings import STATEMENT_CACHE
 
@@ -99,14 +100,16 @@ def note_failure(outage: Outage | None, error: Exception) -> None:
         outage.failed(error)
 
 
-class StoringConnection(asyncpg.Connection):  # type: ignore[misc]
+class StoringConnection(HostConnection):
     """Raises `asyncpg.DataError` for what asyncpg itself refuses, such as a number that its column has no room for.
 
     asyncpg's own error for that is one of its errors of connections. Whoever waits while Postgres is away would wait
-    for ever, as the value stays the same. What fails and what works is told to `outage`.
+    for ever, as the value stays the same. What fails and what works is told to `outage`. Where the database has several
+    `hosts` the connection ends, and with it a statement, once its host is silent or takes no more writes.
     """
 
     outage: Outage | None = None
+    hosts: DatabaseHosts
 
     async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
         return await self._told(super().fetch(query, *args, **options))
@@ -121,13 +124,19 @@ class StoringConnection(asyncpg.Connection):  # type: ignore[misc]
         return await self._told(super().execute(query, *args, **options))
 
     async def _told(self, asked: Awaitable[Any]) -> Any:
+        watch = None if self.host is None else StatementWatch(self.hosts, self, self.host)
         try:
             found = await asked
         except ENCODING_REFUSED as error:
             raise asyncpg.DataError(str(error)) from error
         except DATABASE_DOWN as error:
             note_failure(self.outage, error)
+            if self.host is not None and isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+                self.terminate()
             raise
+        finally:
+            if watch is not None:
+                watch.over()
         if self.outage is not None and self.outage.is_on:
             self.outage.worked()
         return found
@@ -144,21 +153,22 @@ async def open_pool(
     """Open a small pool. JSON travels as text on both sides, so it is encoded once, by pydantic.
 
     Sessions are never given state (no SET, LISTEN or session locks), so returning a connection costs no round trip.
-    *outage* is told of each connection and statement that fails, and of the first that works again. With a
-    *statement_cache* of 0 no statement outlives a transaction on a server connection: asyncpg sends one and its values
-    with a single Sync, so no pooler changes the connection in between. Nor is a parameter sent that poolers refuse: the
-    roles have SESSION_SETTINGS then (`0001_roles.sql`). Raises ProblemError for a refusal that stays the same however
-    often it is tried.
+    *outage* is told of each connection and statement that fails, and of the first that works again. Of several hosts
+    in *dsn* it connects to the one that takes writes. With a *statement_cache* of 0 no statement outlives a transaction
+    on a server connection: asyncpg sends one and its values with a single Sync, so no pooler changes the connection in
+    between. Nor is a parameter sent that poolers refuse: the roles have SESSION_SETTINGS then (`0001_roles.sql`).
+    Raises ProblemError for a refusal that stays the same however often it is tried.
     """
 
     class PoolConnection(StoringConnection):
         """A connection of this pool."""
 
+    PoolConnection.hosts = hosts = DatabaseHosts(dsn)
     PoolConnection.outage = outage
 
-    async def connect(*arguments: Any, **options: Any) -> Any:
+    async def connect(_dsn: str, **options: Any) -> Any:
         try:
-            return await asyncpg.connect(*arguments, **options)
+            return await hosts.connect(**options)
         except DATABASE_DOWN as error:
             if refusal(error) is None or opened:
                 note_failure(outage, error)

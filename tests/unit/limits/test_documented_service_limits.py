@@ -21,6 +21,7 @@ from towpath_decider.app import compile_caches, model_checker, provider_limiter
 from towpath_decider.core import conversation, native_tool_calls, rate_policy
 from towpath_fabric import prompt_templates, redaction, service
 from towpath_fabric.http import connections
+from towpath_fabric.postgres import database_hosts
 from towpath_fabric.turns import fair_threads, shared_answers
 from towpath_gateway.adapters import platform_client
 from towpath_gateway.app import dependencies, log_readings, stream_pace, strict_requests
@@ -250,8 +251,16 @@ MODELS = [
     promise("watchdog.md", "from at most {} events back", run_memory.WINDOW_EVENTS),
 ]
 
+DATABASE = [
+    promise("reliability.md", "a statement may last, but after {} s", database_hosts.SILENT_AFTER_S),
+    promise("reliability.md", "one that does not answer for {} s is left", database_hosts.PROBED_FOR_S),
+    promise("reliability.md", "or has said nothing for {} s", database_hosts.HEAD_START_S),
+    promise("reliability.md", "is asked again every {} s while the other", database_hosts.ASK_AGAIN_S),
+    promise("reliability.md", "An attempt ends after {} s", database_hosts.GIVEN_UP_S),
+]
 
-@pytest.mark.parametrize("said", [*DOOR, *CHECKS, *TURNS, *CALLS, *MODELS], ids=lambda said: said.sentence)
+
+@pytest.mark.parametrize("said", [*DOOR, *CHECKS, *TURNS, *CALLS, *MODELS, *DATABASE], ids=lambda said: said.sentence)
 def test_a_page_tells_the_limit_that_a_service_has(said: Promise) -> None:
     assert said.holds, f"docs/{said.page} does not say: {said.told}"
 
