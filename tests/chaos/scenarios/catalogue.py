@@ -19,6 +19,7 @@ MODULES: tuple[str, ...] = (
     "broker",
     "broker_cluster",
     "database",
+    "postgres_failover",
     "disk",
     "messages",
     "processes",

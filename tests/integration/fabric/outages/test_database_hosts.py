@@ -62,9 +62,7 @@ async def test_a_host_that_falls_silent_ends_what_waits_for_it_and_is_left(
             hosts.first.silent, asked = False, hosts.first.connections
             await pool.expire_connections()
             assert await pool.fetchval("SELECT 4") == 4
-        assert hosts.first.connections == asked, (
-            "one that comes back, perhaps as a primary, is left alone"
-        )
+        assert hosts.first.connections == asked, "one that comes back, perhaps as a primary, is left alone"
     finally:
         pool.terminate()
 
