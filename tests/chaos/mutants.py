@@ -44,7 +44,9 @@ _ALL: Final = (
         module="towpath_tas",
         figure="late",
         mutations=(
-            Mutation(symbol="towpath_tas:_decision_context", old="fence=found.fence", new="fence=0"),
+            Mutation(
+                symbol="towpath_tas:CallUpdate.context_of", old="found.approval, found.fence", new="found.approval, 0"
+            ),
             *(
                 Mutation(
                     symbol=f"towpath_tas:{function}",

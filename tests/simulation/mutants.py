@@ -18,7 +18,9 @@ _ANY_CLAIM = Mutation(
 )
 """Every claim on a known call is granted."""
 
-_ANY_FENCE = Mutation(symbol="towpath_tas:_decision_context", old="fence=found.fence", new="fence=0")
+_ANY_FENCE = Mutation(
+    symbol="towpath_tas:CallUpdate.context_of", old="found.approval, found.fence", new="found.approval, 0"
+)
 """Nobody looks at the stored fence."""
 
 _ACK_BEFORE_COMMIT = Mutation(

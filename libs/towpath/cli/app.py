@@ -61,7 +61,7 @@ _COMMANDS = (
     ("keys", "administration.keys_commands:app", "Create, list and revoke API keys; make the key that signs tickets."),
 )
 _PLATFORM = (
-    ("db", "administration.database_commands:app", "Bring the database up to date."),
+    ("db", "administration.database_commands:app", "Bring the database up to date, and say that it was restored."),
     ("streams", "administration.streams_commands:app", "Declare the broker's streams and consumers."),
     (
         "workers",

@@ -73,6 +73,12 @@ PROCESS_PROBLEMS = (
         "Run as the owner of the database: towpath db migrate.",
     ),
     ProblemKind(
+        "services_running",
+        0,
+        "Services work on this database",
+        "Stop every process of Towpath that uses it, and run the command again.",
+    ),
+    ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),
 )

@@ -123,7 +123,8 @@ class ToolFailure(MessagePart):
 class UnknownCallEvidence(MessagePart):
     """What the ledger knows of an `unknown` call, for the person who has to settle it.
 
-    Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
+    Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted. If the
+    database was restored from a backup, `lost_since` is when what it does not know began.
     """
 
     worker: str = ""
@@ -131,6 +132,7 @@ class UnknownCallEvidence(MessagePart):
     lease_until: datetime | None = None
     starts: int = 0
     probe: ProbeWord = ""
+    lost_since: datetime | None = None
 
 
 class AlternativeTool(MessagePart):

@@ -27,6 +27,12 @@ ACTS_LATE = (
 )
 """Shown beside `retry`."""
 
+HAPPENED_BEFORE_RESTORE = (
+    "What this platform did after the backup was made is not in its database. Retry only when the target shows that "
+    "the call did not happen then."
+)
+"""Shown beside `retry` where the database was restored from a backup."""
+
 
 def gate_of(state: RunState, execution_id: UUID) -> OpenGate | None:
     """Return the open gate of a call."""
@@ -117,7 +123,10 @@ def _known(fact: facts.ToolFinishedFact) -> JsonObject:
     if fact.doubt is None:
         return {}
     why = fact.failure.message if fact.failure else ""
-    return {**fact.doubt.model_dump(mode="json"), "attempt": fact.attempt, "why": why, "retry_warning": ACTS_LATE}
+    known = {"attempt": fact.attempt, "why": why}
+    if fact.doubt.lost_since is not None:
+        return {**fact.doubt.model_dump(mode="json"), **known, "retry_warning": HAPPENED_BEFORE_RESTORE}
+    return {**fact.doubt.model_dump(mode="json", exclude={"lost_since"}), **known, "retry_warning": ACTS_LATE}
 
 
 def on_approval_required(run: TransitionBuilder, fact: facts.ApprovalRequiredFact) -> None:

@@ -331,5 +331,8 @@ class LedgerRows:
         wanted = set(zip(names, versions, strict=True))
         return [row for row in self.tools_of[project] if (row["name"], row["version"]) in wanted]
 
+    def restored_runs(self, _session: TableSession, _project: str) -> list[Row]:
+        return []
+
     def shadow(self, _session: TableSession, _project: str) -> list[Row]:
         return []

@@ -104,6 +104,9 @@ ORDER BY version DESC LIMIT 1;
 SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 AND version = $2;
 
+-- name: restored_runs
+SELECT run_id, lost_since FROM tas.restored_run WHERE project = $1;
+
 -- name: shadow
 SELECT rules, digest FROM tas.shadow_policy WHERE project = $1 AND active;
 

@@ -25,6 +25,7 @@ from towpath_tas.app.loaded_policies import LoadedPolicies, StoredPolicy, Stored
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
+from towpath_tas.core.restored_runs import RestoredRuns
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion, spec_digest
 from towpath_tas.metrics import TasMetrics
@@ -198,6 +199,9 @@ class PolicyCache:
         bundle.rules_digest, bundle.rules_changed = loaded.rules_digest, loaded.changed
         bundle.switches = OpenSwitches(
             ActiveSwitch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)
+        )
+        bundle.restored = RestoredRuns(
+            {row["run_id"]: row["lost_since"] for row in await source.fetch(QUERIES.restored_runs, project)}
         )
         if shadow is not None:
             stored_shadow = StoredShadow(digest=shadow["digest"], text=shadow["rules"])

@@ -59,6 +59,7 @@ from towpath_tas.core.provenance.provenance_messages import (
     origin_without_reading,
     with_origin_told,
 )
+from towpath_tas.core.restored_runs import RestoredRuns
 from towpath_tas.core.switches import OpenSwitches
 from towpath_tas.core.tools.registry import ProjectToolRegistry, ToolVersion
 
@@ -104,6 +105,8 @@ class ProjectAuthorizer:
         self.compile_grant = compile_grant
         self.switches = OpenSwitches()
         """What is paused; it decides only when a call is sent."""
+        self.restored = RestoredRuns()
+        """Runs of which a backup may not know all; it decides only whether a person is asked first."""
         self.rules_digest = ""
         """Of the rules as they were read."""
         self.rules_changed = False

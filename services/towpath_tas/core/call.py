@@ -33,6 +33,11 @@ class StartClaim:
     at: datetime | None = None
     probe: Literal["", "required", "preferred"] = ""
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether it stands for a start that a lost piece of the database may have had (`restore_doubts`)."""
+        return not self.worker and self.at is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCall:
@@ -99,6 +104,13 @@ class LedgerCall:
     def system_params(self) -> set[str]:
         """Names of the arguments that the platform filled in from the task, as far as the row tells."""
         return set(json.loads(self.context).get("system_params", ()))
+
+    @property
+    def root_run_id(self) -> UUID | None:
+        """The run on top of the tree, as far as the row tells."""
+        if '"root_run_id"' not in self.context:
+            return None
+        return UUID(json.loads(self.context)["root_run_id"])
 
     def calling_run(self, root: UUID | None = None) -> dict[str, Any]:
         """Return whose call it is, as members of a CallingRun: the ticket has their digest, so a worker may believe it.

@@ -5,6 +5,7 @@ A fact is built once and stored with the change that it reports, so that a repea
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -29,6 +30,7 @@ def finished(
     result: Any = None,
     settled_by: str = "",
     probe: ProbeWord = "",
+    lost_since: datetime | None = None,
 ) -> str:
     """Return the fact that a call ended without an accepted outcome; *probe* is what an uncertain one reported."""
     unknown = status == "unknown"
@@ -45,18 +47,25 @@ def finished(
         attempt=call.attempt,
         settled_by=settled_by,
         probe=probe,
-        doubt=_doubt_of(call, last, probe) if unknown else None,
+        doubt=_doubt_of(call, last, probe, lost_since) if unknown else None,
         executed_args=executed_args(call),
         edited_by=call.edited_by,
     ).model_dump_json()
 
 
-def _doubt_of(call: LedgerCall, last: StartClaim | None, probe: ProbeWord) -> UnknownCallEvidence:
-    starts = sum(claim.granted for claim in call.claims)
-    if last is None:
-        return UnknownCallEvidence(starts=starts, probe=probe)
+def _doubt_of(
+    call: LedgerCall, last: StartClaim | None, probe: ProbeWord, lost_since: datetime | None
+) -> UnknownCallEvidence:
+    starts = sum(claim.granted and not claim.is_possible for claim in call.claims)
+    if last is None or last.is_possible:
+        return UnknownCallEvidence(starts=starts, probe=probe, lost_since=lost_since)
     return UnknownCallEvidence(
-        worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe
+        worker=last.worker,
+        claimed_at=last.at,
+        lease_until=last.until,
+        starts=starts,
+        probe=probe,
+        lost_since=lost_since,
     )
 
 

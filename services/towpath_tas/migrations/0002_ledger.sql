@@ -194,6 +194,22 @@ CREATE TABLE tas.fence (
   raised_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- A database that was restored from a backup, and the runs that were not final in it: what they did since then is not known,
+-- so a person is asked before each of their calls that is not pure. An operator adds rows, and nobody takes any away.
+CREATE TABLE tas.restore (
+  lost_since  timestamptz PRIMARY KEY,
+  restored_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  restored_by text NOT NULL,
+  runs        bigint NOT NULL,
+  calls       bigint NOT NULL
+);
+CREATE TABLE tas.restored_run (
+  run_id     uuid PRIMARY KEY,
+  project    text NOT NULL,
+  lost_since timestamptz NOT NULL REFERENCES tas.restore (lost_since)
+);
+CREATE INDEX restored_run_project ON tas.restored_run (project);
+
 -- Approvals by one person or several, also of calls that a person has changed.
 CREATE TABLE tas.approval (
   approval_id    uuid PRIMARY KEY,
@@ -478,6 +494,42 @@ BEGIN
   at := clock_timestamp();
 END $$;
 
+-- RESTORES
+
+-- What an operator says after a restore, before a service starts. Saying it again with the same time changes nothing: runs
+-- that have begun meanwhile are not marked. Rows of a restore before this one are replaced, since its calls are asked about
+-- anew. Decisions made before are stored no more: the registry's version moves.
+CREATE FUNCTION tas.mark_restored(
+  since timestamptz, said_by text, OUT runs bigint, OUT calls bigint, OUT projects bigint, OUT marked_now boolean
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  LOCK TABLE tas.restore IN EXCLUSIVE MODE;
+  SELECT r.runs, r.calls INTO mark_restored.runs, mark_restored.calls FROM tas.restore r WHERE r.lost_since = since;
+  marked_now := NOT FOUND;
+  IF marked_now THEN
+    INSERT INTO tas.restore (lost_since, restored_by, runs, calls) VALUES (since, said_by, 0, 0);
+    INSERT INTO tas.restored_run (run_id, project, lost_since)
+      SELECT r.run_id, r.project, since FROM runs.run r
+      WHERE r.status NOT IN ('completed', 'failed', 'escalated', 'abandoned', 'cancelled', 'timed_out')
+      ON CONFLICT (run_id) DO UPDATE SET lost_since = excluded.lost_since;
+    SELECT count(*) INTO mark_restored.runs FROM tas.restored_run m WHERE m.lost_since = since;
+    SELECT count(*) INTO mark_restored.calls FROM tas.restored_run m
+      JOIN tas.tool_call c ON c.run_id = m.run_id
+      WHERE m.lost_since = since AND c.effect_class <> 'pure'
+        AND c.status IN ('requested', 'awaiting_approval', 'permitted', 'started', 'unknown');
+    UPDATE tas.restore r SET runs = mark_restored.runs, calls = mark_restored.calls WHERE r.lost_since = since;
+    INSERT INTO tas.project_state (project) SELECT DISTINCT r.project FROM runs.run r ON CONFLICT DO NOTHING;
+    UPDATE tas.project_state SET registry_version = registry_version + 1;
+    PERFORM tas.write_audit('{}', coalesce((
+      SELECT array_agg(ROW(true, p.project, NULL, NULL, 'database.restored', 'marked', '', '', '', '', '', said_by, NULL, 0,
+          '', json_build_object('lost_since', since, 'runs',
+            (SELECT count(*) FROM tas.restored_run m WHERE m.lost_since = since AND m.project = p.project))::text
+        )::tas.audit_new ORDER BY p.project)
+      FROM tas.project_state p), '{}'));
+  END IF;
+  SELECT count(DISTINCT m.project) INTO projects FROM tas.restored_run m WHERE m.lost_since = since;
+END $$;
+
 -- RIGHTS
 
 GRANT SELECT, INSERT, UPDATE ON tas.project_state, tas.shadow_policy, tas.tool, tas.tool_call, tas.fence, tas.approval,
@@ -485,18 +537,20 @@ GRANT SELECT, INSERT, UPDATE ON tas.project_state, tas.shadow_policy, tas.tool, 
 GRANT SELECT, INSERT ON tas.policy_version, tas.permission_rule, tas.approval_vote TO towpath_tas;
 GRANT SELECT, INSERT, DELETE ON tas.switch TO towpath_tas;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tas.blob_piece, tas.worker TO towpath_tas;
-GRANT SELECT ON tas.network_spec, tas.run_task TO towpath_tas;
+GRANT SELECT ON tas.network_spec, tas.run_task, tas.restored_run TO towpath_tas;
 GRANT SELECT ON tas.approval_vote TO towpath_orchestrator;
 REVOKE EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_projects, tas.await_decisions, tas.rate_window,
-  tas.lock_counts, tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls FROM PUBLIC;
+  tas.lock_counts, tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls,
+  tas.mark_restored FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_projects, tas.rate_window, tas.lock_counts,
   tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls TO towpath_tas;
 
 -- migrate:down
-DROP FUNCTION tas.open_calls, tas.change_calls, tas.write_notes, tas.write_approvals, tas.add_counts, tas.lock_counts,
+DROP FUNCTION tas.mark_restored, tas.open_calls, tas.change_calls, tas.write_notes, tas.write_approvals, tas.add_counts, tas.lock_counts,
   tas.rate_window, tas.stale_projects;
 DROP TYPE tas.project_seen, tas.count_new, tas.approval_new, tas.call_change, tas.call_new;
 DROP VIEW tas.run_task, tas.network_spec;
-DROP TABLE tas.worker, tas.blob_piece, tas.rate_count, tas.rule_count, tas.approval_vote, tas.approval, tas.fence, tas.tool_call,
+DROP TABLE tas.worker, tas.blob_piece, tas.rate_count, tas.rule_count, tas.approval_vote, tas.approval, tas.fence, tas.restored_run, tas.restore,
+  tas.tool_call,
   tas.switch, tas.tool, tas.shadow_policy, tas.permission_rule, tas.policy_version, tas.project_state;
 DROP FUNCTION tas.await_decisions, tas.project_key, tas.answers_of_run;

@@ -1,16 +1,18 @@
-"""`towpath db`: the database's migrations, applied as its owner."""
+"""`towpath db`: the database's migrations, and what is to be said after a restore, as its owner."""
 
+import getpass
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column, print_notice
+from towpath.cli.shared.times import parse_moment
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(
     name="db",
-    help="Bring the database up to date.",
+    help="Bring the database up to date, and say that it was restored.",
     help_epilogue=examples("towpath db status", "towpath db migrate"),
 )
 
@@ -21,6 +23,13 @@ _COLUMNS = (
     Column("name", "name"),
     Column("applied", "applied"),
     Column("newer", "newer"),
+)
+_RESTORED = (
+    Column("lost since", "lost_since"),
+    Column("runs marked", "runs"),
+    Column("calls open", "calls"),
+    Column("projects", "projects"),
+    Column("marked before", "already"),
 )
 
 
@@ -61,11 +70,36 @@ async def status(*, database_url: Address = None, printed: OutputOptions = OUTPU
     return 0 if all(migration.applied for migration in found) else 1
 
 
+@app.command(
+    help_epilogue=examples(
+        "towpath db restored --lost-since 2026-11-27T08:00",
+        "towpath db restored --lost-since 2026-11-27T08:00+01:00 --database-url postgresql://owner@host/db",
+    )
+)
+async def restored(*, lost_since: str, database_url: Address = None, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Say that the database was restored from a backup, after the restore and before any service starts.
+
+    What the platform did after the backup was made is not in it, and would be done again. So every run that has not
+    ended in it asks a person before each of its calls that is not pure. Saying it twice is harmless.
+
+    Args:
+        lost_since: When the backup was made, or up to when the log was recovered: 2026-11-27T08:00 is in UTC.
+        database_url: The database, as its owner.
+    """
+    from towpath_fabric.postgres.restores import mark_restored
+
+    since = parse_moment(lost_since, "--lost-since")
+    with printed.out().progress("Marking the runs that have not ended"):
+        marks = await _reached(lambda dsn: mark_restored(dsn, since, getpass.getuser()), database_url)
+    said = {"lost_since": marks.lost_since.isoformat(), "runs": marks.runs, "calls": marks.calls}
+    printed.out().record({**said, "projects": marks.projects, "already": marks.already}, _RESTORED)
+
+
 def _row(migration: Any) -> dict[str, Any]:
     return {name: getattr(migration, name) for name in ("owner", "version", "name", "applied", "newer", "checksum")}
 
 
-async def _reached(ask: Any, database_url: str | None) -> list[Any]:
+async def _reached(ask: Any, database_url: str | None) -> Any:
     import asyncpg
 
     from towpath_fabric.postgres.connection_refusals import refusal
@@ -78,7 +112,7 @@ async def _reached(ask: Any, database_url: str | None) -> list[Any]:
             )
         )
     try:
-        found: list[Any] = await ask(database_url)
+        found = await ask(database_url)
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
         if (refused := refusal(error)) is not None:
             raise ProblemError(refused) from error

@@ -13,6 +13,15 @@ _AGO = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNIT = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
+def parse_moment(text: str, option: str) -> datetime:
+    """Return the moment *text*, which is the same whenever it is read; raises ProblemError `request_invalid`."""
+    at = None if _AGO.fullmatch(text.strip()) else parse_time(text, option)
+    if at is None:
+        detail = f"{option} {text!r} is another moment each time that it is said: write 2026-11-01T08:00"
+        raise ProblemError(problem("request_invalid", detail))
+    return at
+
+
 def parse_time(text: str | None, option: str) -> datetime | None:
     """Return the moment that *text* names, such as 30d (ago) or 2026-11-01; raises ProblemError `request_invalid`."""
     if text is None:

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
+from towpath_tas.adapters.ledger_tables import LedgerReadResult
 from towpath_tas.app.calls.ledger_context import LedgerContext
-from towpath_tas.core.call import LedgerChange
+from towpath_tas.core.authorization import ProjectAuthorizer
+from towpath_tas.core.call import LedgerCall, LedgerChange
+from towpath_tas.core.calls.restore_doubts import unasked_since, with_possible_start
 
 NO_CHANGE = LedgerChange()
 
@@ -15,7 +19,8 @@ class CallUpdate:
     """One message about one call on its way through the ledger, and what came of it; `decide` is pure.
 
     *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
-    under *usage_run_id*: the root run, whichever run below it calls, or the one whose counts a fork shares. `apply`
+    under *usage_run_id*: the root run, whichever run below it calls, or the one whose counts a fork shares.
+    *root_run_id* is the run on top of the tree, where the message says it. `apply`
     sets `change`, or `error`, or `contested`, or `erased`: the row was erased with its run, and nothing is decided
     about it any more.
     """
@@ -25,6 +30,7 @@ class CallUpdate:
     decide: Callable[[LedgerContext], LedgerChange]
     project: str = ""
     usage_run_id: UUID | None = None
+    root_run_id: UUID | None = None
     fresh: bool = False
     read: bool = False
     change: LedgerChange = NO_CHANGE
@@ -33,6 +39,18 @@ class CallUpdate:
     error: str = ""
     contested: bool = False
     erased: bool = False
+
+    def context_of(
+        self, call: LedgerCall | None, found: LedgerReadResult | None, now: datetime, bundle: ProjectAuthorizer
+    ) -> LedgerContext:
+        """Return what *call* is decided from: as it was *found*, or as it is guessed where it was not read."""
+        since = unasked_since(bundle.restored, call, self.run_id, self.root_run_id)
+        if call is not None:
+            call = with_possible_start(call, since)
+        context = LedgerContext(call=call, approval=None, fence=0, now=now, bundle=bundle, lost_since=since)
+        if found is not None:
+            context.approval, context.fence = found.approval, found.fence
+        return context
 
     @property
     def usage_key(self) -> UUID:

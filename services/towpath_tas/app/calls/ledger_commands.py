@@ -6,6 +6,7 @@ A command counts from the commit that stores it, and is not answered before. A r
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
@@ -23,10 +24,12 @@ from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.approvals import approval_votes
 from towpath_tas.core.authorization_query import query_of_call
-from towpath_tas.core.call import LedgerCall, LedgerChange, key_detail
+from towpath_tas.core.call import FINAL, LedgerCall, LedgerChange, key_detail
 from towpath_tas.core.calls.internal_calls import on_recorded
+from towpath_tas.core.calls.restore_doubts import unasked_since, with_possible_start
 from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle, retry_problem
 from towpath_tas.core.calls.switch_holds import hold
+from towpath_tas.core.restored_runs import RestoredRuns
 
 
 class LedgerCommands:
@@ -46,7 +49,7 @@ class LedgerCommands:
             await connection.execute(QUERIES.lock_fence, request.run_id)
             row = await connection.fetchrow(QUERIES.raise_fence, request.run_id, request.project, request.fence)
             stored = await connection.fetch(QUERIES.calls_of_run, request.run_id, request.project)
-            calls = [call_from_row(found) for found in stored]
+            calls = await _with_possible_starts(connection, request, [call_from_row(found) for found in stored])
             changes = [on_fence(call, request.reason, now=row["at"]) for call in calls]
             changed = [change for change in changes if change.call is not None]
             if changed:
@@ -153,6 +156,15 @@ class LedgerCommands:
         await self._dispatcher.send(update.change)
         await crash_point_after_flush("tas.word_told")
         return update
+
+
+async def _with_possible_starts(connection: Any, request: RaiseFence, calls: list[LedgerCall]) -> list[LedgerCall]:
+    """Return *calls* with the starts that a restored database may know nothing of: such a call is not void."""
+    if all(call.status in FINAL for call in calls):
+        return calls
+    rows = await connection.fetch(QUERIES.restored_runs, request.project)
+    restored = RestoredRuns({row["run_id"]: row["lost_since"] for row in rows})
+    return [with_possible_start(call, unasked_since(restored, call, request.run_id)) for call in calls]
 
 
 def _with_key(change: LedgerChange, request: SettleCall) -> LedgerChange:

@@ -24,6 +24,8 @@ class LedgerContext:
     bundle: ProjectAuthorizer
     used: dict[str, int] | None = None
     rates: dict[str, int] | None = None
+    lost_since: datetime | None = None
+    """Since when it is not known what the call's run did; None where it is, or a person was asked about the call."""
     known: RunProvenance | None = None
     needs_origin: AuthorizationQuery | None = None
     traced: AuthorizationQuery | None = None

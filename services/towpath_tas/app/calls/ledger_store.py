@@ -10,7 +10,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -27,7 +26,6 @@ from towpath_fabric.turns.fair_queue import take_in_turns
 from towpath_tas.adapters.ledger_tables import (
     QUERIES,
     AuthorizationVersions,
-    LedgerReadResult,
     LedgerWriteResult,
     LimitUse,
     change_calls,
@@ -44,6 +42,7 @@ from towpath_tas.app.loaded_policies import PolicyNotLoadedError
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.call import FINAL, LedgerCall
+from towpath_tas.core.calls.restore_doubts import ask_first
 from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
@@ -153,7 +152,7 @@ class LedgerStore:
             if bundle is None:
                 update.contested = not (update.erased or update.error)  # given back, so that others do not wait
             else:
-                update.context = _decision_context(call, found, self.clock.now(), bundle)
+                update.context = update.context_of(call, found, self.clock.now(), bundle)
 
     async def _bundle_within(
         self, lane: PinnedDatabaseConnection, project: str, until: float, late: set[str]
@@ -190,7 +189,8 @@ class LedgerStore:
         if update.context is None:
             return False
         try:
-            update.change = update.decide(update.context)
+            context = update.context
+            update.change = ask_first(context.call, update.decide(context), context.lost_since)
         except Exception as error:  # noqa: BLE001 - a bug in one decision must not fail the whole batch
             self._log.error("a call can't be handled", execution_id=str(update.execution_id), exc_info=error)
             update.error = f"{type(error).__name__}: {error}"[:500]
@@ -367,14 +367,6 @@ class LedgerStore:
 def _denied_call(update: CallUpdate) -> LedgerCall | None:
     call = update.change.call
     return call if call is not None and call.status is CallStatus.DENIED and update.change.policy_bound else None
-
-
-def _decision_context(
-    call: LedgerCall | None, found: LedgerReadResult | None, now: datetime, bundle: ProjectAuthorizer
-) -> LedgerContext:
-    if found is None:
-        return LedgerContext(call=call, approval=None, fence=0, now=now, bundle=bundle)
-    return LedgerContext(call=call, approval=found.approval, fence=found.fence, now=now, bundle=bundle)
 
 
 def _limit_uses(group: Iterable[CallUpdate]) -> list[LimitUse]:

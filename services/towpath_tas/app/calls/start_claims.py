@@ -35,6 +35,7 @@ from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.app.calls.ledger_store import LedgerStore
 from towpath_tas.core.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.restore_doubts import ask_before_start
 from towpath_tas.core.calls.switch_holds import hold_claim
 from towpath_tas.metrics import TasMetrics
 
@@ -74,7 +75,8 @@ class PendingClaim:
     def decide(self, context: LedgerContext) -> LedgerChange:
         """Call the core, and keep its answer until the change is stored."""
         change, answer = on_claim(context.call, self.claim, self.fault, now=context.now, fence=context.fence)
-        change, self.answer = hold_claim(context.call, change, answer, context.active_switch())
+        change, answer = hold_claim(context.call, change, answer, context.active_switch())
+        change, self.answer = ask_before_start(context.call, change, answer, context.lost_since)
         return change
 
 

@@ -76,6 +76,7 @@ class ReceivedToolRequest:
             execution_id=request.execution_id,
             project=request.project,
             usage_run_id=request.counts_run_id or request.root_run_id,
+            root_run_id=request.root_run_id,
             decide=self.decide,
             fresh=not again,
             read=again,

@@ -90,10 +90,15 @@ def void(call: LedgerCall) -> LedgerChange:
     )
 
 
-def unknown(call: LedgerCall, reason: str, *, probe: ProbeWord = "") -> LedgerChange:
-    """End a call that started and has no clear outcome: nobody can tell whether it happened."""
+def unknown(
+    call: LedgerCall, reason: str, *, probe: ProbeWord = "", lost_since: datetime | None = None
+) -> LedgerChange:
+    """End a call that may have started and has no clear outcome: nobody can tell whether it happened.
+
+    *lost_since* is when the backup was made whose database can't tell it.
+    """
     failure = ToolFailure(code="outcome_unknown", message=reason, hint="A person has to find out whether it happened.")
-    fact = run_facts.finished(call, "unknown", failure=failure, probe=probe)
+    fact = run_facts.finished(call, "unknown", failure=failure, probe=probe, lost_since=lost_since)
     ended = call.next_revision(status=CallStatus.UNKNOWN, fact=fact, settled_by="")
     detail = {"reason": reason, "probe": probe} if probe else {"reason": reason}
     return LedgerChange(

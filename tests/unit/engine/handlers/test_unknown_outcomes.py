@@ -89,3 +89,17 @@ def test_a_late_outcome_closes_the_gate_and_the_run_goes_on() -> None:
         run_id=RUN, gate_id=machine.events(ev.GateOpened)[0].gate_id, verdict="retry", by="ann"
     )
     assert machine.feed(fact) == [], "a word that comes after it changes nothing"
+
+
+def test_after_a_restore_the_gate_warns_of_what_the_database_does_not_know() -> None:
+    machine, since = paying(), START - timedelta(hours=1)
+    failure = ToolFailure(code="outcome_unknown", message="the database was restored from a backup")
+    lost = UnknownCallEvidence(lost_since=since)
+    machine.finish(result=None, status="unknown", attempt=1, doubt=lost, failure=failure)
+    (opened,) = machine.events(ev.GateOpened)
+    assert opened.detail["verdicts"] == ["happened", "did_not_happen", "retry"]
+    assert opened.detail["lost_since"] == since.isoformat().replace("+00:00", "Z")
+    assert "after the backup was made" in opened.detail["retry_warning"]
+    other = paying()
+    doubt(other, 1)
+    assert "lost_since" not in other.events(ev.GateOpened)[0].detail, "older logs give the same events"
