@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+STEPS = (1, 2, 3, 5, 8, 13, 20, 50, 100)
+
 
 class OrchestratorMetrics:
     """Prometheus metrics of one replica; no label ever holds an id."""
@@ -24,22 +26,17 @@ class OrchestratorMetrics:
             registry=registry,
         )
         self.runs = Counter("towpath_runs_finished", "Runs that ended", ["status"], registry=registry)
-        self.plans = Counter(
-            "towpath_plans_finished", "Plans and workflows that ended", ["kind", "status"], registry=registry
-        )
-        self.plan_steps = Counter(
-            "towpath_plan_steps",
-            "Steps of plans and workflows, by what became of them",
-            ["type", "status"],
+        self.run_seconds = Histogram(
+            "towpath_run_seconds",
+            "From the birth of a run until its end, waits included",
+            ["kind", "status"],
+            buckets=(1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400),
             registry=registry,
         )
-        self.plan_step_seconds = Histogram(
-            "towpath_plan_step_seconds",
-            "Active time of the steps of plans and workflows",
-            ["type"],
-            buckets=(0.05, 0.25, 1, 5, 15, 60, 300, 1_800),
-            registry=registry,
+        self.run_steps = Histogram(
+            "towpath_run_steps", "Steps of runs that ended", ["kind"], buckets=STEPS, registry=registry
         )
+        self._add_plans(registry)
         self.recursion_denials = Counter(
             "towpath_recursion_denials",
             "Child runs that were refused because they would stand too deep",
@@ -59,3 +56,53 @@ class OrchestratorMetrics:
             registry=registry,
         )
         self.queued = Gauge("towpath_runs_queued", "Runs that wait for room", registry=registry)
+        self.waiting = Gauge(
+            "towpath_runs_waiting", "Runs that wait for people, of a project at most its share", registry=registry
+        )
+        self.housekept = Gauge(
+            "towpath_housekeeping_success_timestamp_seconds",
+            "When partitions were last made and old rows removed",
+            ["task"],
+            registry=registry,
+        )
+
+    def _add_plans(self, registry: CollectorRegistry) -> None:
+        self.plans = Counter(
+            "towpath_plans_finished", "Plans and workflows that ended", ["kind", "status"], registry=registry
+        )
+        self.plan_steps = Counter(
+            "towpath_plan_steps",
+            "Steps of plans and workflows, by what became of them",
+            ["type", "status"],
+            registry=registry,
+        )
+        self.plan_step_seconds = Histogram(
+            "towpath_plan_step_seconds",
+            "Active time of the steps of plans and workflows",
+            ["type"],
+            buckets=(0.05, 0.25, 1, 5, 15, 60, 300, 1_800),
+            registry=registry,
+        )
+
+
+class OperatingMetrics:
+    """Gauges of what the whole platform has waiting, which every replica reads from Postgres."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.quarantined = Gauge("towpath_runs_quarantined", "Runs that take no step any more", registry=registry)
+        self.gates = Gauge("towpath_gates_pending", "Gates that wait for people", ["type"], registry=registry)
+        self.gate_oldest = Gauge(
+            "towpath_gates_oldest_seconds", "How long the oldest of them has waited", ["type"], registry=registry
+        )
+        self.dead_open = Gauge(
+            "towpath_dead_letters_open", "Dead letters that nobody has settled", ["stream"], registry=registry
+        )
+        self.budget_used = Gauge(
+            "towpath_budget_used_ratio",
+            "The highest used share of any limit of a caller, project or day",
+            ["unit"],
+            registry=registry,
+        )
+        self.clock_offset = Gauge(
+            "towpath_clock_offset_seconds", "How far the clock of this process is ahead of Postgres", registry=registry
+        )

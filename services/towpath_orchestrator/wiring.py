@@ -154,18 +154,18 @@ class OrchestratorWiring:
         self._budgets, self._replays = BudgetRequests(pool, bus, limits), ReplayRequests(pool)
         self._switches = HeldCallResumer(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
-
-        self.reconciler = reconciler = Reconciler(pool, local_facts, admission, settings, log, limits, self.activity)
+        of_runs = local_facts, admission, settings, log, limits, self.activity
+        self.reconciler = Reconciler(pool, *of_runs, metrics)
         task_letters = DeadLetters(pool, "TASKS", metrics.dead, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             commit_loop.run,
             intake.run,
-            reconciler.run,
+            self.reconciler.run,
             admission.run,
             windows.run,
             WaitingRequestMonitor(pool, store, cache, windows, log).run,
             ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
-            reconciler.clean_up,
+            self.reconciler.clean_up,
             StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,
             TaskQueueConsumer(ports.tasks, intake, checker, task_letters, of_tasks, log).run,
         )

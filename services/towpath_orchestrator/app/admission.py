@@ -146,6 +146,7 @@ class AdmissionController:
             self._activity.counted(held.total() + self._policy.queued + counts.waiting)
             self._metrics.active.set(held.total())
             self._metrics.queued.set(self._policy.queued)
+            self._metrics.waiting.set(counts.waiting)
             room = self._policy.room
             if room > 0 and self._policy.queued:
                 await self._begin_next(min(room, self._policy.queued, ADMIT_LIMIT), started.unseen.total())

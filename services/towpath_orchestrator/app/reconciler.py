@@ -9,6 +9,7 @@ import asyncpg
 
 from towpath_contracts.facts import TimerFiredFact
 from towpath_fabric import dead_letters
+from towpath_fabric.clock import wall
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -18,6 +19,7 @@ from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.run_activity import RunActivity
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
 CLAIM_LIMIT = 256
@@ -46,6 +48,7 @@ class Reconciler:
         log: Logger,
         limits: BudgetLimitCache,
         activity: RunActivity,
+        metrics: OrchestratorMetrics,
     ) -> None:
         self._pool = pool
         self._local_facts = local_facts
@@ -54,6 +57,7 @@ class Reconciler:
         self._log = log
         self._limits = limits
         self._activity = activity
+        self._metrics = metrics
 
     async def run(self) -> None:
         """Look for ever; a database that is away only delays the next look."""
@@ -73,13 +77,20 @@ class Reconciler:
 
     async def clean_up(self) -> None:
         """Execute CLEAN_UP for ever; one statement that fails keeps none of the others from it."""
+        succeeded = self._metrics.housekept.labels("runs")
+        succeeded.set(wall().timestamp())  # so that a process that never succeeds is seen, too
         while True:
+            failed = False
             for statement in CLEAN_UP:
                 try:
                     await self._pool.execute(statement)
                 except DATABASE_DOWN as error:
+                    failed = True
                     self._log.debug("postgres is away, old rows are removed later", error=str(error))
                 except asyncpg.PostgresError as error:
                     # Runs go on without it for months; each replica would end at each start.
+                    failed = True
                     self._log.error("a housekeeping statement failed", error=str(error))
+            if not failed:
+                succeeded.set(wall().timestamp())
             await asyncio.sleep(CLEAN_UP_S)

@@ -229,6 +229,7 @@ CREATE TABLE runs.gate (
   assigned_at   timestamptz
 );
 CREATE INDEX gate_status ON runs.gate (project, status, opened_at, gate_id);
+CREATE INDEX gate_pending ON runs.gate (gate_type, opened_at) WHERE status = 'pending';
 CREATE INDEX gate_opened ON runs.gate (project, opened_at, gate_id);
 CREATE INDEX gate_run ON runs.gate (run_id);
 CREATE INDEX gate_closed ON runs.gate (project, closed_at, gate_id) WHERE status <> 'pending';

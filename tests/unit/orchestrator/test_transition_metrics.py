@@ -1,5 +1,6 @@
 """Row E10: what is counted and logged of plans, who writes them, and the switch of the tool."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -69,6 +70,11 @@ def test_e10_every_step_and_agent_of_a_plan_is_logged_and_counted() -> None:
     assert [line["exec_id"] for line in found.lines.entries][:2] == [str(ann)] * 2
     assert found.value("towpath_plans_finished_total", kind="plan", status="failed") == 1
     assert found.value("towpath_runs_finished_total", status="failed") == 1
+    took = found.value("towpath_run_seconds_sum", kind="plan", status="failed")
+    born = datetime.fromtimestamp((found.run.state.run_id.int >> 80) / 1_000, tz=UTC)
+    assert took == (found.run.entries[-1].at - born).total_seconds(), "from its birth until its end"
+    assert found.value("towpath_run_steps_count", kind="plan") == 1
+    assert found.value("towpath_run_steps_sum", kind="plan") == found.run.state.step
     assert found.value("towpath_plan_steps_total", type="agent", status="success") == 1
     assert found.value("towpath_plan_steps_total", type="parallel", status="partial") == 1
     assert found.value("towpath_plan_step_seconds_sum", type="parallel") == 2

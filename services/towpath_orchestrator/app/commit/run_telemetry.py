@@ -41,7 +41,7 @@ class TransitionMetrics:
         """Count and log a committed transition."""
         state = transition.state
         if transition.ends_run:
-            self._metrics.runs.labels(str(state.status)).inc()
+            self._run_ended(state, transition.entries[-1].at)
         if state.composition is None and depth_of(state) < state.caps.max_depth:
             return
         for entry in transition.entries:
@@ -57,12 +57,18 @@ class TransitionMetrics:
                 case _:
                     continue
 
+    def _run_ended(self, state: RunState, at: datetime) -> None:
+        kind, status = state.created.kind, str(state.status)
+        self._metrics.runs.labels(status).inc()
+        self._metrics.run_seconds.labels(kind, status).observe(_age_ms(state.run_id, at) / 1_000)
+        self._metrics.run_steps.labels(kind).observe(state.step)
+
     def _agent_ended(self, transition: Transition, event: "ev.ChildEnded", at: datetime) -> None:
         state, before = transition.state, transition.before
         children = before.children if before is not None else ()  # the same transition may have begun the next step
         child = next((one for one in children if one.child_id == event.child_id), None)
         if child is not None:
-            took = max(0, round(at.timestamp() * 1_000) - _born_ms(event.child_id))
+            took = _age_ms(event.child_id, at)
             named = {"step_id": child.subject, "agent_key": child.agent_key, "exec_id": str(event.child_id)}
             fields = {"tool": tool_of(state), **named, "latency_ms": took, "status": event.status}
             self._log.info("an agent of a plan has ended", run_id=str(state.run_id), **fields)
@@ -91,8 +97,8 @@ def tool_of(state: RunState) -> str:
     return ORCHESTRATE if kind == "plan" and state.created.parent is not None else kind
 
 
-def _born_ms(run_id: UUID) -> int:
-    return run_id.int >> MS_OF_ID
+def _age_ms(run_id: UUID, at: datetime) -> int:
+    return max(0, round(at.timestamp() * 1_000) - (run_id.int >> MS_OF_ID))
 
 
 PAGE = 500

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 from tests.conftest import DatabaseUrl
 
@@ -14,6 +15,7 @@ from towpath_fabric.telemetry.logs import get_logger
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app import reconciler
 from towpath_orchestrator.app.reconciler import Reconciler
+from towpath_orchestrator.metrics import OrchestratorMetrics
 
 FAR = datetime.now(UTC) + timedelta(days=310)
 """Later than partitions are made ahead."""
@@ -82,7 +84,8 @@ async def test_a_statement_that_fails_ends_nothing_and_keeps_none_from_its_turn(
     monkeypatch.setattr(reconciler.asyncio, "sleep", pause)
     try:
         nothing: Any = None
-        loop = Reconciler(Pool(connection), nothing, nothing, nothing, get_logger("test"), nothing, nothing)
+        metrics = OrchestratorMetrics(CollectorRegistry())
+        loop = Reconciler(Pool(connection), nothing, nothing, nothing, get_logger("test"), nothing, nothing, metrics)
         with capture_logs() as logs, pytest.raises(EndedError):
             await loop.clean_up()
     finally:
