@@ -219,6 +219,7 @@ SERVICES: dict[str, NatsUserRights] = {
             subjects.TOOL_CONFIRM_ALL,
             "run.inbox.tas.*",
             *_asks(rpc.WAKE_PAUSED),
+            "$JS.API.STREAM.MSG.GET.TOOLEXEC",  # what it sent itself: how old the first of a queue is
             *_pulls(*_own("TOOLREQ"), *_own("TOOLOUT")),
             *_DECLARES,
         ),

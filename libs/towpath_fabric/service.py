@@ -34,7 +34,7 @@ from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Sen
 from towpath_fabric.http.connections import ConnectionLimits, bounded_protocol
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.handler_arguments import HandlerArguments
-from towpath_fabric.outages.outage import Outage
+from towpath_fabric.outages.outage import Outage, ServerGauge
 from towpath_fabric.settings import Settings
 from towpath_fabric.startup.process_end import FAILED, exit_code, log_end
 from towpath_fabric.telemetry.clock_check import ClockCheck
@@ -116,6 +116,8 @@ class Service:
         self.health = Health(self.registry)
         self.telemetry = SpanRecorder(role, settings, self.registry)
         self.bus = Bus(role, settings, self.telemetry.requests)
+        self._servers = ServerGauge(self.registry)
+        self._servers.watch("broker", self.bus.outage)
         self.pool: Any = None
         self._starts: list[LifecycleHook] = []
         self._stops: list[LifecycleHook] = []
@@ -158,6 +160,7 @@ class Service:
         refused = importlib.import_module("towpath_fabric.postgres.refused_values")
         self.bus.replies.invalid_data_errors = refused.INVALID_DATA
         outage = Outage(self.role, "postgres", "Start Postgres, or correct the address: TOWPATH_DATABASE_URL.")
+        self._servers.watch("postgres", outage)
         newer: list[str] = []
         otherwise: list[str] = []
         while self.pool is None:

@@ -10,4 +10,10 @@ class LogWriterMetrics:
         self.messages = Counter(
             "towpath_history_messages", "Messages by stream and fate", ("stream", "fate"), registry=registry
         )
+        self.housekept = Gauge(
+            "towpath_housekeeping_success_timestamp_seconds",
+            "When partitions were last made and old rows removed",
+            ("task",),
+            registry=registry,
+        )
         self.backlog = Gauge("towpath_history_backlog", "Events the stream has still to deliver", registry=registry)

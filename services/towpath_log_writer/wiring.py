@@ -51,7 +51,7 @@ def build_service(settings: LogWriterSettings) -> Service:
             service.on_stop(consumer.stop)
         service.loop(reader.run)
         service.loop(DebugLogReader(logs, guard(LOGS_CONSUMER, logs), tables, settings, metrics, log).run)
-        service.loop(lambda: forget_past(tables, log))
+        service.loop(lambda: forget_past(tables, metrics, log))
         service.loop(RunErasureLoop(pool, ERASURES, log).run)
         service.loop(repairer.repair)
         service.loop(lambda: repairer.sweep(settings.history_sweep_s))

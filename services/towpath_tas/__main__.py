@@ -31,11 +31,12 @@ with paused():
     from towpath_tas.app.policy.policy_versions import PolicyVersionRequests
     from towpath_tas.app.policy.shadow_policy import ShadowPolicyRequests
     from towpath_tas.app.policy.tool_registration import ToolRegistrations
+    from towpath_tas.app.queue_gauges import QueueGauges
     from towpath_tas.app.queue_queries import QueueQueries, queue_turns
     from towpath_tas.app.worker_instances import WorkerInstances
     from towpath_tas.app.worker_turns import WorkerTurns
     from towpath_tas.core.tools.registry import WorkerTrust
-    from towpath_tas.metrics import TasMetrics
+    from towpath_tas.metrics import QueueMetrics, TasMetrics
     from towpath_tas.settings import TasSettings
     from towpath_tas.wiring import (
         CallWiring,
@@ -82,12 +83,13 @@ class ToolAccessService:
         self._answer(calls, policies)
         calls.answer()
         start_audit(service, self._settings, self._notes, self._metrics, self._audit_turns)
+        service.loop(QueueGauges(pool, bus.nc, QueueMetrics(service.registry), service.log).run)
         for consumer in (asked, ended):
             await consumer.start()
             service.on_stop(consumer.stop)
         await calls.claims.start()
         service.on_stop(calls.claims.stop)
-        for loop in (*calls.loops, DatabaseMaintenance(pool, service.log).run):
+        for loop in (*calls.loops, DatabaseMaintenance(pool, service.log, self._metrics).run):
             service.loop(loop)
 
     def _answer(self, calls: CallWiring, policies: PolicyStore) -> None:

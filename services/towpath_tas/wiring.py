@@ -252,7 +252,7 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     serve(bus, rpc.LIST_ERASURES, erasures.list)
     service.loop(erasures.run)
     serve(bus, rpc.GET_RETENTION, RetentionQueries(retention_of(settings)).get)
-    service.loop(AuditRetention(pool, log, keep_days=settings.audit_keep_days).run)
+    service.loop(AuditRetention(pool, log, metrics, keep_days=settings.audit_keep_days).run)
 
 
 def retention_of(settings: TasSettings) -> TasRetention:

@@ -134,6 +134,7 @@ class Bus:
         self.replies = ReplyBuilder(role)
         self._settings = settings
         self._errors = BrokerErrors(role, self._on_denied)
+        self.outage = self._errors.outage
         self.broker = make_broker(role, settings, self.replies, tracing, self._errors)
         self._nc: TolerantNatsClient | None = None
         self._requests: RequestSender | None = None

@@ -6,6 +6,8 @@ Whoever fails says so at each try, and there are several such loops in a process
 import asyncio
 from datetime import datetime
 
+from prometheus_client import CollectorRegistry, Gauge
+
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.telemetry.logs import get_logger
 
@@ -78,6 +80,19 @@ class Outage:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class ServerGauge:
+    """Tells of the servers of one process, each by what failed and worked last."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._up = Gauge(
+            "towpath_server_up", "Whether the server does what this process asks", ("server",), registry=registry
+        )
+
+    def watch(self, server: str, outage: Outage) -> None:
+        """Tell of *server*, by a name that says what it is, from now on."""
+        self._up.labels(server).set_function(lambda: float(not outage.is_on))
 
 
 def reason_of(error: BaseException) -> str:

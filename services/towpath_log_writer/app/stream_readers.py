@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from towpath_contracts import subjects
 from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES, LlmCallLog, ToolLog
 from towpath_contracts.runs.raw_events import RawTransitionEvents
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -80,12 +80,15 @@ async def handle_in_order(
                 await handle([message])
 
 
-async def forget_past(tables: HistoryStore, log: Logger) -> None:
+async def forget_past(tables: HistoryStore, metrics: LogWriterMetrics, log: Logger) -> None:
     """Remove marks of messages that were handled alone long ago, and costs of days that are past, for ever."""
+    succeeded = metrics.housekept.labels("history")
+    succeeded.set(wall().timestamp())  # so that a process that never succeeds is seen, too
     while True:
         try:
             await tables.forget_marks()
             await tables.forget_costs()
+            succeeded.set(wall().timestamp())
         except DATABASE_DOWN as error:
             log.debug("postgres is away, what is past is removed later", error=str(error))
         await asyncio.sleep(FORGET_S)

@@ -19,6 +19,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
 from towpath_tas.app.audit.sealer import QUERIES as AUDIT
 from towpath_tas.core.seal_times import MAX_CLOCK_DIFFERENCE, clock_problem
+from towpath_tas.metrics import TasMetrics
 
 INTERVAL_S = 3_600
 MAX_DROPPED_LEAVES = 50_000
@@ -28,21 +29,27 @@ MAX_DROPPED_LEAVES = 50_000
 class DatabaseMaintenance:
     """Creates partitions and deletes unfinished uploads, about once an hour."""
 
-    def __init__(self, pool: Any, log: Logger) -> None:
+    def __init__(self, pool: Any, log: Logger, metrics: TasMetrics) -> None:
         self._pool = pool
         self._log = log
+        self._succeeded = metrics.housekept.labels("calls")
 
     async def run(self) -> None:
+        self._succeeded.set(wall().timestamp())  # so that a process that never succeeds is seen, too
         while True:
             await self.run_once()
             await asyncio.sleep(INTERVAL_S)
 
     async def run_once(self) -> None:
+        failed = False
         for statement in (LEDGER.ensure_partitions, LEDGER.drop_old_pieces):
             try:
                 await self._pool.execute(statement)
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+                failed = True
                 self._log.warning("a housekeeping statement failed", error=str(error))
+        if not failed:
+            self._succeeded.set(wall().timestamp())
 
 
 class RetentionQueries:
@@ -63,13 +70,17 @@ class AuditRetention:
     Postgres tells how old they are, so nothing is dropped while its clock is not this replica's.
     """
 
-    def __init__(self, pool: Any, log: Logger, *, keep_days: int, clock: Callable[[], datetime] = wall) -> None:
+    def __init__(
+        self, pool: Any, log: Logger, metrics: TasMetrics, *, keep_days: int, clock: Callable[[], datetime] = wall
+    ) -> None:
         self._clock = clock
+        self._succeeded = metrics.housekept.labels("audit")
         self._pool = pool
         self._log = log
         self._keep_days = keep_days
 
     async def run(self) -> None:
+        self._succeeded.set(self._clock().timestamp())
         while True:
             await asyncio.sleep(INTERVAL_S)
             try:
@@ -86,7 +97,7 @@ class AuditRetention:
                 wrong = clock_problem(self._clock(), await connection.fetchval(AUDIT.now))
                 if wrong is not None:
                     self._log.error("old segments of the audit were not dropped", problem=wrong)
-                    break
+                    return dropped
                 cut = await connection.fetchval(
                     AUDIT.droppable, self._keep_days, MAX_DROPPED_LEAVES, MAX_CLOCK_DIFFERENCE
                 )
@@ -95,4 +106,5 @@ class AuditRetention:
                 leaves = await connection.fetchval(AUDIT.drop_segments, cut, "retention")
             dropped += leaves
             self._log.info("dropped old segments of the audit", before_leaf=cut, leaves=leaves)
+        self._succeeded.set(self._clock().timestamp())
         return dropped

@@ -106,7 +106,7 @@ async def test_the_service_drops_nothing_that_is_younger_than_a_day_whatever_a_s
     cut = (await log.sealer.current()).edge.size
     with pytest.raises(asyncpg.RaiseError, match="are not older than a day"):
         await log.pool.execute("SELECT tas.drop_segments($1, 'tas')", cut)
-    await AuditRetention(log.pool, log.sealer._log, keep_days=0).drop_old_segments()
+    await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=0).drop_old_segments()
     assert codes(log, await log.export()) == []
 
 
@@ -201,7 +201,7 @@ async def test_bundles_of_releases_that_did_not_show_when_they_begin_are_verifie
     await fill(log, 3)
     now = wall()
     await fill(log, 3)
-    whole = await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
+    whole = await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30).drop_old_segments()
     for asked in ({}, {"since": now}, {"since": now - timedelta(days=50)}):
         lines = await log.export(**asked)
         assert (codes(log, lines), whole > 0) == ([], True)
@@ -241,7 +241,7 @@ async def test_the_header_shows_the_checkpoint_that_a_bundle_begins_with(log: Au
 async def test_where_retention_dropped_a_part_a_made_up_erasure_of_a_run_hides_nothing_of_today(log: AuditLog) -> None:
     await log.age(400)
     await fill(log, 10)
-    assert await AuditRetention(log.pool, log.sealer._log, keep_days=365).drop_old_segments() > 0
+    assert await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=365).drop_old_segments() > 0
     ids = (await entries(log, ("outcome",)))[:3]
     await log.owner("DELETE FROM tas.audit_payload WHERE entry_id = ANY ($1)", ids)
     said = {"entries": ids, "reason": "", "erasure_id": str(uuid4()), "kind": "run"}
@@ -253,7 +253,7 @@ async def test_where_retention_dropped_a_part_a_made_up_erasure_of_a_run_hides_n
 async def test_an_entry_of_retention_that_is_swapped_for_a_large_one_stops_no_export(log: AuditLog) -> None:
     await log.age(40)
     await fill(log, 3)
-    await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
+    await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30).drop_old_segments()
     await log.sealer.current(fresh=True)
     since = wall()
     (entry_id,) = await entries(log, ("audit.dropped",))

@@ -136,7 +136,7 @@ async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: Aud
     await fill(log, 10)
     first = ExportAudit(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
-    assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() > 0
+    assert await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30).drop_old_segments() > 0
     assert await refusal(log, after(first, piece)) == "export_moved"
     assert verify(await log.export()).faults == []
 
@@ -173,7 +173,7 @@ async def test_a_sealer_goes_on_from_what_others_sealed_and_retention_left(log: 
     async with log.pool.acquire() as connection:
         await other.last(connection)
     await fill(log, 10)
-    await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
+    await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30).drop_old_segments()
     left = (await log.owner("SELECT min(seal_id) AS first FROM tas.audit_seal"))[0]["first"]
     assert other._seen is not None
     assert other._seen.seal_id <= left

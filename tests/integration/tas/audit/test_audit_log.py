@@ -282,7 +282,7 @@ async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: Audit
     cut = await log.sealer.current()
     aged = await log.age(40)
     await fill(log, 20)
-    retention = AuditRetention(log.pool, log.sealer._log, keep_days=30)
+    retention = AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30)
     assert await retention.drop_old_segments() == cut.edge.size
     assert await retention.drop_old_segments() == 0
     lines = await log.export()
@@ -291,7 +291,7 @@ async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: Audit
     forged = Forger(lines, log.notes)
     forged.body = [line for line in forged.body if line["kind"] != "leaf" or line["entry"]["phase"] != "audit.dropped"]
     assert "head_missing" in codes(forged.lines())
-    assert await AuditRetention(log.pool, log.sealer._log, keep_days=0).drop_old_segments() == 0
+    assert await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=0).drop_old_segments() == 0
     left = await log.owner("SELECT count(*) AS n FROM tas.audit_payload")
     assert left[0]["n"] == report.figures["leaves"]
 

@@ -71,7 +71,10 @@ async def test_what_was_decided_before_a_bundle_is_shown_and_proved_in_it(log: A
     aged = await log.age(40)
     trusted["checkpoints"] = [aged[before.note]]
     await log.write(calls[1][1])
-    assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut.edge.size
+    assert (
+        await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30).drop_old_segments()
+        == cut.edge.size
+    )
     late = (await log.sealer.current()).at
     await log.write(*calls[1][2:])
     for asked in ({}, {"since": late}):
@@ -114,7 +117,7 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
         await proving.prove(ProveRun(project="bank", run_id=row["run_id"]))
     cut = sizes(log.kept.notes, log.notes)[1]
     await log.age(40, size=cut)
-    assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut
+    assert await AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30).drop_old_segments() == cut
     (kept, *_) = await log.owner("SELECT run_id FROM tas.audit_record WHERE run_id IS NOT NULL LIMIT 1")
     made = await proving.prove(ProveRun(project=PROJECT, run_id=kept["run_id"]))
     assert verify_proof(made.proof, keys=[key]).faults == []

@@ -83,7 +83,7 @@ async def test_retention_drops_nothing_while_the_clock_of_postgres_is_another(lo
     await log.age(40)
     await fill(log, 3)
     for minutes, dropped in ((600, 0), (-600, 0), (1, 32)):
-        retention = AuditRetention(log.pool, log.sealer._log, keep_days=30, clock=ahead(minutes))
+        retention = AuditRetention(log.pool, log.sealer._log, log.sealer._metrics, keep_days=30, clock=ahead(minutes))
         assert await retention.drop_old_segments() == dropped
 
 

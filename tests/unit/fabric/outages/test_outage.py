@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from towpath_fabric.outages import outage
-from towpath_fabric.outages.outage import MAX_REASONS, Outage, reason_of
+from towpath_fabric.outages.outage import MAX_REASONS, Outage, ServerGauge, reason_of
 
 REFUSED, STARTING = ConnectionRefusedError(111, "nobody listens"), OSError("the database system is starting up")
 
@@ -85,3 +86,17 @@ def test_an_error_without_words_is_told_by_its_kind() -> None:
     assert reason_of(TimeoutError()) == "TimeoutError"
     assert reason_of(OSError("a\nb")) == "OSError: a"
     assert len(reason_of(OSError("x" * 1_000))) == len("OSError: ") + 300
+
+
+async def test_a_server_counts_as_up_until_something_fails_and_again_once_it_works() -> None:
+    registry, away = CollectorRegistry(), Outage("tas", "postgres", "Start it.", quiet_s=0)
+    ServerGauge(registry).watch("postgres", away)
+
+    def is_up() -> float | None:
+        return registry.get_sample_value("towpath_server_up", {"server": "postgres"})
+
+    assert is_up() == 1
+    away.failed(OSError("refused"))
+    assert is_up() == 0
+    away.worked()
+    assert is_up() == 1
