@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from email.utils import formatdate
+from importlib.metadata import version
 from types import FrameType
 from typing import Any
 
@@ -168,7 +169,7 @@ class Service:
                 pool = await db.open_pool(
                     self.settings.dsn(),
                     self.settings.database_pool,
-                    f"towpath_{self.role}",
+                    f"towpath_{self.role} {version('towpath')}",
                     outage,
                     statement_cache=self.settings.database_statement_cache,
                 )

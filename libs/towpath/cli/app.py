@@ -62,6 +62,7 @@ _COMMANDS = (
 )
 _PLATFORM = (
     ("db", "administration.database_commands:app", "Bring the database up to date, and say that it was restored."),
+    ("upgrade", "administration.upgrade_commands:app", "Look at what an upgrade would do."),
     ("streams", "administration.streams_commands:app", "Declare the broker's streams and consumers."),
     (
         "workers",

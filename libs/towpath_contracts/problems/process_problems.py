@@ -79,6 +79,12 @@ PROCESS_PROBLEMS = (
         "Stop every process of Towpath that uses it, and run the command again.",
     ),
     ProblemKind(
+        "version_too_old",
+        0,
+        "This version can't work with a database that a newer one has changed",
+        "Install the version that is named, or a newer one. To go back, restore a backup from before the upgrade.",
+    ),
+    ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),
 )

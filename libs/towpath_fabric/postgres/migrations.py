@@ -1,12 +1,14 @@
 """Applies plain SQL migrations: `<package>/migrations/NNNN_name.sql`, in dbmate's form (`-- migrate:up`).
 
 An applied file never changes (its checksum is stored); files run in order of (owner's place, number), each in one
-transaction, under one advisory lock, so that two processes may start at the same time.
+transaction, under one advisory lock, so that two processes may start at the same time. A file that services of some
+earlier version can't work with says so, `-- oldest: 0.3` is the oldest one that can: earlier ones refuse to start then.
 """
 
 import importlib.util
 import re
 from dataclasses import dataclass, replace
+from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +34,23 @@ LOCK_KEY = 7_026_113
 
 _UP = re.compile(r"^--\s*migrate:up.*$", re.MULTILINE)
 _DOWN = re.compile(r"^--\s*migrate:down.*$", re.MULTILINE)
+_OLDEST = re.compile(r"^--\s*oldest:\s*(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS public.towpath_migration (
   owner text NOT NULL, version text NOT NULL, name text NOT NULL, checksum text NOT NULL,
-  applied_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (owner, version))
+  applied_at timestamptz NOT NULL DEFAULT now(), oldest text, PRIMARY KEY (owner, version));
+ALTER TABLE public.towpath_migration ADD COLUMN IF NOT EXISTS oldest text;
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One file. `applied` is whether the database has it; `newer` whether only a newer version knows it."""
+    """One file. `applied` is whether the database has it; `newer` whether only a newer version knows it.
+
+    `oldest` is the oldest version whose services can work with it; None where all can.
+    """
 
     owner: str
     version: str
@@ -51,6 +59,7 @@ class Migration:
     checksum: str
     applied: bool = False
     newer: bool = False
+    oldest: str | None = None
 
 
 def _files(owner: str) -> list[Path]:
@@ -72,7 +81,17 @@ def discover() -> list[Migration]:
                 raise ValueError(msg)
             version, _, name = path.stem.partition("_")
             up = _DOWN.split(after[1], maxsplit=1)[0]
-            found.append(Migration(owner=owner, version=version, name=name, sql=up, checksum=digest_text(text)))
+            oldest = _OLDEST.search(after[0])
+            found.append(
+                Migration(
+                    owner=owner,
+                    version=version,
+                    name=name,
+                    sql=up,
+                    checksum=digest_text(text),
+                    oldest=oldest[1] if oldest else None,
+                )
+            )
     return found
 
 
@@ -84,19 +103,20 @@ async def status(dsn: str) -> list[Migration]:
     connection = await DatabaseHosts(dsn).connect()
     try:
         await connection.execute(_TABLE)
-        return await _status(connection)
+        return await applied_status(connection)
     finally:
         await connection.close()
 
 
-async def _status(connection: Any) -> list[Migration]:
-    rows = await connection.fetch("SELECT owner, version, name, checksum FROM public.towpath_migration")
+async def applied_status(connection: Any) -> list[Migration]:
+    """Return what `status` does, over a *connection* that may only read."""
+    rows = await connection.fetch("SELECT owner, version, name, checksum, oldest FROM public.towpath_migration")
     applied = {(row["owner"], row["version"]): row["checksum"] for row in rows}
     result = []
     for migration in discover():
         checksum = applied.pop((migration.owner, migration.version), None)
         if checksum is not None and checksum != migration.checksum:
-            detail = f"{_place(migration)} is not the file that was applied"
+            detail = f"{place_of(migration)} is not the file that was applied"
             raise ProblemError(problem("migration_changed", detail))
         result.append(replace(migration, applied=checksum is not None))
     newer = [
@@ -108,6 +128,7 @@ async def _status(connection: Any) -> list[Migration]:
             checksum=row["checksum"],
             applied=True,
             newer=True,
+            oldest=row["oldest"],
         )
         for row in rows
         if (row["owner"], row["version"]) in applied
@@ -119,20 +140,38 @@ async def check_applied(connection: Any) -> list[str]:
     """Compare what the database of *connection* has with what this version knows; for a service at its start.
 
     Returns what only a newer version knows: this one works beside it. Raises ProblemError `database_not_migrated` where
-    anything is missing, and `migration_changed`.
+    anything is missing, `migration_changed`, and `version_too_old` for a database that this version can't work with.
     """
     try:
-        found = await _status(connection)
-    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
+        found = await applied_status(connection)
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError) as error:
         raise ProblemError(problem("database_not_migrated", "the database has no tables of Towpath")) from error
     except asyncpg.InsufficientPrivilegeError as error:
         detail = f"this login can't read which migrations are applied: {error}"
         raise ProblemError(problem("database_not_migrated", detail)) from error
-    missing = [_place(migration) for migration in found if not migration.applied]
+    missing = [place_of(migration) for migration in found if not migration.applied]
     if missing:
         detail = f"{len(missing)} of {len(found)} migrations are missing, the first is {missing[0]}"
         raise ProblemError(problem("database_not_migrated", detail))
-    return [_place(migration) for migration in found if migration.newer]
+    newer = [migration for migration in found if migration.newer]
+    refuse_if_too_old(newer)
+    return [place_of(migration) for migration in newer]
+
+
+def refuse_if_too_old(newer: list[Migration]) -> None:
+    """Raise ProblemError `version_too_old` where *newer* has what this version's services can't work with."""
+    own = installed_version("towpath") if newer else ""
+    needed = [one for one in newer if one.oldest is not None and release_of(one.oldest) > release_of(own)]
+    if needed:
+        last = max(needed, key=lambda one: release_of(one.oldest or ""))
+        detail = f"{place_of(last)} is applied, with which services work from {last.oldest} on; this is {own}"
+        raise ProblemError(problem("version_too_old", detail))
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """Return the numbers that *version* begins with, as `0.3.0rc1` does with (0, 3, 0)."""
+    found = _RELEASE.match(version)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 async def check_database(dsn: str) -> list[str]:
@@ -148,7 +187,8 @@ async def check_database(dsn: str) -> list[str]:
         raise ProblemError(problem("unavailable", f"Postgres: {reason_of(error)}", remedy=remedy)) from error
 
 
-def _place(migration: Migration) -> str:
+def place_of(migration: Migration) -> str:
+    """Return how a migration is named to people."""
     return f"{migration.owner}/{migration.version}_{migration.name}"
 
 
@@ -158,16 +198,18 @@ async def migrate(dsn: str) -> list[Migration]:
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK_KEY)
         await connection.execute(_TABLE)
-        missing = [migration for migration in await _status(connection) if not migration.applied]
+        missing = [migration for migration in await applied_status(connection) if not migration.applied]
         for migration in missing:
             async with connection.transaction():
                 await connection.execute(migration.sql)
                 await connection.execute(
-                    "INSERT INTO public.towpath_migration (owner, version, name, checksum) VALUES ($1, $2, $3, $4)",
+                    "INSERT INTO public.towpath_migration (owner, version, name, checksum, oldest)"
+                    " VALUES ($1, $2, $3, $4, $5)",
                     migration.owner,
                     migration.version,
                     migration.name,
                     migration.checksum,
+                    migration.oldest,
                 )
         return missing
     finally:

@@ -25,6 +25,7 @@ _CODES = {
     "database_setting_refused": WRONG_SETTINGS,
     "database_not_migrated": WRONG_SETTINGS,
     "migration_changed": WRONG_SETTINGS,
+    "version_too_old": WRONG_SETTINGS,
     "broker_denied": DENIED,
     "database_denied": DENIED,
 }

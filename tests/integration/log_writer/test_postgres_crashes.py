@@ -28,7 +28,7 @@ async def crash(place: Place, since: datetime) -> None:
         await connection.execute(f"LOCK TABLE {', '.join(f'history.{table}' for table in (*TABLES, 'sweep'))}")
         await connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name = 'towpath_log_writer'"
+            " WHERE datname = current_database() AND application_name LIKE 'towpath_log_writer %'"
         )
         for table in TABLES:
             await connection.execute(f"DELETE FROM history.{table}")

@@ -92,6 +92,11 @@ PROCESS_EXAMPLES = {
         "2 of 9 migrations are missing, the first is tas/0002_proposals → `towpath db status`, then `towpath db "
         "migrate`",
     ),
+    "version_too_old": ProblemExample(
+        "A newer version changed the database in a way that earlier ones can't work with, and a service of an earlier "
+        "one was started: a downgrade, or a machine that was left out of the upgrade.",
+        "tas/0004_calls is applied, with which services work from 0.3 on; this is 0.1.0 → install 0.3 there too",
+    ),
     "migration_changed": ProblemExample(
         "A file of a migration that was applied differs from what was applied: another build, or an edit.",
         "runs/0001_runs is not the file that was applied → install the version again that applied it; a change is a "

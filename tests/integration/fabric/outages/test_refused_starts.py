@@ -17,7 +17,7 @@ from towpath_contracts.authority import USERS
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
-SOON_S = 10
+SOON_S = 45
 """Of a start that is refused at the first answer; the machine may be busy."""
 
 WITH_TABLES = ("orchestrator", "tas", "gateway", "log_writer")
@@ -151,12 +151,17 @@ async def test_a_setting_that_can_t_be_used_ends_every_service(role: str, folder
             "towpath_gateway/0001_gateway is not the file that was applied",
         ),
         (
+            "INSERT INTO public.towpath_migration VALUES ('towpath_tas', '9001', 'x', '', now(), '99.1')",
+            "version_too_old",
+            "towpath_tas/9001_x is applied, with which services work from 99.1 on; this is ",
+        ),
+        (
             "REVOKE SELECT ON public.towpath_migration FROM towpath_log_writer",
             "database_not_migrated",
             "this login can't read which migrations are applied",
         ),
     ],
-    ids=["never", "older", "changed", "unreadable"],
+    ids=["never", "older", "changed", "too new", "unreadable"],
 )
 async def test_a_database_that_is_not_migrated_ends_a_service(
     statement: str, code: str, told: str, broker: Nats, database: DatabaseUrl, folder: Path
