@@ -5,6 +5,7 @@
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ from towpath.cli.shared.progress import ProgressLine
 from towpath.cli.shared.text import json_escaped
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
+
+_YAML_NOTE = re.compile(r"^note:", re.MULTILINE)
+"""Begins the note of a checkpoint in YAML; no line of a signed note itself begins so."""
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 Files = Annotated[tuple[Path, ...], Parameter(negative="")]
@@ -306,11 +310,13 @@ def _text(path: Path) -> str:
 
 
 def _kept_notes(path: Path) -> list[str]:
-    """Return the checkpoints of a file: signed notes, or what `towpath audit checkpoint` writes as JSON into a pipe."""
+    """Return the checkpoints of a file: signed notes, or what `towpath audit checkpoint` writes as JSON or YAML."""
     from towpath_audit.notes import split_notes
 
     text = _text(path)
     notes = list(_notes_in_json(text)) if text.lstrip().startswith("{") else [text]
+    if _YAML_NOTE.search(text):
+        notes = list(_notes_in_yaml(text))
     found = [note for one in notes for note in split_notes(one)]
     if not found:
         remedy = "Keep one there: towpath audit checkpoint --file FILE."
@@ -329,6 +335,22 @@ def _notes_in_json(text: str) -> Iterator[str]:
         if isinstance(taken, dict) and isinstance(taken.get("note"), str):
             yield taken["note"]
         place += len(text) - place - len(text[place:].lstrip())
+
+
+def _notes_in_yaml(text: str) -> Iterator[str]:
+    """Yield the field `note` of each checkpoint in *text*; those that were appended with `>>` have nothing between."""
+    import yaml
+
+    lines = [line for line in text.splitlines(keepends=True) if line.rstrip() != "---"]
+    first = next(line for line in lines if line.strip()).partition(":")[0]
+    starts = [place for place, line in enumerate(lines) if line.startswith(f"{first}:")]
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        try:
+            taken = yaml.safe_load("".join(lines[start:end]))
+        except yaml.YAMLError:
+            return
+        if isinstance(taken, dict) and isinstance(taken.get("note"), str):
+            yield taken["note"]
 
 
 def _key(option: str) -> str:

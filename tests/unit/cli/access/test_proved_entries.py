@@ -9,6 +9,7 @@ from tests.support.tas.audit_log import signer
 from towpath.cli import main
 from towpath.cli.access.audit_bundle_commands import _show_proof
 from towpath.cli.shared.output import OutputPrinter
+from towpath.cli.shared.text import plain_yaml
 from towpath_audit.entries import AuditLogEntry, ErasablePayload
 from towpath_audit.notes import Checkpoint
 from towpath_audit.proof import ProvedEntry, serialize_proof, verify_proof
@@ -58,11 +59,17 @@ def test_a_payload_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str])
 
 
 NOTE = KEY.note(Checkpoint(KEY.public.name, 1, ENTRY.leaf_hash(), None).text())
-TAKEN = json.dumps({"size": 1, "at": None, "note": NOTE, "fingerprint": "sha256:00"}, indent=2)
+FIELDS = {"size": 1, "at": None, "note": NOTE, "fingerprint": "sha256:00"}
+TAKEN = json.dumps(FIELDS, indent=2)
+YAML = plain_yaml(FIELDS)
 
 
 @pytest.mark.parametrize(
-    "kept", [NOTE, f"{NOTE}\n{NOTE}", f"{TAKEN}\n", f"{TAKEN}\n{TAKEN}\n", f"{json.dumps({'note': NOTE})}\n"]
+    "kept",
+    [
+        *(NOTE, f"{NOTE}\n{NOTE}", f"{TAKEN}\n", f"{TAKEN}\n{TAKEN}\n", f"{json.dumps({'note': NOTE})}\n"),
+        *(YAML, f"\n{YAML}{YAML}", f"---\n{YAML}---\n{YAML}", plain_yaml({"note": NOTE}) * 2),
+    ],
 )
 def test_a_checkpoint_is_kept_by_writing_what_the_command_says_into_a_file(
     kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -74,7 +81,7 @@ def test_a_checkpoint_is_kept_by_writing_what_the_command_says_into_a_file(
     assert json.loads(capsys.readouterr().out)["faults"] == []
 
 
-@pytest.mark.parametrize("kept", ["", "\n\n", "{}", '{"note": 7}', '{"note": '])
+@pytest.mark.parametrize("kept", ["", "\n\n", "{}", '{"note": 7}', '{"note": ', "note: 7\n", "note: [\n"])
 def test_a_file_without_a_checkpoint_is_refused_with_how_one_is_kept(
     kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
