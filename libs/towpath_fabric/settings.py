@@ -154,7 +154,8 @@ class Settings(BrokerSettings):
     listener_descriptor: int | None = None
     """A socket that listens already where this process answers, of whoever started it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["json", "console"] = "json"
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """`auto` is lines to read where standard error is a terminal, and JSON everywhere else."""
     instance: str = ""
     embedded: bool = False
     otlp_endpoint: str | None = None

@@ -1,14 +1,19 @@
-"""Structured logs: JSON lines in containers, readable lines on a terminal.
+"""Structured logs: JSON lines in containers, files and pipes, readable lines on a terminal.
 
 A log line carries ids (run_id, seq, execution_id), never payloads, prompts or secrets.
 """
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Iterator
 
+from towpath_contracts.text import HIDDEN_SIGNS
 from towpath_fabric.settings import Settings
+
+_UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{HIDDEN_SIGNS}]")
+"""What a terminal would obey, or not show; a line break of a stack stays."""
 
 
 @contextlib.contextmanager
@@ -38,13 +43,23 @@ def get_logger(role: str) -> Logger:
     return logger
 
 
+def _rendering(settings: Settings) -> list[structlog.types.Processor]:
+    """Return what makes a line of a record."""
+    is_terminal = sys.stderr.isatty()
+    if settings.log_format == "json" or (settings.log_format == "auto" and not is_terminal):
+        return [structlog.processors.JSONRenderer()]
+    return [_without_unsafe_signs, structlog.dev.ConsoleRenderer(colors=is_terminal)]
+
+
+def _without_unsafe_signs(
+    _logger: object, _method: str, record: structlog.types.EventDict
+) -> structlog.types.EventDict:
+    """Take out what a terminal would obey: values come from tools and callers too."""
+    return {name: _UNSAFE.sub("", value) if isinstance(value, str) else value for name, value in record.items()}
+
+
 def configure_logging(role: str, settings: Settings) -> Logger:
     """Set up logging for this process and return the logger of *role*."""
-    renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer()
-        if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -62,7 +77,7 @@ def configure_logging(role: str, settings: Settings) -> Logger:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(settings)],
         )
     )
     root = logging.getLogger()
