@@ -12,6 +12,7 @@ from towpath.cli.definitions.grant_options import GrantOptions
 from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
+from towpath.cli.runs.next_command import next_command
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, wait_until
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
@@ -193,6 +194,8 @@ async def show_result(client: Client, run_id: UUID, common: ConnectionOptions) -
         out.write(f"  {view.status}: it goes on; follow it with:\n  towpath runs watch {run_id}", "yellow")
     else:
         out.write(f"\n  record: towpath runs show {run_id}\n  audit:  towpath audit search --run {run_id}", "dim")
+        if (command := next_command(view)) is not None:
+            out.write(f"  go on:  {command}", "dim")
     if view.status == "completed":
         return OK
     return RUN_FAILED if view.status in FINAL_STATUSES else WAITING

@@ -24,7 +24,10 @@ from towpath_contracts.events.log import (
     ChildStarted,
     DecisionRefused,
     DecisionRequested,
+    EffectResent,
+    GateClosed,
     GateOpened,
+    InstructionIssued,
     LogEntry,
     RunFinished,
     ToolCallDenied,
@@ -44,7 +47,7 @@ _CALL_FACTS = (
 )
 
 UNANSWERED_S = 5.0
-"""After so long without an answer a notice says that the run waits for an agent in user code."""
+"""After so long without an answer a notice says that the run waits for an agent in user code, or for a worker."""
 
 _NO_REASON = "\x04"
 """What the end of all input is, where a reason is asked for; no line has this sign."""
@@ -68,7 +71,7 @@ class RunFollower:
 
     first_entry: LogEntry | None = None
     unanswered_s: float = UNANSWERED_S
-    _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
+    _unanswered: asyncio.Task[None] | None = field(default=None, init=False)
     _children: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
     _ended_children: list[ChildEnded] = field(default_factory=list, init=False)
     _gates_below: asyncio.Task[None] | None = field(default=None, init=False)
@@ -134,14 +137,33 @@ class RunFollower:
         await (self.on_gate or print_gate_notice)(self.client, gate, self.out)
 
     def _expect_answer(self, event: AnyEvent | None) -> None:
-        """Print a notice after a while, where *event* asks an agent in user code and no other event follows."""
+        """Print a notice after a while, where *event* asks an agent or a tool in user code and no other follows."""
+        if isinstance(event, EffectResent):
+            return  # the same is asked once more: nobody has answered
         if self._unanswered is not None:
             self._unanswered.cancel()
             self._unanswered = None
         if isinstance(event, DecisionRequested) and event.model.startswith("agent:"):
             name = event.model.partition(":")[2]
             notice = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
-            self._unanswered = asyncio.get_running_loop().call_later(self.unanswered_s, print_notice, notice)
+            self._unanswered = asyncio.create_task(self._tell_later(notice))
+        elif isinstance(event, InstructionIssued | GateClosed):
+            self._unanswered = asyncio.create_task(self._tell_of_workers())
+
+    async def _tell_later(self, notice: str) -> None:
+        await asyncio.sleep(self.unanswered_s)
+        print_notice(notice)
+
+    async def _tell_of_workers(self) -> None:
+        """Print which calls no worker takes, once there are any; tools may be slow, so it looks ever more rarely."""
+        told: list[str] = []
+        wait_s = self.unanswered_s
+        while not told:
+            await asyncio.sleep(wait_s)
+            told = await calls_without_worker(self.client)
+            wait_s *= 2
+        for notice in told:
+            print_notice(notice)
 
     async def _show(self, entry: LogEntry) -> None:
         self.first_entry = self.first_entry or entry
@@ -172,6 +194,20 @@ class RunFollower:
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
         if self._refused:
             print_notice(one_line(summary_of_refused(self._refused)))
+
+
+async def calls_without_worker(client: Client) -> list[str]:
+    """Return which toolsets have calls that wait and nobody who takes them, as far as a key may know that."""
+    try:
+        queues = (await client.queues.list()).queues
+    except TowpathError:
+        return []
+    return [
+        f"{queue.waits} call(s) wait, and no worker takes those of the toolset {queue.toolset}; "
+        "start the worker that has it: towpath worker MODULE_OR_FILE"
+        for queue in queues
+        if queue.toolset and queue.waits and not queue.listeners
+    ]
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

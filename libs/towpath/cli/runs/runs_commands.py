@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from towpath.cli.definitions import goal_options
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs import bulk_command, run_control_commands, stored_run_commands
+from towpath.cli.runs.next_command import next_command
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -215,6 +216,8 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
             if view.effects:
                 out.write("\n  what became of its calls:")
                 _show_effects(out, view)
+            if (command := next_command(view)) is not None:
+                out.write(f"\n  go on:  {command}", "dim")
 
 
 @app.command(help_epilogue=examples("towpath runs tree 0192f3", "towpath runs tree 0192f3 -o json"))

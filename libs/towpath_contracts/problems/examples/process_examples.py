@@ -47,8 +47,8 @@ PROCESS_EXAMPLES = {
     ),
     "user_code_unreadable": ProblemExample(
         "The file with tools is a program too, and calls sys.exit when it is imported, not only when it is run.",
-        "tools.py ended the process that imports it: SystemExit(1) → if __name__ == '__main__': sys.exit(main()), then "
-        "`towpath worker tools.py`",
+        "tools.py ended the process that imports it: SystemExit(1) → if __name__ == '__main__': sys.exit(main()), "
+        "then `towpath worker tools.py`",
     ),
     "id_ambiguous": ProblemExample(
         "A beginning or an end of an id fits several runs: ids of one moment begin alike, so ends tell more.",

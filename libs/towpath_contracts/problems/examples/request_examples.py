@@ -130,8 +130,8 @@ REQUEST_EXAMPLES = {
     ),
     "idempotency_conflict": ProblemExample(
         "A task was sent under a key that another task was sent under within 24 hours.",
-        "key 'order-8812' belongs to run 7c1e2f90-… with another request → `towpath run support 'Refund 8813' "
-        "--idempotency-key order-8813`",
+        "key 'order-8812' belongs to run 7c1e2f90-… with another request, of 2026-11-27 10:01:03 UTC → `towpath run "
+        "support 'Refund 8813' --idempotency-key order-8813`",
     ),
     "overloaded": ProblemExample(
         "More work waits than can be done soon; nothing of this request was begun.",

@@ -281,8 +281,12 @@ class TaskIntake:
 def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> RunAccepted:
     """Return the run that has the key, from its *row*; raises ProblemError where it is of another request."""
     if row["request_digest"] != request_digest:
-        detail = f"key {key!r} belongs to run {row['run_id']} with another request"
-        raise ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
+        run_id = str(row["run_id"])
+        detail = (
+            f"key {key!r} belongs to run {run_id} with another request, of {row['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+        )
+        remedy = f"Use a new key for another task, or look at the first one: towpath runs show {run_id}."
+        raise ProblemError(problem("idempotency_conflict", detail, run_id=run_id, remedy=remedy))
     fields = ("run_id", "project", "network", "version", "status", "created_at", "timeout_ms")
     trace_id = (row["trace_id"] or row["run_id"]).hex
     return RunAccepted(**{name: row[name] for name in fields}, trace_id=trace_id, duplicate=True)

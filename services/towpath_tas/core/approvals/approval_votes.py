@@ -150,7 +150,9 @@ def _vote_problem(
     if request.verdict == "denied" and not request.reason.strip():
         return problem("reason_required", "a denial needs a reason; the model sees it")
     if request.digest is not None and request.digest != approval.digest:
-        return problem("digest_changed", f"the approval is for {approval.digest}, not for {request.digest}")
+        remedy = f"Look at the gate again before you decide: towpath gates show {request.gate_id}."
+        detail = f"the approval is for {approval.digest}, not for {request.digest}"
+        return problem("digest_changed", detail, remedy=remedy)
     if request.verdict != "denied" and _is_requester(call, approval, request) and not single_person:
         return problem("requester_may_not_approve", f"{approval.requested_by} submitted the run that asks")
     return None

@@ -1,0 +1,101 @@
+"""Below a run that was stopped stands the command that goes on with it; while calls wait for a worker, that is said."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from towpath.cli.runs.next_command import next_command
+from towpath.cli.runs.run_follower import RunFollower, calls_without_worker
+from towpath.cli.shared.output import OutputPrinter
+from towpath.client.client import Client
+from towpath.errors import DeniedError
+from towpath_contracts.decisions.decision import CallToolsInstruction
+from towpath_contracts.events.log import EffectResent, InstructionIssued, LogEntry
+from towpath_contracts.problems.registry import problem
+from towpath_contracts.run_limits import MAX_STEPS_CAP
+from towpath_contracts.runs.views import RunView
+from towpath_contracts.tools.queues import QueueList, QueueState
+
+RUN = UUID(int=7)
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+UNTAKEN = QueueState(stream="TOOLEXEC", consumer="orders", toolset="orders", waits=2)
+
+
+def view(**more: Any) -> RunView:
+    known = {"project": "p", "kind": "network", "network": "support", "version": 1, "snapshot_digest": "sha256:0"}
+    seen = {"run_id": RUN, "status": "failed", "caller": "me", "seq": 9, "created_at": AT, "step": 5, "max_steps": 5}
+    return RunView.model_validate(known | seen | more)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ({"reason": "loop_detected"}, f"towpath runs fork {RUN} --from-step 5 --note 'what to do otherwise'"),
+        ({"reason": "max_steps_exceeded"}, f"towpath runs fork {RUN} --from-step 6 --set max_steps=10"),
+        (
+            {"reason": "max_steps_exceeded", "max_steps": MAX_STEPS_CAP},
+            f"towpath runs fork {RUN} --from-step 6 --set max_steps={MAX_STEPS_CAP}",
+        ),
+        ({"reason": "budget_exceeded"}, f"towpath runs fork {RUN} --from-step 5 --fresh-budget"),
+        (
+            {"reason": "deadline_exceeded", "status": "timed_out"},
+            f"towpath runs fork {RUN} --from-step 5 --set timeout",
+        ),
+        ({"reason": "script_exhausted"}, None),
+        ({"reason": "budget_exceeded", "kind": "plan"}, None),
+        ({"reason": "budget_exceeded", "step": 0}, None),
+        ({"reason": "", "status": "completed"}, None),
+    ],
+)
+def test_a_run_that_was_stopped_is_told_with_what_goes_on_with_it(end: dict[str, Any], told: str | None) -> None:
+    found = next_command(view(**end))
+    assert found is None if told is None else found is not None and found.startswith(told)
+
+
+class Queues:
+    """Answers with one list of queues after the other; the last one stays."""
+
+    def __init__(self, *lists: tuple[QueueState, ...] | None) -> None:
+        self._lists = list(lists)
+
+    async def list(self) -> QueueList:
+        found = self._lists.pop(0) if len(self._lists) > 1 else self._lists[0]
+        if found is None:
+            raise DeniedError(problem("forbidden", "this needs the scope runs:read"))
+        return QueueList(queues=found)
+
+
+class WaitingRun(Client):
+    """A run whose calls have gone out, and of which nothing more is heard until something was said of them."""
+
+    def __init__(self, queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self.queues, self.said, self._capsys = queues, list[str](), capsys  # type: ignore[assignment]
+
+    async def events(self, _run: UUID | str, _after: int = 0, *, children: bool = False) -> AsyncIterator[LogEntry]:
+        calls = CallToolsInstruction(calls=())
+        yield LogEntry(seq=1, at=AT, event=InstructionIssued(step=1, epoch=1, agent_key="a", instruction=calls))
+        yield LogEntry(seq=2, at=AT, event=EffectResent(effect_id=RUN, attempt=2, resend_at=AT))
+        async with asyncio.timeout(60):
+            while not self.said:
+                await asyncio.sleep(0.001)
+                self.said.extend(self._capsys.readouterr().err.splitlines())
+
+
+async def test_calls_that_no_worker_takes_are_told_once_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = UNTAKEN.model_copy(update={"listeners": 1})
+    async with WaitingRun(Queues((), (taken,), (UNTAKEN,)), capsys) as client:
+        await RunFollower(client, OutputPrinter("json"), unanswered_s=0.01).follow(RUN)
+    assert len(client.said) == 1 and "2 call(s) wait" in client.said[0] and "toolset orders" in client.said[0]
+    assert "towpath worker" in client.said[0]
+
+
+async def test_a_key_that_may_not_look_at_queues_follows_its_run_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with WaitingRun(Queues(None), capsys) as client:
+        assert await calls_without_worker(client) == []
