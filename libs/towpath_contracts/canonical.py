@@ -9,13 +9,17 @@ import json
 import math
 from typing import Any
 
+# Made once: `json.dumps` makes a new one for every value.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_STRICT = json.JSONEncoder(allow_nan=False)
+
 
 def canonical_json(value: Any) -> str:
     """Write *value* so that equal values give equal text.
 
     Raises ValueError for NaN and infinities, which are not JSON.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest_text(text: str | bytes) -> str:
@@ -32,7 +36,7 @@ def digest(value: Any) -> str:
 def json_safe(value: Any) -> Any:
     """Return *value* with NaN and infinities, which are not JSON, as null; the value itself where there are none."""
     try:
-        json.dumps(value, allow_nan=False)
+        _STRICT.encode(value)
     except ValueError:
         return _without_nan(value)
     return value

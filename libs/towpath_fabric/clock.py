@@ -34,7 +34,12 @@ _platform = _Platform()
 
 def wall() -> datetime:
     """Return the wall time in UTC, for records that people read."""
-    return datetime.fromtimestamp(_source.wall_ns() / NS, UTC)
+    return time_of(_source.wall_ns())
+
+
+def time_of(ns: int) -> datetime:
+    """Return the time in UTC that is *ns* after 1970."""
+    return datetime.fromtimestamp(ns / NS, UTC)
 
 
 def wall_ns() -> int:

@@ -164,7 +164,8 @@ class MemoryPlatform:
 
     def any_run_goes_on(self) -> bool:
         """Return whether any run, also one below another, has not ended yet."""
-        return any(run["status"] not in FINAL_STATUSES for run in self.runs.runs.values())
+        # Those that go on are mostly among the last that were begun.
+        return any(run["status"] not in FINAL_STATUSES for run in reversed(self.runs.runs.values()))
 
     async def tell_ends(self) -> None:
         """Call the hooks of runs that have ended, as a worker does after its next heartbeat."""

@@ -159,7 +159,7 @@ class WorldJudge:
             if call["tool"] != "wire":
                 continue
             approval = rows.approvals[call["approval_id"]]
-            yes = {voter for (key, voter, word) in rows.votes if key == call["approval_id"] and word != "denied"}
+            yes = {voter for voter, word in rows.votes.get(call["approval_id"], {}) if word != "denied"}
             if approval["status"] != "consumed" or len(yes) < approval["quorum"] or call["caller"] in yes:
                 self._world.complain(f"{act.execution_id} happened, approved by {sorted(yes)}: {approval['status']}")
             if act.args_digest != json.loads(approval["bound"])["args_digest"]:

@@ -7,6 +7,7 @@ lost and nothing is said twice, so what a test sees is what the services do when
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -15,7 +16,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.streams import ConsumerSpec
-from towpath_fabric.clock import wall
+from towpath_fabric.clock import time_of, wall_ns
 from towpath_fabric.nats.replies import problem_from_validation, request_type
 from towpath_fabric.ports import Handler
 from towpath_fabric.turns.fair_queue import take_in_turns
@@ -70,12 +71,17 @@ class StreamSequence:
 class DeliveryMetadata:
     """What a broker says of a delivery."""
 
-    __slots__ = ("num_delivered", "sequence", "timestamp")
+    __slots__ = ("_stored_ns", "num_delivered", "sequence")
 
     def __init__(self, number: int) -> None:
         self.sequence = StreamSequence(number)
         self.num_delivered = 1
-        self.timestamp = wall()
+        self._stored_ns = wall_ns()
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the message was stored; few ask, so it becomes a time only then."""
+        return time_of(self._stored_ns)
 
 
 class QueuedMessage(MemoryMessage):

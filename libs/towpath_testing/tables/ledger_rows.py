@@ -51,7 +51,7 @@ class LedgerRows:
         self.calls: dict[UUID, Row] = {}
         self.by_run: dict[UUID, list[UUID]] = defaultdict(list)
         self.approvals: dict[UUID, Row] = {}
-        self.votes: dict[tuple[UUID, str, str], tuple[datetime, str, str]] = {}
+        self.votes: dict[UUID, dict[tuple[str, str], tuple[datetime, str, str]]] = defaultdict(dict)
         self.fences: dict[UUID, int] = {}
         self.fenced_at: dict[UUID, datetime] = {}
         self.used: dict[tuple[UUID, str], int] = defaultdict(int)
@@ -208,8 +208,8 @@ class LedgerRows:
     def _vote(self, vote: Row) -> None:
         """Keep the verdict that an approval takes, and make its arguments those of its call."""
         if vote["voter"] is not None:
-            key = (vote["approval_id"], vote["voter"], vote["vote"])
-            self.votes[key] = (vote["vote_at"], vote["vote_reason"], vote["voter_key"])
+            cast = (vote["vote_at"], vote["vote_reason"], vote["voter_key"])
+            self.votes[vote["approval_id"]][vote["voter"], vote["vote"]] = cast
         if vote["edits"]:
             call = self.calls[vote["execution_id"]]
             call["asked_digest"] = call.get("asked_digest") or call["args_digest"]
@@ -257,7 +257,7 @@ class LedgerRows:
         shown += ("gate_type", "role", "quorum", "on_expiry", "revisions")
         approval = {names.get(name, name): vote[name] for name in shown}
         cast: list[tuple[Any, ...]] = [
-            (at, by, word, *more) for (key, by, word), (at, *more) in self.votes.items() if key == call["approval_id"]
+            (at, by, word, *more) for (by, word), (at, *more) in self.votes.get(call["approval_id"], {}).items()
         ]
         words = [[by, word, why, at.isoformat(), prefix] for at, by, word, why, prefix in sorted(cast)]
         head = {"asked": execution_id, "read_at": self.database.now(), "stored_fence": self.fences.get(run_id, 0)}

@@ -19,6 +19,8 @@ class RunRecordRows:
 
     database: TableDatabase
     runs: dict[UUID, Row]
+    later: dict[UUID, UUID]
+    """The run that continues another, by that other."""
     events: dict[UUID, dict[int, Row]]
     gates: GateTable
 
@@ -53,7 +55,7 @@ class RunRecordRows:
         return [] if later is None else [{"run_id": later}]
 
     def _later(self, run_id: UUID) -> UUID | None:
-        return next((one for one, run in self.runs.items() if run.get("continues") == run_id), None)
+        return self.later.get(run_id)
 
     def waits_of_run(self, _session: TableSession, run_id: UUID, limit: int) -> list[Row]:
         found: list[Row] = []

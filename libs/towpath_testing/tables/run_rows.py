@@ -37,6 +37,7 @@ class RunRows(RunRecordRows, GateRows):
     def __init__(self, database: TableDatabase) -> None:
         self.database = database
         self.runs: dict[UUID, Row] = {}
+        self.later: dict[UUID, UUID] = {}
         self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
         self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
         self.gates = GateTable()
@@ -179,7 +180,7 @@ class RunRows(RunRecordRows, GateRows):
             key, digest = row[17], row[18]
             if row[20] is not None and self.runs[row[20]].get("erased_at") is not None:
                 continue
-            if row[21] is not None and any(run.get("continues") == row[21] for run in self.runs.values()):
+            if row[21] is not None and row[21] in self.later:
                 continue
             full = (values["project"], values["caller"], key)
             if key is not None and full in self.keys:
@@ -190,6 +191,8 @@ class RunRows(RunRecordRows, GateRows):
             values["kind"] = row[19]
             values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
             values |= {"continues": row[21], "thread_id": row[22], "trace_id": row[23]}
+            if row[21] is not None:
+                self.later[row[21]] = values["run_id"]
             self.runs[values["run_id"]] = {**values, **ends}
             made.add(values["run_id"])
         self._add_events([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)

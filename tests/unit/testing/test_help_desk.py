@@ -1,13 +1,16 @@
 """The help desk of examples/support in one process: its gate, its refusals and its answer, without a server."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.support.places import ROOT
 
 from towpath.testing import RunResult, harness, script
+from towpath_testing.harness import Harness
 
 SUPPORT = ROOT / "examples/support"
 DECISIONS: list[dict[str, Any]] = json.loads((SUPPORT / "script.json").read_text())
@@ -82,3 +85,34 @@ def test_a_test_without_asyncio_says_the_same(help_desk: dict[str, Any]) -> None
         assert gate.rule == "refunds-over-100"
         gate.deny("too high")
         assert run.result().tool_calls("orders.refund") == []
+
+
+async def test_a_run_costs_no_more_where_many_have_ended_before(help_desk: dict[str, Any]) -> None:
+    """Counted in calls of functions, since times differ."""
+    async with harness(**help_desk) as h:
+        for _ in range(3):  # what is made once is made in these
+            first = await _calls_of_a_refund(h)
+        runs, votes = h._open.runs.runs, h._open.ledger.votes
+        ended, cast = next(iter(runs.values())), next(iter(votes.values()))
+        for _ in range(10_000):
+            other = uuid4()
+            runs[other] = {**ended, "run_id": other}
+            votes[other] = cast
+        assert await _calls_of_a_refund(h) < first + 5_000
+
+
+async def _calls_of_a_refund(h: Harness) -> int:
+    counted = 0
+
+    def count(_frame: Any, event: str, _of: Any) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        run = await h.run("Refund order 8812")
+        await (await h.next_gate()).approve("checked")
+        await run.result()
+    finally:
+        sys.setprofile(None)
+    return counted
