@@ -63,6 +63,8 @@ _COMMANDS = (
 _PLATFORM = (
     ("db", "administration.database_commands:app", "Bring the database up to date, and say that it was restored."),
     ("upgrade", "administration.upgrade_commands:app", "Look at what an upgrade would do."),
+    ("backup", "administration.backup_commands:backup", "Copy the database of a platform into a file."),
+    ("restore", "administration.backup_commands:restore", "Fill an empty database from a backup."),
     ("streams", "administration.streams_commands:app", "Declare the broker's streams and consumers."),
     (
         "workers",
@@ -94,6 +96,9 @@ _SERVE_EXAMPLES = "Examples:\n  towpath serve gateway\n  towpath serve log_write
 _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog."
 
 _EXAMPLES = {
+    "backup": "Examples:\n  towpath backup\n  towpath backup --to /backups/ -o json",
+    "restore": "Examples:\n  towpath restore towpath-20261127T080000Z.dump"
+    "\n  towpath restore kept.dump --database-url postgresql://owner@host/towpath",
     "init": "Examples:\n  towpath init shop\n  towpath init shop --empty",
     "schema": "Examples:\n  towpath schema network\n  towpath schema --write",
     "test": "Examples:\n  towpath test\n  towpath test tests/verdicts.yaml",

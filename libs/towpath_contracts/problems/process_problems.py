@@ -85,6 +85,16 @@ PROCESS_PROBLEMS = (
         "Install the version that is named, or a newer one. To go back, restore a backup from before the upgrade.",
     ),
     ProblemKind(
+        "database_not_empty",
+        0,
+        "A backup is restored into an empty database only",
+        "Create a new database, or drop and create this one: nothing of it is kept.",
+    ),
+    ProblemKind("backup_failed", 0, "A program of PostgreSQL failed", "Mend what it says, and run the command again."),
+    ProblemKind(
+        "backup_unreadable", 0, "The file is no backup", "Name a file that towpath backup or pg_dump -Fc wrote."
+    ),
+    ProblemKind(
         "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
     ),
 )

@@ -20,6 +20,7 @@ _BY_CODE = {
     "server_unreachable": UNREACHABLE,
     "unavailable": UNREACHABLE,
     "file_missing": USAGE,
+    "backup_unreadable": USAGE,
     "id_ambiguous": USAGE,
     "binary_missing": USAGE,
     "broker_denied": DENIED,

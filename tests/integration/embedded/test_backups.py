@@ -1,0 +1,167 @@
+"""`towpath backup` and `towpath restore`: a database goes into a file and comes back whole, and says that it did."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from towpath.cli import main
+from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.backups.database_copy import dump, restore, server_parts
+from towpath_embedded.platform_state import lock_folder
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.postgres.migrations import migrate
+from towpath_fabric.postgres.pool import open_pool
+
+RUN = """
+INSERT INTO runs.run (run_id, project, status, kind, network, version, snapshot_digest, seq, caller, created_at,
+                      updated_at)
+VALUES ($1, 'default', $2, 'network', 'support', 1, 'sha256:snapshot', 1, 'ann', now(), now())
+"""
+RIGHTS = """
+SELECT (SELECT count(*) FROM information_schema.role_table_grants WHERE grantee LIKE 'towpath%') AS grants,
+       (SELECT array_agg(r.rolname || array_to_string(s.setconfig, ' ') ORDER BY 1) FROM pg_db_role_setting s
+        JOIN pg_roles r ON r.oid = s.setrole JOIN pg_database d ON d.oid = s.setdatabase
+        WHERE d.datname = current_database()) AS settings,
+       has_database_privilege('towpath_tas', current_database(), 'TEMPORARY') AS temporary
+"""
+
+
+@pytest.fixture
+def data(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data folder without a platform."""
+    monkeypatch.delenv("TOWPATH_DATABASE_URL", raising=False)
+    with temporary_folder() as folder:
+        data = folder / "d"
+        data.mkdir(mode=0o711)
+        yield data
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, dict[str, Any]]:
+    """Run a command and return its exit code and what it printed: a document, or a problem."""
+    capsys.readouterr()
+    code = main([*map(str, words), "-o", "json"]) or 0
+    out, said = capsys.readouterr()
+    return code, json.loads(out if code == 0 else said)
+
+
+async def in_database(data: Path, work: Any) -> Any:
+    """Do *work* with the database of *data*, whose platform does not run."""
+    server = Postgres(data / "postgres")
+    await server.start()
+    try:
+        await server.ensure_database()
+        return await work(server.dsn())
+    finally:
+        await server.stop()
+
+
+async def fill(dsn: str) -> None:
+    await migrate(dsn)
+    connection = await asyncpg.connect(dsn)
+    for status in ("completed", "running", "waiting"):
+        await connection.execute(RUN, uuid.uuid4(), status)
+    await connection.close()
+
+
+async def look(dsn: str) -> dict[str, Any]:
+    connection = await asyncpg.connect(dsn)
+    found = dict(await connection.fetchrow(RIGHTS))
+    runs = await connection.fetch("SELECT run_id, status FROM runs.run ORDER BY 1")
+    marked = await connection.fetchval("SELECT array_agg(lost_since) FROM tas.restored_run")
+    await connection.close()
+    return {**found, "runs": [tuple(run) for run in runs], "marked": marked}
+
+
+def test_a_folder_is_backed_up_and_restored_whole_without_its_keys(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(in_database(data, fill))
+    before = asyncio.run(in_database(data, look))
+    (data / "seal.key").write_text("signs-what-the-audit-proves")
+    code, made = command(capsys, "backup", "--to", data.parent, "--data", data)
+    file = Path(made["file"])
+    assert (code, made["unfinished_runs"], made["bytes"]) == (0, 2, file.stat().st_size)
+    assert made["keep_apart"] == [str(data / "seal.key")]
+    assert file.stat().st_mode & 0o077 == 0
+    assert b"signs-what-the-audit-proves" not in file.read_bytes()
+    assert not list(data.parent.glob("*.part"))
+    code, refused = command(capsys, "backup", "--to", file, "--data", data)
+    assert (code, refused["code"], "is there already" in refused["detail"]) == (2, "request_invalid", True)
+    code, refused = command(capsys, "restore", file, "--data", data)
+    assert (code, refused["code"]) == (1, "database_not_empty")
+    assert f"mv {data / 'postgres'}" in refused["remedy"]
+
+    (data / "postgres").rename(data / "postgres.old")
+    (data / "nats" / "store").mkdir(parents=True)
+    code, done = command(capsys, "restore", file, "--data", data)
+    assert (code, done["marked_runs"], done["broker_emptied"]) == (0, 2, True)
+    assert not (data / "nats" / "store").exists()
+    since = datetime.fromisoformat(done["lost_since"])
+    assert abs(since - datetime.fromisoformat(made["made_at"])) < timedelta(seconds=30), "the file says it, in UTC"
+    after = asyncio.run(in_database(data, look))
+    assert after == {**before, "marked": [since, since]}
+    assert (before["temporary"], before["marked"], len(before["settings"])) == (False, None, 4)
+
+
+def test_another_time_can_be_said_and_what_is_no_backup_is_refused(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, file = data.parent / "other", data.parent / "b.dump"
+    asyncio.run(in_database(data, fill))
+    assert command(capsys, "backup", "--to", file, "--data", data)[0] == 0
+    code, refused = command(capsys, "restore", data.parent / "none", "--data", other)
+    assert (code, refused["code"]) == (2, "file_missing")
+    (data.parent / "no.dump").write_text("no dump")
+    code, refused = command(capsys, "restore", data.parent / "no.dump", "--data", other)
+    assert (code, refused["code"]) == (2, "backup_unreadable")
+    code, refused = command(capsys, "restore", file, "--data", other, "--lost-since", "2h")
+    assert (code, refused["code"]) == (2, "request_invalid")
+    code, refused = command(capsys, "backup", "--to", data.parent / "c.dump", "--data", data.parent / "nowhere")
+    assert (code, refused["code"]) == (2, "file_missing")
+    with lock_folder(data):
+        code, refused = command(capsys, "restore", file, "--data", data)
+    assert (code, refused["code"]) == (1, "already_up")
+    code, done = command(capsys, "restore", file, "--data", other, "--lost-since", "2026-11-27T08:00")
+    assert (code, done["lost_since"]) == (0, datetime(2026, 11, 27, 8, tzinfo=UTC).isoformat())
+
+
+async def test_a_database_is_refused_while_services_work_on_it_and_comes_back_with_all_rights(data: Path) -> None:
+    file = data.parent / "b.dump"
+
+    async def copy(dsn: str) -> None:
+        await fill(dsn)
+        assert (await dump(dsn, file)).unfinished == 2
+        connection = await asyncpg.connect(dsn)
+        await connection.execute("CREATE DATABASE empty")
+        await connection.close()
+        target = dsn.replace("/towpath?", "/empty?")
+        pool = await open_pool(target, 1, "towpath_tas")
+        with pytest.raises(ProblemError) as refused:
+            await restore(target, file, None, "ann")
+        assert (refused.value.problem.code, refused.value.problem.detail) == (
+            *("services_running", "connected are towpath_tas"),
+        )
+        await pool.close()
+        assert (await restore(target, file, None, "ann")).runs == 2
+        found, copied = await look(dsn), await look(target)
+        assert {**copied, "marked": None} == found
+        with pytest.raises(ProblemError) as refused:
+            await dump(f"{dsn}9", data.parent / "c.dump")
+        assert refused.value.problem.code == "unavailable"
+
+    await in_database(data, copy)
+
+
+def test_what_no_dump_has_is_said_by_the_first_migration() -> None:
+    roles, temporary, settings = server_parts()
+    assert "CREATE ROLE" in roles
+    assert "REVOKE TEMPORARY" in temporary
+    assert "ALTER ROLE" in settings
