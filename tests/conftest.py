@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from tests.support import browser, javascript, pgbouncer
 from tests.support.compiled_tests import compile_tests
+from tests.support.deploy import check_packages
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
 from towpath_embedded.servers.nats import Nats
@@ -63,7 +64,7 @@ _keep_files_in_memory()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were left out for want of a browser, and for want of Node."""
+    """Say how many tests were left out for want of a browser, of Node, of PgBouncer or of Helm."""
     if javascript.is_left_out(f"test_{javascript.NAMED}"):
         terminalreporter.write_line(f"left out: tests of clients in JavaScript. To run them: {javascript.HOW}")
     if pgbouncer.is_left_out(f"test_{pgbouncer.NAMED}"):
@@ -73,6 +74,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if browser.browser_path() is None and not browser.is_demanded() and {folder, *folder.parents} & {*asked}:
         number = browser.left_out(folder)
         terminalreporter.write_line(f"left out: {number} tests in a browser. To run them: {browser.HOW}")
+    folders = [UNIT / "deploy" / "chart", Path(__file__).parent / "integration" / "deploy"]
+    if not check_packages.is_there() and not check_packages.is_demanded():
+        number = sum(check_packages.left_out(one) for one in folders if {one, *one.parents} & {*asked})
+        if number:
+            terminalreporter.write_line(f"left out: {number} tests of the chart. To run them: {check_packages.HOW}")
 
 
 @pytest.hookimpl(wrapper=True)

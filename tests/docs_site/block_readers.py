@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, TypeAdapter
 from tests.docs_site.code_blocks import CodeBlock
+from tests.support.places import ROOT
 
 from towpath.cli.definitions.plan_options import read_plan
 from towpath.cli.shared.input_files import read_script
@@ -99,6 +101,13 @@ def _parsed(kind: type[BaseModel]) -> Callable[[str, Path], None]:
     return read
 
 
+def _chart_values(text: str) -> None:
+    chart = ROOT / "deploy" / "chart"
+    defaults = yaml.safe_load((chart / "values.yaml").read_text("utf-8"))
+    schema = json.loads((chart / "values.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate({**defaults, **yaml.safe_load(text)})
+
+
 def _file(folder: Path, text: str) -> Path:
     path = folder / "block.yaml"
     path.write_text(text, "utf-8")
@@ -116,6 +125,7 @@ _KINDS: dict[str, Callable[[str, Path], None]] = {
     "smtp": _parsed(ApprovalNoticesFile),
     "steps": lambda text, folder: _nothing(read_plan(_file(folder, text))),
     "agents": _network,
+    "toolPools": lambda text, _: _chart_values(text),
 }
 """What a file is known by: its `kind`, or a key at its top."""
 

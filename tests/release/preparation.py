@@ -29,6 +29,9 @@ from tests.release.wheel_contents import wheel_faults
 from tests.supply_chain.bill_of_materials import bill_of_materials
 from tests.supply_chain.pins import read_pins
 
+PROJECT, CHANGELOG, CHART = "pyproject.toml", "CHANGELOG.md", "deploy/chart/Chart.yaml"
+"""Files that state the version."""
+
 _VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
 
 
@@ -62,9 +65,14 @@ def stated_version(source: Path) -> str:
     return str(tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["project"]["version"])
 
 
+def chart_version(version: Version) -> str:
+    """Return *version* as Helm reads one: of a version before 1.0.0 that is 1.0.0-rc1."""
+    return re.sub(r"(?<=\d)(?=a|b|rc)", "-", str(version), count=1)
+
+
 def write_version(source: Path, version: Version, day: date) -> None:
-    """Have *source* be *version*: its number, and the section of the changelog."""
-    project, changelog = source / "pyproject.toml", source / "CHANGELOG.md"
+    """Have *source* be *version*: its number, that of the chart, and the section of the changelog."""
+    project, changelog, chart = source / PROJECT, source / CHANGELOG, source / CHART
     text, told = project.read_text("utf-8"), changelog.read_text("utf-8")
     if Version(stated_version(source)) > version:
         msg = f"pyproject.toml has {stated_version(source)} already; release that version, or one above it"
@@ -72,6 +80,10 @@ def write_version(source: Path, version: Version, day: date) -> None:
     told = release_changelog(told, version, day)
     project.write_text(_VERSION.sub(f'version = "{version}"', text, count=1), "utf-8")
     changelog.write_text(told, "utf-8")
+    stated = chart.read_text("utf-8")
+    for key, value in {"version": chart_version(version), "appVersion": str(version)}.items():
+        stated = re.sub(rf"^{key}: .*$", f"{key}: {value}", stated, flags=re.MULTILINE)
+    chart.write_text(stated, "utf-8")
 
 
 def version_faults(source: Path, built: Distributions, tags: list[str]) -> Iterator[str]:
@@ -165,11 +177,11 @@ def conclude(root: Path, place: Workplace, built: Distributions, faults: list[st
         sys.stdout.write("nothing was changed (--dry-run)\n")
         return 0
     place.keep(built, out)
-    for name in ("pyproject.toml", "CHANGELOG.md"):
+    for name in (PROJECT, CHANGELOG, CHART):
         shutil.copyfile(place.source / name, root / name)
     version = stated_version(root)
     sys.stdout.write(
-        f"left in {out}; pyproject.toml and CHANGELOG.md are those of {version}. What remains is yours:\n"
+        f"left in {out}; {PROJECT}, {CHANGELOG} and {CHART} are those of {version}. What remains is yours:\n"
         f"  git commit --all --message 'Release {version}' && git tag v{version}\n"
         f"  uv run --group dev twine upload {' '.join(str(out / path.name) for path in built)}\n"
     )

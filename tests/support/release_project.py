@@ -63,6 +63,7 @@ FILES = {
     "README.md": "# Small\n\nIt does little.\n",
     "LICENSE": "The licence.\n",
     "CHANGELOG.md": CHANGELOG,
+    "deploy/chart/Chart.yaml": "name: small\nversion: 0.1.0\nappVersion: 0.1.0\n",
     ".gitignore": "dist/\n*.log\n",
     "examples/support/network.yaml": "kind: Network\n",
     "libs/towpath/__init__.py": MAIN,

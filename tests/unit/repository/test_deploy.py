@@ -62,7 +62,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
         (folder / name).write_bytes((DEPLOY / name).read_bytes())
     subprocess.run(["bash", folder / "make-secrets"], check=True, capture_output=True)
     assert (folder / "secrets").stat().st_mode & 0o077 == 0
-    files = {path.name: path.read_text("utf-8").splitlines() for path in (folder / "secrets").iterdir()}
+    files = {path.name: path.read_text("utf-8").splitlines() for path in (folder / "secrets").glob("*.env")}
     return {name: dict(line.split("=", 1) for line in lines) for name, lines in files.items()}
 
 

@@ -14,7 +14,15 @@ from tests.release.__main__ import main
 from tests.release.changelog import ChangelogError, release_changelog
 from tests.release.dependency_licences import LicenceRules, dependencies, licence_faults, licence_list, read_rules
 from tests.release.distributions import Distributions
-from tests.release.preparation import ReleaseError, Workplace, conclude, exact_version, version_faults, write_version
+from tests.release.preparation import (
+    ReleaseError,
+    Workplace,
+    chart_version,
+    conclude,
+    exact_version,
+    version_faults,
+    write_version,
+)
 from tests.release.wheel_contents import wheel_faults
 from tests.support.places import ROOT
 from tests.support.platform.unpacked_wheel import packaged_files
@@ -106,8 +114,15 @@ def test_the_number_and_the_changelog_become_those_of_the_version(project: Path)
     write_version(project, Version("0.2.0"), DAY)
     assert 'version = "0.2.0"' in (project / "pyproject.toml").read_text()
     assert "## [0.2.0] - 2026-02-03" in (project / "CHANGELOG.md").read_text()
+    chart = (project / "deploy" / "chart" / "Chart.yaml").read_text()
+    assert chart == "name: small\nversion: 0.2.0\nappVersion: 0.2.0\n"
     with pytest.raises(ReleaseError, match=r"has 0\.2\.0 already"):
         write_version(project, Version("0.1.9"), DAY)
+
+
+@pytest.mark.parametrize(("version", "chart"), [("0.2.0", "0.2.0"), ("0.2.0rc1", "0.2.0-rc1"), ("1.0.0a2", "1.0.0-a2")])
+def test_a_chart_has_its_version_as_helm_reads_one(version: str, chart: str) -> None:
+    assert chart_version(Version(version)) == chart
 
 
 def test_what_is_not_committed_is_not_released(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
