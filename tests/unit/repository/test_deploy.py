@@ -213,6 +213,18 @@ def test_the_tiltfile_builds_the_image_of_the_compose_file() -> None:
     assert all((ROOT / name).exists() for name in options["only"])
 
 
+def test_what_the_dockerfile_copies_is_sent_to_the_build() -> None:
+    text = (DEPLOY / "Dockerfile").read_text("utf-8")
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE) for word in line.split()[:-1]}
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert ignored[0] == "*" and all((ROOT / word).exists() for word in copied)
+    assert copied == {line[1:] for line in ignored if line.startswith("!")}
+    _, options = tilt()["docker_build"][0]
+    assert copied == set(options["only"])
+    [fallback] = [args[0] for args, _ in tilt()["fall_back_on"]]
+    assert {word for word in copied if word.startswith("deploy/")} <= set(fallback)
+
+
 def test_no_role_of_postgres_takes_all_connections_and_each_has_enough_for_four_replicas() -> None:
     text = (DEPLOY / "roles.sh").read_text("utf-8")
     roles = re.findall(r"for role in (.*); do", text)[0].split()
