@@ -49,8 +49,6 @@ def test_kubectl_builds_the_overlay_where_it_is_there(tmp_path: Path) -> None:
     built = [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
     named = {(one["kind"], one["metadata"]["name"]): one for one in built}
     replicas = named["Deployment", "towpath-orchestrator"]
-        one for one in built if (one["kind"], one["metadata"]["name"]) == ("Deployment", "towpath-orchestrator")
-    ]
     kubernetes_validate.validate(replicas, "1.37", strict=True)
     assert replicas["spec"]["replicas"] == 3 and replicas["metadata"]["namespace"] == "towpath"
     [container] = replicas["spec"]["template"]["spec"]["containers"]
