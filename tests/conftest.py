@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 import pytest
 from hypothesis import settings as hypothesis_settings
-from tests.support import browser, javascript, pgbouncer
+from tests.support import browser, javascript, pgbouncer, promtool
 from tests.support.compiled_tests import compile_tests
 from tests.support.deploy import check_packages
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
@@ -26,6 +26,7 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric import garbage_collector
 from towpath_fabric.postgres.migrations import LOCK_KEY, migrate
 
+MAY_LACK = (javascript, pgbouncer, promtool)
 DatabaseUrl = Callable[..., str]
 ROLES = ("orchestrator", "tas", "gateway", "log_writer")
 PASSWORD = "towpath-test"  # for servers that ask for one; they hold nothing but test data
@@ -69,6 +70,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"left out: tests of clients in JavaScript. To run them: {javascript.HOW}")
     if pgbouncer.is_left_out(f"test_{pgbouncer.NAMED}"):
         terminalreporter.write_line(f"left out: tests behind PgBouncer. To run them: {pgbouncer.HOW}")
+    if promtool.is_left_out(f"test_{promtool.NAMED}"):
+        terminalreporter.write_line(f"left out: tests of Prometheus's rules. To run them: {promtool.HOW}")
     folder = Path(__file__).parent / "browser"
     asked = [Path(one).absolute() for one in terminalreporter.config.args]
     if browser.browser_path() is None and not browser.is_demanded() and {folder, *folder.parents} & {*asked}:
@@ -269,7 +272,7 @@ TOGETHER = {"e2e/cli/test_cli_tree.py": "e2e/cli/test_cli_platform.py"}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
-    if left_out := [one for one in items if javascript.is_left_out(one.name) or pgbouncer.is_left_out(one.name)]:
+    if left_out := [one for one in items if any(part.is_left_out(one.name) for part in MAY_LACK)]:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     places: dict[str, list[pytest.Item]] = {place: [] for place in SLOW}

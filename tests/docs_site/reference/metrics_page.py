@@ -20,13 +20,26 @@ _KINDS = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram"}
 def metrics_page() -> str:
     """Return the page."""
     parts = [_HEAD]
-    for package in sorted([*(ROOT / "services").iterdir(), ROOT / "libs" / "towpath_fabric"], key=lambda p: p.name):
+    for package in _packages():
         rows = [row for path in sorted(package.rglob("*.py")) for row in _metrics(path)]
         if rows:
             name = "Every process" if package.name == "towpath_fabric" else package.name.removeprefix("towpath_")
             title = name.replace("_", "-").capitalize() if name != "tas" else "Tool access"
             parts += [f"## {title}\n", table(("metric", "kind", "labels", "what it says"), sorted(rows)) + "\n"]
     return "\n".join(parts)
+
+
+def declared_metrics() -> dict[str, tuple[str, frozenset[str]]]:
+    """Return the kind and the labels of every metric, by the name that Prometheus has for it."""
+    rows = (row for package in _packages() for path in sorted(package.rglob("*.py")) for row in _metrics(path))
+    return {
+        name.strip("`"): (kind, frozenset(filter(None, labels.replace("`", "").split(", "))))
+        for name, kind, labels, _ in rows
+    }
+
+
+def _packages() -> list[Path]:
+    return sorted([*(ROOT / "services").iterdir(), ROOT / "libs" / "towpath_fabric"], key=lambda one: one.name)
 
 
 def _metrics(path: Path) -> Iterator[tuple[str, ...]]:

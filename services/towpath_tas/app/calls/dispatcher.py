@@ -136,7 +136,7 @@ class LedgerEffectPublisher:
                 case "claim":
                     self._metrics.claims.labels(note.verdict).inc()
                 case "outcome" | "settled":
-                    self._metrics.outcomes.labels(note.verdict, change.call.effect_class if change.call else "").inc()
+                    self._metrics.outcomes.labels(note.verdict, note.call.effect_class).inc()
                 case "evidence":
                     self._metrics.evidence.inc()
                 case _:
