@@ -152,12 +152,14 @@ WHERE l.leaf_index >= $1 AND l.leaf_index < $2 ORDER BY l.leaf_index LIMIT $3;
 -- Were payloads or runs of project $2 erased, or segments dropped, by an entry that has a leaf from $1 on or waits for
 -- one? Rows of a run may be empty from its confirmation on.
 -- An erasure and its entry are one commit, and this is one look: whoever asks after he has read has missed none.
-SELECT EXISTS (SELECT FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id WHERE l.leaf_index >= $1
-                 AND (r.phase = 'audit.dropped'
-                      OR (r.phase IN ('audit.erased', 'audit.erase_confirmed') AND $2 IN (r.project, '*'))))
-    OR EXISTS (SELECT FROM tas.audit_unsealed u JOIN tas.audit_record r ON r.entry_id = u.entry_id
-               WHERE r.phase = 'audit.dropped'
-                  OR (r.phase IN ('audit.erased', 'audit.erase_confirmed') AND $2 IN (r.project, '*'))) AS moved,
+WITH moving AS MATERIALIZED (
+  SELECT r.entry_id FROM tas.audit_record r
+  WHERE r.phase IN ('audit.dropped', 'audit.erased', 'audit.erase_confirmed')
+    AND (r.phase = 'audit.dropped' OR $2 IN (r.project, '*'))
+)
+SELECT EXISTS (SELECT FROM moving m CROSS JOIN LATERAL (
+                 SELECT FROM tas.audit_leaf l WHERE l.entry_id = m.entry_id AND l.leaf_index >= $1 LIMIT 1) sealed)
+    OR EXISTS (SELECT FROM tas.audit_unsealed u WHERE u.entry_id IN (SELECT m.entry_id FROM moving m)) AS moved,
        coalesce((SELECT l.leaf_index + 1 FROM tas.audit_leaf l ORDER BY l.leaf_index DESC LIMIT 1), 0) AS seen;
 
 -- name: policy_versions

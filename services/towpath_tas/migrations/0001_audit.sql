@@ -32,7 +32,8 @@ CREATE INDEX audit_shadow ON tas.audit_record (project, entry_id) WHERE phase = 
 CREATE INDEX audit_policy ON tas.audit_record (project, policy_version) WHERE phase = 'policy.applied';
 CREATE INDEX audit_erasing ON tas.audit_record (project, entry_id)
   WHERE phase IN ('audit.erase_requested', 'audit.erase_confirmed');
-CREATE INDEX audit_dropped ON tas.audit_record (entry_id) WHERE phase = 'audit.dropped';
+CREATE INDEX audit_moved ON tas.audit_record (entry_id)
+  WHERE phase IN ('audit.dropped', 'audit.erased', 'audit.erase_confirmed');
 
 CREATE TABLE tas.audit_payload (
   entry_id    bigint PRIMARY KEY,
