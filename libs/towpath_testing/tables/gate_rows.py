@@ -62,6 +62,7 @@ class GateRows:
         rule: str | None,
         network: str | None,
         assigned_to: list[str] | None = None,
+        _looked_at: int = 0,
     ) -> list[Row]:
         begin = None if after is None else self.gates[after]
         fits = [
@@ -91,6 +92,14 @@ class GateRows:
 
     def gates_of_any_status(self, session: TableSession, *values: Any) -> list[Row]:
         return self.list_gates(session, *values)
+
+    def gates_of_status_looked_at(
+        self, _session: TableSession, _project: str, _status: str | None, _after: UUID | None, _looked_at: int
+    ) -> UUID | None:
+        """Return None: the lists of these tables look at all gates."""
+        return None
+
+    gates_looked_at = gates_of_status_looked_at
 
     def gates_of_runs(self, session: TableSession, *values: Any) -> list[Row]:
         return self.list_gates(session, *values)

@@ -75,6 +75,9 @@ SELECT coalesce(replace(e.event::text, '\u0000', '\ufffd')::json->>'budget_root'
 FROM runs.run_event e WHERE e.run_id = $1 AND e.seq = 1
 
 -- name: run_accounts
-SELECT b.*, '' AS set_by, NULL::timestamptz AS set_at FROM runs.budget b
-WHERE b.project = $1 AND (b.scope = 'run' AND b.key = $2 OR b.scope = 'agent' AND starts_with(b.key, $2 || '/'))
+-- The account of a run and those of agents in it, whose keys begin with its id.
+SELECT b.*, '' AS set_by, NULL::timestamptz AS set_at FROM (
+  SELECT r.* FROM runs.budget r WHERE r.project = $1 AND r.scope = 'run' AND r.key = $2
+  UNION ALL
+  SELECT a.* FROM runs.budget a WHERE a.project = $1 AND a.scope = 'agent' AND split_part(a.key, '/', 1) = $2) AS b
 ORDER BY b.scope DESC, b.key LIMIT $3

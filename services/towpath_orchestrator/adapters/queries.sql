@@ -203,7 +203,7 @@ SELECT 'moved' AS what, run_id, NULL AS detail FROM moved
 -- name: create_runs
 -- New runs, each with its idempotency key; a key that is taken creates nothing, and neither does a fork of a run that was
 -- erased or is confirmed to be, or one that continues it. Whoever erases that run waits, or is waited for. Nor is a run
--- continued twice: a thread is a line.
+-- continued twice: a thread is a line. LIMIT keeps the planner from reading all runs for that, while there are few.
 WITH asked AS (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
                        $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
@@ -219,8 +219,8 @@ WITH asked AS (
 ), wanted AS (
   SELECT * FROM asked
   WHERE (forked_from IS NULL OR forked_from IN (SELECT run_id FROM parents))
-    AND (continues IS NULL OR continues IN (SELECT run_id FROM parents) AND NOT EXISTS (
-      SELECT FROM runs.run later WHERE later.continues = asked.continues AND later.erased_at IS NULL))
+    AND (continues IS NULL OR continues IN (SELECT run_id FROM parents) AND (
+      SELECT later.run_id FROM runs.run later WHERE later.continues = asked.continues AND later.erased_at IS NULL LIMIT 1) IS NULL)
 ), keyed AS (
   INSERT INTO runs.idempotency (project, caller, key, request_digest, run_id, created_at)
   SELECT project, caller, idempotency_key, request_digest, run_id, $20 FROM wanted WHERE idempotency_key IS NOT NULL
@@ -624,36 +624,64 @@ UNION ALL
  ORDER BY created_at LIMIT $4)
 
 -- name: list_gates
--- Of one status. The votes of people are the tool-access service's; they are read from its table. Each way in is a statement
--- of its own with the same values, so that it has its index: one plan is made for all values.
+-- Of one status, in the order in which they were opened: of the next $13 those that pass the other filters, which may be
+-- hardly any. The votes of people are the tool-access service's; they are read from its table. Each way in is a statement of
+-- its own with the same values, so that it has its index: one plan is made for all values.
+WITH found AS MATERIALIZED (
+  SELECT l.gate_id, l.opened_at FROM (
+    SELECT g.gate_id, g.opened_at, g.gate_type, g.tool, g.rule, g.network, g.assigned_to FROM runs.gate g
+    WHERE g.project = $1 AND g.status = $2 AND $3::uuid IS NULL AND $4::uuid IS NULL AND $8::uuid IS NULL
+      AND (g.opened_at, g.gate_id) > (
+        CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
+        coalesce($6, '00000000-0000-0000-0000-000000000000'))
+    ORDER BY g.opened_at, g.gate_id LIMIT $13) l
+  WHERE ($5::boolean OR l.gate_type NOT IN ('paused', 'run_paused'))
+    AND ($9::text IS NULL OR l.tool = $9) AND ($10::text IS NULL OR l.rule = $10)
+    AND ($11::text IS NULL OR l.network = $11) AND ($12::text[] IS NULL OR l.assigned_to = ANY ($12))
+  ORDER BY l.opened_at, l.gate_id LIMIT $7
+)
 SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
                                                'key_prefix', v.key_prefix)
                              ORDER BY v.at, v.actor)
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
-FROM runs.gate g
-WHERE g.project = $1 AND g.status = $2 AND $3::uuid IS NULL AND $4::uuid IS NULL AND $8::uuid IS NULL
-  AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
-  AND (g.opened_at, g.gate_id) > (
-    CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
-    coalesce($6, '00000000-0000-0000-0000-000000000000'))
-  AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
-  AND ($11::text IS NULL OR g.network = $11) AND ($12::text[] IS NULL OR g.assigned_to = ANY ($12))
-ORDER BY g.opened_at, g.gate_id LIMIT $7
+FROM found f JOIN runs.gate g ON g.gate_id = f.gate_id
+ORDER BY f.opened_at, f.gate_id
 
 -- name: gates_of_any_status
+WITH found AS MATERIALIZED (
+  SELECT l.gate_id, l.opened_at FROM (
+    SELECT g.gate_id, g.opened_at, g.gate_type, g.tool, g.rule, g.network, g.assigned_to FROM runs.gate g
+    WHERE g.project = $1 AND $2::text IS NULL AND $3::uuid IS NULL AND $4::uuid IS NULL AND $8::uuid IS NULL
+      AND (g.opened_at, g.gate_id) > (
+        CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
+        coalesce($6, '00000000-0000-0000-0000-000000000000'))
+    ORDER BY g.opened_at, g.gate_id LIMIT $13) l
+  WHERE ($5::boolean OR l.gate_type NOT IN ('paused', 'run_paused'))
+    AND ($9::text IS NULL OR l.tool = $9) AND ($10::text IS NULL OR l.rule = $10)
+    AND ($11::text IS NULL OR l.network = $11) AND ($12::text[] IS NULL OR l.assigned_to = ANY ($12))
+  ORDER BY l.opened_at, l.gate_id LIMIT $7
+)
 SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at,
                                                'key_prefix', v.key_prefix)
                              ORDER BY v.at, v.actor)
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
-FROM runs.gate g
-WHERE g.project = $1 AND $2::text IS NULL AND $3::uuid IS NULL AND $4::uuid IS NULL AND $8::uuid IS NULL
-  AND ($5::boolean OR g.gate_type NOT IN ('paused', 'run_paused'))
-  AND (g.opened_at, g.gate_id) > (
-    CASE WHEN $6::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $6) END,
-    coalesce($6, '00000000-0000-0000-0000-000000000000'))
-  AND ($9::text IS NULL OR g.tool = $9) AND ($10::text IS NULL OR g.rule = $10)
-  AND ($11::text IS NULL OR g.network = $11) AND ($12::text[] IS NULL OR g.assigned_to = ANY ($12))
-ORDER BY g.opened_at, g.gate_id LIMIT $7
+FROM found f JOIN runs.gate g ON g.gate_id = f.gate_id
+ORDER BY f.opened_at, f.gate_id
+
+-- name: gates_of_status_looked_at
+-- How far $4 gates of a status go behind $3.
+SELECT g.gate_id FROM runs.gate g
+WHERE g.project = $1 AND g.status = $2 AND (g.opened_at, g.gate_id) > (
+    CASE WHEN $3::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $3) END,
+    coalesce($3, '00000000-0000-0000-0000-000000000000'))
+ORDER BY g.opened_at, g.gate_id OFFSET $4 - 1 LIMIT 1
+
+-- name: gates_looked_at
+SELECT g.gate_id FROM runs.gate g
+WHERE g.project = $1 AND $2::text IS NULL AND (g.opened_at, g.gate_id) > (
+    CASE WHEN $3::uuid IS NULL THEN '-infinity' ELSE (SELECT a.opened_at FROM runs.gate a WHERE a.gate_id = $3) END,
+    coalesce($3, '00000000-0000-0000-0000-000000000000'))
+ORDER BY g.opened_at, g.gate_id OFFSET $4 - 1 LIMIT 1
 
 -- name: gates_of_runs
 -- One gate, those of a run, or those of all runs of a tree.

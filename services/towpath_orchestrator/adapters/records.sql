@@ -14,10 +14,30 @@ SELECT first_seq, at, fact, engine_version FROM runs.run_fact
 WHERE run_id = $1 AND first_seq > $2 AND first_seq <= $3 ORDER BY first_seq LIMIT $4
 
 -- name: runs_to_replay
-SELECT run_id FROM runs.run
-WHERE erased_at IS NULL AND ($1::text IS NULL OR project = $1) AND ($2::text IS NULL OR network = $2)
-  AND ($3::timestamptz IS NULL OR created_at >= $3) AND ($4::uuid IS NULL OR run_id > $4)
-ORDER BY run_id LIMIT $5
+-- Of the next $7 runs behind $4, of all projects, those that are wanted; in the end the last of all, if there are so many. A
+-- filter that hardly any run passes reads no whole table. $6 is the id before which no run can be of the time that is wanted.
+WITH looked_at AS MATERIALIZED (
+  SELECT run_id, network, created_at, erased_at FROM runs.run
+  WHERE $1::text IS NULL AND run_id > greatest($4::uuid, $6::uuid) ORDER BY run_id LIMIT $7
+), wanted AS (
+  SELECT run_id FROM looked_at
+  WHERE erased_at IS NULL AND ($2::text IS NULL OR network = $2) AND ($3::timestamptz IS NULL OR created_at >= $3)
+  ORDER BY run_id LIMIT $5
+)
+SELECT run_id, true AS wanted FROM wanted
+UNION ALL (SELECT run_id, false FROM looked_at ORDER BY run_id OFFSET $7 - 1) ORDER BY wanted DESC, run_id
+
+-- name: runs_of_project_to_replay
+WITH looked_at AS MATERIALIZED (
+  SELECT run_id, network, created_at, erased_at FROM runs.run
+  WHERE project = $1 AND run_id > greatest($4::uuid, $6::uuid) ORDER BY run_id LIMIT $7
+), wanted AS (
+  SELECT run_id FROM looked_at
+  WHERE erased_at IS NULL AND ($2::text IS NULL OR network = $2) AND ($3::timestamptz IS NULL OR created_at >= $3)
+  ORDER BY run_id LIMIT $5
+)
+SELECT run_id, true AS wanted FROM wanted
+UNION ALL (SELECT run_id, false FROM looked_at ORDER BY run_id OFFSET $7 - 1) ORDER BY wanted DESC, run_id
 
 -- name: record_snapshot
 SELECT snapshot FROM runs.snapshot WHERE digest = $1

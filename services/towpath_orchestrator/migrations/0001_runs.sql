@@ -61,9 +61,9 @@ CREATE INDEX run_status ON runs.run (project, status, uuid_send(run_id) DESC);
 -- in which they were started.
 CREATE INDEX run_turn ON runs.run (caller, network, queue_at NULLS FIRST, run_id) WHERE status = 'queued';
 
--- The runs of a tree are listed by its root; runs without a parent are in none of these three.
+-- Children are listed by their parent, and the runs of a tree by its root; runs without a parent are in none of these.
 CREATE INDEX run_root ON runs.run (root_run_id, run_id DESC) WHERE root_run_id IS NOT NULL;
-CREATE INDEX run_parent ON runs.run (parent_run_id) WHERE parent_run_id IS NOT NULL;
+CREATE INDEX run_parent ON runs.run (parent_run_id, run_id DESC) WHERE parent_run_id IS NOT NULL;
 
 -- A run is continued once, so that a thread is a line; after an erasure it may be continued anew. Neither index has runs
 -- that continue none.
@@ -353,6 +353,8 @@ CREATE TABLE runs.budget (
   opened_at             timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, scope, key)
 ) WITH (fillfactor = 50);
+-- Accounts of the agents in a run, whose keys are `run/agent`. Spending changes no key, and so writes neither index.
+CREATE INDEX budget_agents ON runs.budget (project, split_part(key, '/', 1)) WHERE scope = 'agent';
 
 -- ERASING
 -- What a run said is erased by its owners, each in transactions of its own, once the log of the audit has the erasure as

@@ -55,6 +55,9 @@ PAGE_BYTES = 600_000
 RUNS_LOOKED_AT = 10_000
 """Runs that one page is chosen from, the newest of its project or status; the next page goes on behind them."""
 
+GATES_LOOKED_AT = 10_000
+"""Gates that one page is chosen from where it is filtered; the next page goes on behind them."""
+
 CLOSED_LOOKED_AT = 2_000
 """Gates that one page of closed ones is chosen from, the newest: what older ones say is in the audit."""
 
@@ -139,6 +142,15 @@ def _members(request: ListRuns, asked: tuple[Any, ...]) -> tuple[Any, ...]:
     if any(_family(request)):
         return QUERIES.runs_of_family, *asked, *_family(request)
     return QUERIES.runs_of_project if request.status is None else QUERIES.runs_of_status, *asked
+
+
+def _values_of(request: ListGates, status: str | None) -> tuple[Any, ...]:
+    """Return the values of the statements that list gates in the order in which they were opened."""
+    whose = None if request.assigned_to is None else list(request.assigned_to)
+    return (
+        *(request.project, status, request.run_id, request.gate_id, request.paused, request.after, request.limit + 1),
+        *(request.root_run_id, request.tool, request.rule, request.network, whose),
+    )
 
 
 def _first_gates(rows: list[Any]) -> tuple[GateView, ...]:
@@ -314,19 +326,30 @@ class RunQueries:
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project; where `after` is no gate, nothing is behind it."""
         status = None if request.status in (None, "all") else request.status
-        about = (request.tool, request.rule, request.network)
         if request.newest:
             rows = await self._closed_gates(request, status)
+        elif any((request.run_id, request.gate_id, request.root_run_id)):
+            rows = await self._pool.fetch(QUERIES.gates_of_runs, *_values_of(request, status))
         else:
-            asked = (request.project, status, request.run_id, request.gate_id, request.paused)
-            more_asked = (request.after, request.limit + 1, request.root_run_id)
-            whose = None if request.assigned_to is None else list(request.assigned_to)
-            query = QUERIES.gates_of_any_status if status is None else QUERIES.list_gates
-            if any((request.run_id, request.gate_id, request.root_run_id)):
-                query = QUERIES.gates_of_runs
-            rows = await self._pool.fetch(query, *asked, *more_asked, *about, whose)
+            return await self._gates_in_order(request, status)
         shown = _first_gates(rows[: request.limit])
         return GatePage(gates=shown, next_after=shown[-1].gate_id if len(shown) < len(rows) else None)
+
+    async def _gates_in_order(self, request: ListGates, status: str | None) -> GatePage:
+        """Return gates in the order in which they were opened. A filtered page may be empty and not the last one."""
+        filters = (request.tool, request.rule, request.network, request.assigned_to)
+        filtered = not request.paused or any(one is not None for one in filters)
+        most = GATES_LOOKED_AT if filtered else request.limit + 1
+        query = QUERIES.gates_of_any_status if status is None else QUERIES.list_gates
+        rows = await self._pool.fetch(query, *_values_of(request, status), most)
+        shown = _first_gates(rows[: request.limit])
+        if len(shown) < len(rows):
+            return GatePage(gates=shown, next_after=shown[-1].gate_id)
+        last = None
+        if filtered:
+            query = QUERIES.gates_looked_at if status is None else QUERIES.gates_of_status_looked_at
+            last = await self._pool.fetchval(query, request.project, status, request.after, most)
+        return GatePage(gates=shown, next_after=last)
 
     async def refusal_of(self, run_id: UUID, act_id: UUID) -> str | None:
         """Return why a run could not take what a person did to it; None where that is not known."""

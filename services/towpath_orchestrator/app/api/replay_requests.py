@@ -4,6 +4,7 @@ Read only. Pages are bounded in runs, bytes and time: an answer fits one message
 """
 
 from collections import Counter
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,12 @@ WAIT_S = 60.0
 """How long a replay waits for its turn: the gateway waits as long for its answer."""
 
 RETRY_AFTER_S = 5
+
+LOOKED_AT = 10_000
+"""Runs that a page is chosen from: a filter that hardly any run passes is looked for so many at a time."""
+
+ID_TIME_SLACK = timedelta(days=1)
+"""How far the time in the id of a run may be from when it was created: ids are made by the clocks of processes."""
 
 PAGE_BYTES = 400_000
 """A page ends with the run whose result goes beyond this; one result has some 50 KB, and a message may have 1 MiB."""
@@ -66,22 +73,28 @@ class ReplayRequests:
             return _page([await ReplayCheck(record).run()], always=True)
         return await self._many(request)
 
+    async def runs_to_replay(self, request: ReplayRuns) -> list[Any]:
+        """Return the runs of a page, and behind them the last one that was looked at if there may be more."""
+        filters = (request.project or None, request.network, request.since, request.after, request.limit)
+        statement = QUERIES.runs_of_project_to_replay if request.project else QUERIES.runs_to_replay
+        return list(await self._pool.fetch(statement, *filters, _first_id(request.since), LOOKED_AT))
+
     async def _many(self, request: ReplayRuns) -> ReplayPage:
         until = monotonic() + request.budget_ms / 1_000
-        filters = (request.project or None, request.network, request.since, request.after, request.limit)
-        rows = await self._pool.fetch(QUERIES.runs_to_replay, *filters)
+        found = await self.runs_to_replay(request)
+        wanted = [row["run_id"] for row in found if row["wanted"]]
         results: list[ReplayResult] = []
         size, last = 0, None
-        for row in rows:
-            last = row["run_id"]
+        for last in wanted:
             result = await self._one(last)
             if result is not None:
                 results.append(result)
                 size += 0 if result.verdict == "identical" else len(result.model_dump_json().encode())
             if monotonic() > until or size > PAGE_BYTES:
                 break
-        more = bool(rows) and (last != rows[-1]["run_id"] or len(rows) == request.limit)
-        return _page(results, next_after=last if more else None)
+        if wanted and (last != wanted[-1] or len(wanted) == request.limit):
+            return _page(results, next_after=last)
+        return _page(results, next_after=None if len(found) == len(wanted) else found[-1]["run_id"])
 
     async def _one(self, run_id: UUID) -> ReplayResult | None:
         """Replay one run of a page; None where it was deleted or erased since the page was begun."""
@@ -92,6 +105,12 @@ class ReplayRequests:
                 raise
             return None
         return await ReplayCheck(record).run()
+
+
+def _first_id(since: datetime | None) -> UUID:
+    """Return an id that is before those of all runs created *since*: a UUIDv7 begins with its milliseconds."""
+    milliseconds = 0 if since is None else int((since.timestamp() - ID_TIME_SLACK.total_seconds()) * 1_000)
+    return UUID(int=min(max(0, milliseconds), (1 << 48) - 1) << 80)
 
 
 def _page(results: list[ReplayResult], *, always: bool = False, **more: Any) -> ReplayPage:

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,12 +12,15 @@ import pytest
 from tests.conftest import DatabaseUrl
 
 from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.records import ReplayRuns
 from towpath_contracts.runs.views import GetEvents, ListGates, ListRuns
 from towpath_contracts.tools.calls import GetBlobChunk
 from towpath_fabric.postgres.pool import SESSION_SETTINGS, open_pool
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api import queries as run_queries
+from towpath_orchestrator.app.api import replay_requests
 from towpath_orchestrator.app.api.queries import CHUNK_BYTES, PAGE_BYTES, RunQueries
+from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.state_cache import RunWaiters
 
 EVENTS = 120
@@ -201,3 +205,56 @@ async def test_what_hardly_any_run_is_is_looked_for_a_part_of_the_runs_at_a_time
             if before is None:
                 break
         assert pages == [[30], [], [5, 1], []]
+
+
+async def test_gates_that_hardly_any_filter_leaves_are_looked_for_a_part_of_the_gates_at_a_time(
+    owner: Any, pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queries, "GATES_LOOKED_AT", 10)
+    await owner.execute(GATES, uuid4(), 30)
+    ids = [row["gate_id"] for row in await owner.fetch("SELECT gate_id FROM runs.gate ORDER BY opened_at, gate_id")]
+    rare = [ids[0], ids[4], ids[29]]
+    await owner.execute("UPDATE runs.gate SET tool = 'rare', assigned_to = 'me' WHERE gate_id = ANY ($1)", rare)
+    for filters in ({"tool": "rare"}, {"assigned_to": ("me",)}, {"tool": "rare", "status": "all", "paused": False}):
+        pages, after = [], None
+        while True:
+            page = await queries_of(pool).list_gates(ListGates(project="default", after=after, limit=50, **filters))
+            pages.append([gate.gate_id for gate in page.gates])
+            after = page.next_after
+            if after is None:
+                break
+        assert pages == [rare[:2], [], rare[2:], []]
+
+
+async def test_runs_to_replay_are_looked_for_a_part_of_the_runs_at_a_time(
+    owner: Any, pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_requests, "LOOKED_AT", 10)
+    begun = datetime(2030, 1, 1, tzinfo=UTC)
+    ids = [id_of(begun + timedelta(hours=number)) for number in range(30)]
+    await owner.execute(RUN, ids, 1, 1)
+    await owner.execute("UPDATE runs.run SET network = 'rare' WHERE run_id = ANY ($1)", [ids[0], ids[4], ids[29]])
+    created = (
+        "UPDATE runs.run SET created_at = $1::timestamptz + interval '1 hour' * array_position($2::uuid[], run_id)"
+    )
+    await owner.execute(created, begun - timedelta(hours=1), ids)
+
+    async def pages(**asked: Any) -> list[list[int]]:
+        found, after = [], None
+        while True:
+            page = await ReplayRequests(pool).replay(ReplayRuns(after=after, limit=2, **asked))
+            found.append(page.runs)
+            after = page.next_after
+            if after is None:
+                return found
+
+    for project in ("default", ""):
+        assert await pages(project=project, network="rare") == [2, 0, 0, 1]
+        assert await pages(project=project, network="rare", since=begun + timedelta(hours=28)) == [0, 0, 1]
+        assert sum(await pages(project=project)) == 30
+    assert sum(await pages(project="elsewhere")) == 0
+
+
+def id_of(moment: datetime) -> UUID:
+    """Return an id that tells *moment*, as those of runs do."""
+    return UUID(int=int(moment.timestamp() * 1_000) << 80)
