@@ -13,6 +13,7 @@ from towpath_audit.notes import Signer
 from towpath_contracts.budgets import ShowBudgets
 from towpath_contracts.dead_letters import ListDeadLetters
 from towpath_contracts.runs.costs import GetCosts
+from towpath_contracts.runs.records import ReplayRuns
 from towpath_contracts.runs.tree import GetTree
 from towpath_contracts.runs.views import GetRun, ListGates, ListRuns
 from towpath_contracts.tools.access import AuditQuery
@@ -24,7 +25,7 @@ from towpath_log_writer.app.history_queries import CostQueries
 from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.queries import RunQueries
-from towpath_orchestrator.app.api.replay_requests import QUERIES as RECORDS
+from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_orchestrator.app.webhook_delivery import QUERIES as NOTICES
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
@@ -129,15 +130,16 @@ def _of_gates(pool: Any, known: Mapping[str, UUID]) -> list[Question]:
 def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: datetime) -> list[Question]:
     pool, tas, of_history, of_keys = (pools[name] for name in ("orchestrator", "tas", "log_writer", "gateway"))
     letters = DeadLetterRequests(pool, None, None, None, None)  # type: ignore[arg-type]
-    budgets = BudgetRequests(pool, None, None)  # type: ignore[arg-type]
+    budgets, replays = BudgetRequests(pool, None, None), ReplayRequests(pool)  # type: ignore[arg-type]
     workers, costs, keys = WorkerInstances(tas), CostQueries(of_history), KeyStore(lambda: of_keys)
 
     def dead(filtered: str, **asked: Any) -> Question:
         request = ListDeadLetters(**{"project": PROJECT, **asked})
         return Question("dead letters", filtered, pool, lambda: letters.list(request))
 
-    def replay(filtered: str, *values: Any) -> Question:
-        return Question("replay", filtered, pool, lambda: pool.fetch(RECORDS.runs_to_replay, *values))
+    def replay(filtered: str, project: str = "", **asked: Any) -> Question:
+        request = ReplayRuns(project=project, limit=500, **asked)
+        return Question("replay", filtered, pool, lambda: replays.runs_to_replay(request))
 
     def notices(filtered: str, statement: str, *values: Any) -> Question:
         return Question("notices", filtered, pool, lambda: pool.fetch(statement, *values))
@@ -160,11 +162,12 @@ def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: dat
         Question(
             "budgets", "of a run", pool, lambda: budgets.show(ShowBudgets(project=PROJECT, run_id=known["called"]))
         ),
-        replay("all", None, None, None, None, 500),
-        replay("of a project", "project-3", None, None, None, 500),
-        replay("network rare", PROJECT, "rare", None, None, 500),
-        replay("since an hour ago", PROJECT, None, lately, None, 500),
-        replay("network rare, since half", PROJECT, "rare", half, None, 500),
+        replay("all"),
+        replay("all, since an hour ago", since=lately),
+        replay("of a project", "project-3"),
+        replay("network rare", PROJECT, network="rare"),
+        replay("since an hour ago", PROJECT, since=lately),
+        replay("network rare, since half", PROJECT, network="rare", since=half),
         notices("all", NOTICES.list_notices, PROJECT, None, 100),
         notices("dead", NOTICES.list_notices_of_status, PROJECT, None, 100, "dead"),
         *(cost(by) for by in ("network", "caller", "label")),

@@ -30,13 +30,13 @@ END $$
 -- name: ids
 INSERT INTO bench.run
 SELECT n, bench.id_of('run', n, t.at), t.at, CASE
-  WHEN n % 50 = 30 AND NOT n BETWEEN $1::bigint / 2 AND $1::bigint / 2 + $1::bigint / 100 THEN 'project-' || n / 50 % 20 ELSE 'default' END,
+  WHEN n % 50 = 30 AND NOT n BETWEEN $1::bigint / 2 AND $1::bigint / 2 + least($1::bigint / 100, 5000) THEN 'project-' || n / 50 % 20 ELSE 'default' END,
   CASE WHEN n % ($1::bigint / 5) = 7 THEN 'rare' WHEN n % 10 = 0 THEN 'network-' || n / 10 % 50 ELSE 'support' END
 FROM generate_series(1, $1::bigint) n CROSS JOIN LATERAL (
   SELECT now() - interval '1 minute' - interval '60 days' * (1 - n::float8 / $1::bigint) AS at) t
 
 -- name: runs
--- Every hundredth run has ten children, and one in the middle a hundredth of all. The first runs are a thread.
+-- Every hundredth run has ten children, and one in the middle 5,000 at most. The first runs are a thread.
 INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, reason, seq, caller, priority, step,
   max_steps, user_message, labels, created_at, started_at, ended_at, updated_at, wake_at, queue_at, parent_run_id, root_run_id,
   depth, thread_id, continues)
@@ -46,8 +46,8 @@ SELECT b.run_id, b.project, CASE WHEN b.n % 40 = 3 THEN 'swarm' WHEN b.n % ($1::
     || CASE WHEN b.n % ($1::bigint / 5) = 13 THEN '{"rare": "yes"}' ELSE '{}' END::jsonb,
   b.at, b.at, CASE WHEN s.live THEN NULL ELSE b.at + interval '9 seconds' END, b.at + interval '9 seconds',
   CASE WHEN s.live THEN now() + interval '30 days' END, b.at, p.run_id, p.run_id, CASE WHEN p.n IS NULL THEN 0 ELSE 1 END,
-  CASE WHEN b.n BETWEEN 2 AND 1000 THEN f.run_id END,
-  CASE WHEN b.n BETWEEN 2 AND 1000 THEN (SELECT o.run_id FROM bench.run o WHERE o.n = b.n - 1) END
+  CASE WHEN b.n BETWEEN 2 AND 100 THEN f.run_id END,
+  CASE WHEN b.n BETWEEN 2 AND 100 THEN (SELECT o.run_id FROM bench.run o WHERE o.n = b.n - 1) END
 FROM bench.run b
 CROSS JOIN LATERAL (SELECT CASE
     WHEN b.n > $1::bigint - 100 THEN 'running' WHEN b.n > $1::bigint - 2000 THEN 'queued'
@@ -56,8 +56,8 @@ CROSS JOIN LATERAL (SELECT CASE
     ELSE 'completed' END AS status) k
 CROSS JOIN LATERAL (SELECT k.status, k.status IN ('running', 'queued', 'waiting') AS live) s
 LEFT JOIN bench.run p ON p.n = CASE
-  WHEN b.n > $1::bigint / 2 AND b.n <= $1::bigint / 2 + $1::bigint / 100 THEN $1::bigint / 2
-  WHEN b.n > 1000 AND b.n % 100 BETWEEN 1 AND 10 THEN b.n - b.n % 100 END
+  WHEN b.n > $1::bigint / 2 AND b.n <= $1::bigint / 2 + least($1::bigint / 100, 5000) THEN $1::bigint / 2
+  WHEN b.n > 100 AND b.n % 100 BETWEEN 1 AND 10 THEN b.n - b.n % 100 END
 LEFT JOIN bench.run f ON f.n = 1
 
 -- name: events
@@ -183,7 +183,8 @@ FROM generate_series(1, 1000) n
 INSERT INTO history.cost (project, part, day, name, runs, calls, tokens, usd, unpriced)
 SELECT 'default', p.part, d::date, p.part || '-' || n, 10, 20, 3000, 1.5, 0
 FROM (VALUES ('network', 50), ('caller', 500), ('agent', 200), ('model', 10), ('label', 1000)) AS p (part, many)
-CROSS JOIN generate_series(now() - interval '60 days', now(), interval '1 day') d CROSS JOIN LATERAL generate_series(1, p.many) n
+CROSS JOIN generate_series(now() - interval '60 days', now(), interval '1 day') d 
+CROSS JOIN LATERAL generate_series(1, greatest(1, p.many * least($1::bigint, 100000) / 100000)) n
 
 -- name: policies
 INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, applied_at, rules_digest)

@@ -50,26 +50,39 @@ class RecordingPool:
 
 async def plan_of(pool: RecordingPool, statement: str, values: tuple[Any, ...]) -> ExecutedPlan:
     """Execute *statement* once more, by the plan that sessions of the service have for any values."""
-    async with pool.pool.acquire() as session:
-        types = [_name_of(one) for one in (await session.prepare(statement)).get_parameters()]
-        texts = [f"quote_nullable(${place}::{name}::text)" for place, name in enumerate(types, start=1)]
-        literals = await session.fetchrow(f"SELECT {', '.join(texts)}", *values) if types else ()
-        await session.execute(f"PREPARE bench_statement AS {statement}")
-        try:
-            said = f"({', '.join(literals)})" if types else ""
-            text = await session.fetchval(f"{EXPLAIN} EXECUTE bench_statement{said}")
-        finally:
-            await session.execute("DEALLOCATE bench_statement")
-    plan = json.loads(text)[0]
-    parts = list(_parts_of(plan["Plan"]))
-    whole = {part["Relation Name"] for part in parts if part["Node Type"] == "Seq Scan"}
+    plan = await _plan(pool, f"{EXPLAIN} EXECUTE", statement, values)
     looked_at = sum(
         (part["Actual Rows"] + part.get("Rows Removed by Filter", 0) + part.get("Rows Removed by Index Recheck", 0))
         * part["Actual Loops"]
-        for part in parts
+        for part in _parts_of(plan["Plan"])
         if "Relation Name" in part
     )
-    return ExecutedPlan(statement, plan["Execution Time"], tuple(sorted(whole)), int(looked_at))
+    return ExecutedPlan(statement, plan["Execution Time"], _read_whole(plan), int(looked_at))
+
+
+async def tables_read_whole(pool: RecordingPool, statement: str) -> tuple[str, ...]:
+    """Return the tables that the plan of *statement* for any values reads from one end to the other."""
+    return _read_whole(await _plan(pool, "EXPLAIN (FORMAT JSON) EXECUTE", statement, None))
+
+
+async def _plan(pool: RecordingPool, words: str, statement: str, values: tuple[Any, ...] | None) -> dict[str, Any]:
+    async with pool.pool.acquire() as session:
+        types = [_name_of(one) for one in (await session.prepare(statement)).get_parameters()]
+        texts = [f"quote_nullable(${place}::{name}::text)" for place, name in enumerate(types, start=1)]
+        given = [None] * len(types) if values is None else values
+        literals = await session.fetchrow(f"SELECT {', '.join(texts)}", *given) if types else ()
+        await session.execute(f"PREPARE bench_statement AS {statement}")
+        try:
+            said = f"({', '.join(literals)})" if types else ""
+            text = await session.fetchval(f"{words} bench_statement{said}")
+        finally:
+            await session.execute("DEALLOCATE bench_statement")
+    found: dict[str, Any] = json.loads(text)[0]
+    return found
+
+
+def _read_whole(plan: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(sorted({part["Relation Name"] for part in _parts_of(plan["Plan"]) if part["Node Type"] == "Seq Scan"}))
 
 
 def _name_of(one: Any) -> str:

@@ -40,6 +40,7 @@ from towpath_orchestrator.app.api import (
     handlers,
     network_registry,
     queries,
+    replay_requests,
     run_questions,
     submit,
 )
@@ -88,6 +89,9 @@ DOOR = [
     promise("operations.md", "and reads {} logs of more than a page", log_readings.WHOLE),
     promise("operations.md", "or large results, {} of one project", log_readings.WHOLE_OF_PROJECT),
     promise("console.md", "chosen from the newest {} gates", queries.CLOSED_LOOKED_AT),
+    promise("operations.md", "the newest {} runs of the project, or of the status", queries.RUNS_LOOKED_AT),
+    promise("operations.md", "tool with rule | {} gates, the oldest first", queries.GATES_LOOKED_AT),
+    promise("operations.md", "`--since` | project, time | {} runs |", replay_requests.LOOKED_AT),
     promise("operations.md", "no turn within {} s at the orchestrator", run_questions.WAIT_S),
     promise("operations.md", "or {} s at the gateway", log_readings.WAIT_S),
     promise("operations.md", "while {} MiB of answers wait", log_readings.UNREAD_BYTES / MIB),
