@@ -50,10 +50,11 @@ WHERE project = $1 AND created_at < coalesce($2::timestamptz, 'infinity')
 ORDER BY created_at DESC LIMIT $3
 
 -- name: list_notices_of_status
--- One plan is made for all values: each way in needs its index.
+-- One plan is made for all values: each way in needs its index. The time is written as the index notice_status has it: by
+-- created_at alone the planner would look through the notices of all statuses.
 SELECT notice_id, webhook, gate_id, kind, status, tries, created_at, due_at, ended_at, error FROM runs.notice
-WHERE project = $1 AND status = $4 AND created_at < coalesce($2::timestamptz, 'infinity')
-ORDER BY created_at DESC LIMIT $3
+WHERE project = $1 AND status = $4 AND created_at AT TIME ZONE 'UTC' < coalesce($2::timestamptz, 'infinity') AT TIME ZONE 'UTC'
+ORDER BY created_at AT TIME ZONE 'UTC' DESC LIMIT $3
 
 -- name: retry_notice
 UPDATE runs.notice SET status = 'pending', tries = 0, due_at = clock_timestamp(), ended_at = NULL

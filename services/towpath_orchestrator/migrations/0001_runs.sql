@@ -255,7 +255,7 @@ CREATE TABLE runs.notice (
 CREATE INDEX notice_due ON runs.notice (webhook, due_at) WHERE status = 'pending';
 CREATE INDEX notice_ended ON runs.notice (ended_at) WHERE status <> 'pending';
 CREATE INDEX notice_project ON runs.notice (project, created_at);
-CREATE INDEX notice_status ON runs.notice (project, status, created_at);
+CREATE INDEX notice_status ON runs.notice (project, status, (created_at AT TIME ZONE 'UTC'));
 
 -- MESSAGES THAT NOBODY COULD HANDLE
 
