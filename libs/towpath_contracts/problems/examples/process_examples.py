@@ -92,6 +92,26 @@ PROCESS_EXAMPLES = {
         "2 of 9 migrations are missing, the first is tas/0002_proposals → `towpath db status`, then `towpath db "
         "migrate`",
     ),
+    "services_running": ProblemExample(
+        "A command that changes the whole database was given while services, or others in their names, are connected.",
+        "connected are towpath_orchestrator 0.1.0, towpath_tas 0.1.0 → stop them (`systemctl stop 'towpath-*'`, Ctrl-C "
+        "for `towpath up`), then again: `towpath db restored --lost-since 2026-11-27T08:00`",
+    ),
+    "database_not_empty": ProblemExample(
+        "The database that a backup is to go into has tables already: two histories can't be mixed.",
+        "it has 61 tables and views → `createdb towpath_restored`, then `towpath restore kept.dump --database-url "
+        "postgresql://owner@host/towpath_restored`",
+    ),
+    "backup_failed": ProblemExample(
+        "pg_dump or pg_restore ended with an error, or the file can't be written: no room, no right, "
+        "or the program is older than the server.",
+        "pg_dump ended with 1: server version: 18.6; pg_dump version: 17.2 → put PostgreSQL 18's programs on the path",
+    ),
+    "backup_unreadable": ProblemExample(
+        "The file is none that pg_dump wrote in its own format, or was cut off.",
+        "pg_restore ended with 1: input file does not appear to be a valid archive → `towpath restore "
+        "towpath-20261127T080000Z.dump`",
+    ),
     "version_too_old": ProblemExample(
         "A newer version changed the database in a way that earlier ones can't work with, and a service of an earlier "
         "one was started: a downgrade, or a machine that was left out of the upgrade.",
