@@ -241,17 +241,6 @@ def test_the_list_of_commands_is_complete() -> None:
     assert sorted(found) == sorted([*COMMANDS, "up", "worker", "serve", "agents serve"])
 
 
-@pytest.mark.parametrize("typed", ["deploy", "start", "gates decide"])
-def test_a_word_that_no_command_is_like_gets_the_commands_and_no_suggestion(
-    typed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(typed.split())
-    said = " ".join(capsys.readouterr().err.split())
-    assert stopped.value.code == 2 and "Unknown command" in said and "Available commands" in said
-    assert "Did you mean" not in said
-
-
 @pytest.mark.parametrize(("typed", "meant"), [("rnus", "runs"), ("runs lst", "list"), ("shma", "schema")])
 def test_a_typing_mistake_gets_a_suggestion(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
