@@ -136,9 +136,11 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     ]
 
 
-def _loaded_line(loaded: Mapping[str, int]) -> tuple[str, str, str]:
+def _loaded_line(loaded: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return how much there is of what a person named, and how many of their files were refused."""
     parts = [f"{loaded[kind]} {kind if loaded[kind] != 1 else kind[:-1]}" for kind in ("networks", "agents", "tools")]
+    if waiting := loaded.get("need_approval"):
+        parts[-1] += f" ({waiting} need{'s' if waiting == 1 else ''} approval)"
     refused = loaded["refused"]
     note = f"{refused} file{'s' if refused != 1 else ''} refused: see above" if refused else "nothing was refused"
     return "Loaded", " · ".join(parts), note

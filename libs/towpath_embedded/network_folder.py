@@ -7,7 +7,7 @@ version that somebody published elsewhere, until the file changes or is saved on
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,11 @@ class NetworkFolderPublisher:
         self._memory = memory
         self._published = _remembered(memory)
         self._specs: dict[str, JsonObject] = {}
+
+    @property
+    def specs(self) -> Collection[JsonObject]:
+        """The networks of the folder that are published."""
+        return self._specs.values()
 
     def counts(self) -> dict[str, int]:
         """Return how many networks of the folder are published, with how many agents and different tools."""

@@ -224,7 +224,10 @@ async def _serve(
         platform.write_state()
         state = {**platform.describe(), **told, "project": options.project}
         if folder is not None:
-            state["loaded"] = {**folder.counts(), "refused": len(refused.faults)}
+            from towpath_embedded.terminal.own_gateway import tools_that_may_wait  # an HTTP client, as above
+
+            waiting = await tools_that_may_wait(platform.client_url, folder.specs)
+            state["loaded"] = {**folder.counts(), "need_approval": waiting, "refused": len(refused.faults)}
         if not options.servers_only:
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}

@@ -2,13 +2,20 @@
 
 Of a policy that came into force that is how many rules it changes, and what would become of recorded calls: these are
 weighed once per change, one piece of them, so a long history is told as a lower bound.
+
+Of the policy at the start it is how many tools may wait for a person. A tool counts where a rule that asks for approval
+reaches it for an agent that is equipped with it, also if the rule has a condition: whether it holds is known only of a
+call. An unconditional denial wins over it.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 
+from towpath_contracts.base import JsonObject
 from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_fabric.clock import wall
 
@@ -21,6 +28,9 @@ CALLS = 5_000
 
 DAYS = 30
 """Older calls are not weighed: a policy would be measured by what nobody does any more."""
+
+AGENTS = 50
+"""Agents that are asked about at a start, each with a request; of more networks the number is not told."""
 
 ANSWER_ERRORS = (httpx2.HTTPError, LookupError, ValueError, TypeError)
 """What is raised where the gateway does not answer, or says something else than expected."""
@@ -73,3 +83,34 @@ def told_impact(change: dict[str, Any], diff: dict[str, Any]) -> str:
         if calls:
             told.append(f"{calls}{more} past call{'' if calls == 1 and not more else 's'} would be {fate}")
     return "; ".join(told)
+
+
+async def tools_that_may_wait(client_url: str, specs: Collection[JsonObject]) -> int | None:
+    """Return how many tools may wait for a person; None where it is not told, or nobody answers."""
+    agents = [(str(spec["name"]), agent) for spec in specs for agent in spec.get("agents", ())]
+    if len(agents) > AGENTS:
+        return None
+    waiting: set[str] = set()
+    try:
+        async with connect(client_url) as client:
+            policy: Any = (await client.get("/v1/policy")).raise_for_status().json()
+            asking = {rule["name"] for rule in policy["rules"] if rule["effect"] == "require_approval"}
+            for network, agent in agents if asking else ():
+                path = f"/v1/permissions/{quote(network)}/{quote(agent['key'], safe='')}"
+                query = {"agent_type": agent.get("agent_type") or ""}
+                found: Any = (await client.get(path, params=query)).raise_for_status().json()
+                waiting |= asked_tools(agent.get("equipped_tools") or (), found["permissions"], asking)
+    except ANSWER_ERRORS:
+        return None
+    return len(waiting)
+
+
+def asked_tools(
+    equipped: Collection[str], permissions: Sequence[Mapping[str, Any]], asking: Collection[str]
+) -> set[str]:
+    """Return the tools among *equipped* that one of the rules *asking* reaches, and no rule denies for certain."""
+    return {
+        one["tool"]
+        for one in permissions
+        if one["tool"] in equipped and one["verdict"] != "deny" and not {*asking}.isdisjoint(one["rules"])
+    }

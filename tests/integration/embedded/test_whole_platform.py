@@ -192,7 +192,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         ready = json.loads(out.wait_for("gateway_url"))
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
-        assert ready["loaded"] == {"networks": 1, "agents": 3, "tools": 2, "refused": 0}
+        assert ready["loaded"] == {"networks": 1, "agents": 3, "tools": 2, "need_approval": 1, "refused": 0}
         err.wait_for("tas is ready after")
         assert_prometheus_is_told_of_all(folder, ready["processes"])
         assert_no_credentials_shown({name: entry["pid"] for name, entry in ready["processes"].items()})

@@ -93,6 +93,9 @@ def test_what_is_loaded_is_counted_and_mcp_has_its_address(capsys: pytest.Captur
     shown = told(capsys, loaded={"networks": 2, "agents": 3, "tools": 1, "refused": 0})
     (line,) = [line for line in shown if line.startswith("  Loaded ")]
     assert " ".join(line.split()) == "Loaded 2 networks · 3 agents · 1 tool nothing was refused"
+    for waiting, words in ((1, "3 tools (1 needs approval) "), (2, "3 tools (2 need approval) "), (0, "3 tools  ")):
+        counted = {"networks": 1, "agents": 1, "tools": 3, "need_approval": waiting, "refused": 0}
+        assert any(words in line for line in told(capsys, loaded=counted)), waiting
     assert any("http://127.0.0.1:1/mcp" in line and "towpath mcp config" in line for line in shown)
     for refused, said in ((1, "1 file refused"), (2, "2 files refused")):
         shown = told(capsys, loaded={"networks": 1, "agents": 0, "tools": 0, "refused": refused})
