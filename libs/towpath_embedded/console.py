@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from towpath.cli.shared.table import fold_line
 from towpath_contracts.problems.registry import Problem
 from towpath_fabric.clock import wall
 from towpath_fabric.telemetry.log_follower import readable_line
@@ -48,24 +49,31 @@ class UpConsole:
         count = len(state["processes"])
         self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
         for step in next_steps(state):
-            self._out.print(Text(f"  {step}", style="dim"), soft_wrap=True)
+            self._folded("  ", step, "dim")
         self._out.print()
 
     def notice(self, line: str, style: str = "") -> None:
         """Show one line with the time of day."""
-        self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {line}", style=style), soft_wrap=True)
+        self._folded(f"  {wall().astimezone():%H:%M:%S}  ", line, style)
+
+    def _folded(self, start: str, line: str, style: str) -> None:
+        """Print *line* behind *start*, folded between words where a terminal would break them."""
+        room = self._out.width - len(start) if self._out.is_terminal else len(line)
+        for text in fold_line(line, room):
+            self._out.print(Text(f"{start}{text}", style=style), soft_wrap=True)
+            start = " " * len(start)
 
     def keys(self, known: Mapping[str, str]) -> None:
         """Show which keys are taken from here on."""
-        line = " · ".join(f"{key} {what}" for key, what in known.items())
-        self._out.print(Text(f"  {line}\n", style="dim"), soft_wrap=True)
+        self._folded("  ", " · ".join(f"{key} {what}" for key, what in known.items()), "dim")
+        self._out.print()
 
     def refused(self, file: str, faults: Sequence[str]) -> None:
         """Show what is wrong with a file that was refused."""
         what = f"{file} was refused, and what was in force before stays. Mend it and save it:"
-        self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {what}", style="bold red"), soft_wrap=True)
+        self._folded(f"  {wall().astimezone():%H:%M:%S}  ", what, "bold red")
         for fault in faults:
-            self._out.print(Text(f"            {fault}", style="red"), soft_wrap=True)
+            self._folded(" " * 12, fault, "red")
 
     def log(self, name: str, line: str) -> None:
         """Show one line of a child's log."""

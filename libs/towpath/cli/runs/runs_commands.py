@@ -261,9 +261,10 @@ def _show_node(out: OutputPrinter, node: "RunTreeNode", indent: str, gates: "Map
     kind = "" if node.kind == "network" else f" {node.kind}"
     status = run_status({"status": node.status, "erased_at": node.erased_at})
     stands = f"{node.run_id}{what}{kind} {node.agent_key} {status} {node.reason}".rstrip()
-    out.write(f"{indent}{stands} · step {node.step} · {text}".rstrip())
+    further = f"{indent}      "  # further in than its child runs begin
+    out.write_folded(f"{stands} · step {node.step} · {text}".rstrip(), start=indent, further=further)
     for line in gates.get(node.run_id, ()):
-        out.write(f"{indent}  {line}", "yellow")
+        out.write_folded(line, "yellow", start=f"{indent}  ", further=further)
     for child in node.children:
         _show_node(out, child, f"{indent}  ", gates)
 

@@ -85,6 +85,19 @@ class OutputPrinter:
             with without_progress():
                 self.console.print(printable(line), style=style, soft_wrap=True)
 
+    def write_folded(self, line: str, style: str | None = None, *, start: str = "", further: str = "") -> None:
+        """Print one line for a person behind *start*, folded between words where the terminal is narrow.
+
+        What goes on is behind *further*, which is to be further in than any line begins.
+        """
+        if not self.for_people:
+            return
+        from towpath.cli.shared.table import fold_line
+
+        room = self.console.width - max(len(start), len(further))
+        for number, text in enumerate(fold_line(printable(line), room)):
+            self.write(f"{further if number else start}{text}", style)
+
     def progress(self, text: str) -> AbstractContextManager[ProgressLine]:
         """Tell a person at a terminal *text* and how far it is, while the block takes longer than a moment."""
         return progress(text, shown=self.for_people)
@@ -119,8 +132,13 @@ class OutputPrinter:
         width = max(len(column.title) for column in columns)
         for column in columns:
             value = column.of(row)
-            if value:
-                self.write(f"{column.title:<{width}}  {value}")
+            if not value:
+                continue
+            start = f"{column.title:<{width}}  "
+            if max(map(len, value.split(" "))) + len(start) > self.console.width:  # such as a digest, to be copied
+                self.write(column.title)
+                start = "  "
+            self.write_folded(value, start=start, further=" " * len(start))
 
     def _table(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
         from rich.text import Text

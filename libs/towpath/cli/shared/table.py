@@ -131,3 +131,10 @@ def fold_words(text: str, width: int) -> list[str]:
             else:
                 lines.append(piece)
     return lines
+
+
+def fold_line(text: str, width: int) -> list[str]:
+    """Return *text* as it is where it has room, or has a word that has none and is to be copied; else folded."""
+    if cell_len(text) <= width or max(map(cell_len, text.split()), default=0) > width:
+        return [text]
+    return fold_words(text, width)
