@@ -116,7 +116,8 @@ async def _demonstrate(*, yes: bool, as_json: bool, data: Path | None, keep: boo
 async def _look(platform: EmbeddedPlatform, out: OutputPrinter) -> None:
     """Say where the console is, and wait for Enter where there is a terminal, else for a signal."""
     out.write(f"\n  the console  {platform.state.get('sign_in_url') or platform.url}", "bold")
-    out.write("  open it: this run is there, and one that waits for you. The link lets one browser in, once.")
+    hint = "open it: this run is there, and one that waits for you. The link lets one browser in, once."
+    out.write_folded(hint, start="  ", further="    ")
     pressed, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, pressed.set)
@@ -191,9 +192,10 @@ def _model(out: OutputPrinter) -> dict[str, Any]:
     if ModelKeys().has_gemini:
         out.write(f"  decisions come from {MODEL}")
         return {"model": MODEL}
-    out.write(
-        "  scripted: decisions are played from support.json and no model is asked; set GEMINI_API_KEY for a real one"
+    scripted = (
+        "scripted: decisions are played from support.json and no model is asked; set GEMINI_API_KEY for a real one"
     )
+    out.write_folded(scripted, start="  ", further="    ")
     return {"model": "scripted:support"}
 
 

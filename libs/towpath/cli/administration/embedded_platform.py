@@ -68,7 +68,7 @@ async def _read_notices(platform: EmbeddedPlatform, out: OutputPrinter) -> None:
         text = one_line(line.decode("utf-8", "replace"), 200)
         if text:
             platform.notices = [*platform.notices[1 - NOTICES :], text]
-            out.write(f"  {text}", "dim")
+            out.write_folded(text, "dim", start="  ", further=" " * 12)
 
 
 async def _ready(platform: EmbeddedPlatform) -> dict[str, Any]:

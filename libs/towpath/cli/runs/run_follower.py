@@ -251,7 +251,7 @@ async def _decide(client: Client, gate: GateOpened, word: str, out: OutputPrinte
         return False
     if args is not None:
         done = await client.gates.edit(gate.gate_id, args, reason=reason, digest=digest)
-        out.write(f"    edited; {one_line(done.detail) or 'the run goes on'}")
+        out.write(f"    edited; {one_line(done.detail).rpartition(': ')[2] or 'the run goes on'}")
     elif word == "a":
         await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
     else:
