@@ -28,11 +28,21 @@ _OTHERWISE = (
 )
 """What people write who know another language, outside of texts, and what CEL has for it; the first that is found."""
 
+_ODD = "does not belong there"
+_VALUE = "a value belongs there, such as args.amount or 'EUR'"
+_OPERATOR = "an operator may stand there, such as && or ==, or nothing more"
+
 _FIRST = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.+)")
 _MEANINGS = (
+    (re.compile(r"(?:mismatched|extraneous) input '<EOF>' expecting \{'\['.*"), f"it ends too early: {_VALUE}"),
+    (re.compile(r"(?:mismatched|extraneous) input '<EOF>' expecting \{('.'), .*"), r"it ends too early: \1 is missing"),
     (re.compile(r"(?:mismatched|extraneous) input '<EOF>'.*"), "it ends too early"),
-    (re.compile(r"(?:mismatched|extraneous) input ('.+?') expecting .*"), r"\1 does not belong there"),
+    (re.compile(r"(?:mismatched|extraneous) input ('.+?') expecting \{?<EOF>.*"), rf"\1 {_ODD}; {_OPERATOR}"),
+    (re.compile(r"(?:mismatched|extraneous) input ('.+?') expecting \{'\['.*"), rf"\1 {_ODD}; {_VALUE}"),
+    (re.compile(r"(?:mismatched|extraneous) input ('.+?') expecting ('.+?')"), rf"\1 {_ODD}; \2 does"),
+    (re.compile(r"(?:mismatched|extraneous) input ('.+?') expecting .*"), rf"\1 {_ODD}"),
     (re.compile(r"token recognition error at: '(.+?) *'?"), r"'\1' does not belong there"),
+    (re.compile(r"no viable alternative at input '\.+'"), "a name follows a dot, as in args.amount"),
     (re.compile(r"no viable alternative at input ('.+')"), r"\1 does not belong there"),
     (re.compile(r"missing ('.+?') at '.*"), r"\1 is missing there"),
     (re.compile(r"Incomplete .*_\?_:_.*"), "a choice has two ways: condition ? this : that"),

@@ -7,13 +7,16 @@ from towpath_engine.expressions.costs import library
 
 PLACED = "it can't be read as CEL, at "
 
+VALUE = "a value belongs there, such as args.amount or 'EUR'"
+OPERATOR = "an operator may stand there, such as && or ==, or nothing more"
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("a = 1", "= sets nothing here; did you mean ==?"),
-        (r"a == 'it\'s = x' &&", f"{PLACED}character 20: it ends too early"),
-        ("a == 1 && // = 2", f"{PLACED}character 17: it ends too early"),
+        (r"a == 'it\'s = x' &&", f"{PLACED}character 20: it ends too early: {VALUE}"),
+        ("a == 1 && // = 2", f"{PLACED}character 17: it ends too early: {VALUE}"),
         ("a =< 1", "=< is no operator here; did you mean <=?"),
         ("a => 1", "=> is no operator here; did you mean >=?"),
         ("a <> 1", "<> is no operator here; did you mean !=?"),
@@ -23,8 +26,8 @@ PLACED = "it can't be read as CEL, at "
         ("a and b", "'and' is no operator here; did you mean &&?"),
         ("a or b", "'or' is no operator here; did you mean ||?"),
         ("a not in b", "'not' is no operator here; did you mean !, as in !(a in b)?"),
-        ("a == 'x and y' b", f"{PLACED}character 16: 'b' does not belong there"),
-        ("a.or == b c", f"{PLACED}character 11: 'c' does not belong there"),
+        ("a == 'x and y' b", f"{PLACED}character 16: 'b' does not belong there; {OPERATOR}"),
+        ("a.or == b c", f"{PLACED}character 11: 'c' does not belong there; {OPERATOR}"),
         ("a == 'x", "a text is not closed, or has a backslash that means nothing: it ends with its own quote"),
         ("a == \u201cx\u201d", "a text stands between straight quotes, \" or '"),
         ("a ? b", f"{PLACED}character 1: a choice has two ways: condition ? this : that"),
@@ -32,11 +35,14 @@ PLACED = "it can't be read as CEL, at "
         ("if a", f"{PLACED}character 1: 'if' is reserved; write one expression, such as args.amount < 5"),
         ("99999999999999999999 == a", f"{PLACED}character 1: a whole number has at most 64 bits"),
         ("a[?0]", f"{PLACED}character 2: '[?' does not belong there"),
-        ("a == b c", f"{PLACED}character 8: 'c' does not belong there"),
-        ("a.b.", f"{PLACED}character 5: '.' does not belong there"),
+        ("a == b c", f"{PLACED}character 8: 'c' does not belong there; {OPERATOR}"),
+        ("a.b.", f"{PLACED}character 5: a name follows a dot, as in args.amount"),
+        ("f(1 2)", f"{PLACED}character 5: '2' does not belong there; ')' does"),
+        ("a in [1, 2", f"{PLACED}character 11: it ends too early: ']' is missing"),
+        ("a > 5 then 3", f"{PLACED}character 7: 'then' does not belong there; {OPERATOR}"),
         ("a[1", f"{PLACED}character 4: ']' is missing there"),
-        ("a && * b", f"{PLACED}character 6: '*' does not belong there"),
-        ("\n a ==", f"{PLACED}line 2, character 6: it ends too early"),
+        ("a && * b", f"{PLACED}character 6: '*' does not belong there; {VALUE}"),
+        ("\n a ==", f"{PLACED}line 2, character 6: it ends too early: {VALUE}"),
         ("has(a)", f"{PLACED}character 5: has() takes a field, as in has(args.amount)"),
     ],
 )
