@@ -48,11 +48,21 @@ def sample_platform(
     )
 
 
+KILLED = "the gateway was killed\n"
+
+
 class ServedSample(NamedTuple):
-    """A platform that serves the sample: its address, and its data folder."""
+    """A platform that serves the sample: its address, its data folder, and the process that holds it."""
 
     address: str
     data: Path
+    process: "subprocess.Popen[str]"
+
+    def kill_gateway(self) -> None:
+        """Kill the gateway, which is started again; returns once it is dead."""
+        self.process.send_signal(signal.SIGUSR1)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == KILLED
 
 
 @contextlib.contextmanager
@@ -65,7 +75,7 @@ def served_sample() -> Iterator[ServedSample]:
         try:
             address = process.stdout.readline().strip()
             assert address.startswith("http://"), process.wait(timeout=60)
-            yield ServedSample(address, Path(folder) / "data")
+            yield ServedSample(address, Path(folder) / "data", process)
         finally:
             process.terminate()
             process.communicate(timeout=60)
@@ -80,9 +90,19 @@ async def serve(folder: Path) -> None:
         told: list[str] = []
         await NetworkFolderPublisher(SAMPLE, platform.client_url, told.append).publish_changed()
         assert told == ["network.yaml: network support version 1"], told
-        sys.stdout.write(f"{platform.client_url}\n")
-        sys.stdout.flush()
+        _tell(f"{platform.client_url}\n")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _kill_gateway, platform)
         await stopped.wait()
+
+
+def _kill_gateway(platform: Platform) -> None:
+    platform.kill("gateway")
+    _tell(KILLED)
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(line)
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -326,7 +326,7 @@ def test_a_fork_knows_what_its_goal_run_had_found() -> None:
     [
         ("tests.failed == 0", ""),
         ("artifacts.exists(name, name == 'a.md')", ""),
-        ("tests.failed ==", "it can't be read as CEL, at character 16: it ends too early: a value belongs there, such as args.amount or 'EUR'"),
+        ("tests.failed ==", "CEL, at character 16: it ends too early: a value belongs there"),
         ("1 == 1", "always or never"),
         ("now() > tests.failed", "unknown function now"),
         ("progress >= 1", "unknown name progress"),
