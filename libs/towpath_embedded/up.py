@@ -5,6 +5,7 @@ What can't be done is reported with its remedy and without a traceback. Ctrl-C a
 
 import asyncio
 import contextlib
+import importlib
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -117,15 +118,25 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     refused = RefusedFiles(screen.refused, platform.keep_refused)
     logs_of_the_start = LogFollower(platform.logs, partial(read_at_start, screen, refused, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
+    importing = asyncio.create_task(asyncio.to_thread(import_for_later, options))
     if not await _finished_first(starting, stopping):
         await platform.stop()
         return 130
     try:
         await starting  # its problem, if it has one
+        await importing
         logs_of_the_start.read_new_lines()
         return await _serve(options, platform, screen, refused, stopping, began, told_at_start)
     finally:
         await platform.stop()
+
+
+def import_for_later(options: UpOptions) -> None:
+    """Import what is needed once the services are ready (an HTTP client, YAML): until then this process waits."""
+    needed = [] if options.networks is None else ["network_folder"]
+    needed += [] if options.as_json else ["terminal.key_actions", "terminal.live_view"]
+    for module in () if options.servers_only else needed:
+        importlib.import_module(f"towpath_embedded.{module}")
 
 
 def _policy_environment(options: UpOptions) -> dict[str, str]:
@@ -198,9 +209,7 @@ async def _serve(
     folder = None
     try:
         if options.networks is not None and not options.servers_only:
-            from towpath_embedded.network_folder import (
-                NetworkFolderPublisher,  # an HTTP client and YAML: not on the way to readiness
-            )
+            from towpath_embedded.network_folder import NetworkFolderPublisher
 
             model = DEMO_MODEL if options.sample and "gemini" in models_with_key() else ""
             folder = NetworkFolderPublisher(

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from faststream.nats import NatsBroker
 from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
@@ -101,18 +100,6 @@ class OwnerCheckedTransport(TcpTransport):
         whose = "no process that this machine knows" if owner is None else f"a process of another user ({owner})"
         msg = f"at {place}, in place of the broker of user {self._owner}, answers {whose}; it was sent nothing"
         raise BrokerOwnerError(msg)
-
-
-class OwnerCheckedBroker(NatsBroker):
-    """FastStream's broker, on a client that was given its owner; FastStream has no hook for the client it makes."""
-
-    owner: int | None = None
-
-    async def _connect(self) -> Client:
-        client = client_of(self.owner)
-        await client.connect(**self._connection_kwargs)
-        self.config.connect(client)
-        return client
 
 
 def client_of(owner: int | None) -> CancellableNatsClient:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from faststream.nats import NatsBroker
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -23,7 +24,7 @@ from towpath_contracts.rpc import PROBLEM_HEADER, RpcMethod
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_errors import BrokerErrors, PublishDeniedError, broker_denied
-from towpath_fabric.nats.broker_owner import OwnerCheckedBroker
+from towpath_fabric.nats.broker_owner import client_of
 from towpath_fabric.nats.clusters import CLUSTER_PING_S, is_clustered
 from towpath_fabric.nats.handler_arguments import HandlerArguments
 from towpath_fabric.nats.login import security
@@ -70,6 +71,18 @@ MAX_CONCURRENT_REQUESTS = 1_024
 
 MAX_LOGGED_PREFIXES = 100
 """First tokens of invalid subjects that are logged, each once: the same message may be sent again and again."""
+
+
+class OwnerCheckedBroker(NatsBroker):
+    """FastStream's broker, on a client that was given its owner; FastStream has no hook for the client it makes."""
+
+    owner: int | None = None
+
+    async def _connect(self) -> Client:
+        client = client_of(self.owner)
+        await client.connect(**self._connection_kwargs)
+        self.config.connect(client)
+        return client
 
 
 def make_broker(

@@ -1,0 +1,39 @@
+"""What the process of `towpath up` imports, and when: it waits for its own imports, and later for the services."""
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import towpath_embedded.__main__
+from towpath_embedded.up import UpOptions, import_for_later
+
+LATER = ("network_folder", "terminal.key_actions", "terminal.live_view")
+HEAVY = ("faststream", "httpx2", "yaml")
+
+def imported(**options):
+    import_for_later(UpOptions(data=Path(), gateway_port=None, nats_port=None, **options))
+    return [name for name in LATER if f"towpath_embedded.{name}" in sys.modules]
+
+print(json.dumps({
+    "heavy": [name for name in HEAVY if name in sys.modules],
+    "servers": imported(servers_only=True, networks=Path("networks")),
+    "bare json": imported(as_json=True),
+    "json": imported(as_json=True, networks=Path("networks")),
+    "terminal": imported(networks=Path("networks")),
+}))
+"""
+
+
+def test_a_start_imports_nothing_heavy_first_and_what_it_needs_later_while_it_waits() -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert json.loads(shown) == {
+        "heavy": [],
+        "servers": [],
+        "bare json": [],
+        "json": ["network_folder"],
+        "terminal": ["network_folder", "terminal.key_actions", "terminal.live_view"],
+    }
