@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 class TcpProxy:
     """Forwards to a port, or a socket, of this machine; `cut` breaks what is open, `open`: new ones are taken.
 
+    With `tls` it ends TLS, asked for as a client of Postgres does.
     While it is `silent` it takes connections, as a frozen server does, and nothing passes in either direction.
     """
 
@@ -18,6 +20,7 @@ class TcpProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
         self.open = True
+        self.tls: ssl.SSLContext | None = None
         self.silent = False
         self.connections = 0
 
@@ -26,6 +29,8 @@ class TcpProxy:
             writer.transport.abort()
             return
         self.connections += 1
+        if self.tls is not None and not await self._agree_on_tls(reader, writer, self.tls):
+            return
         far_reader, far_writer = await self._connect()
         self._writers |= {writer, far_writer}
         try:
@@ -34,6 +39,18 @@ class TcpProxy:
             for one in (writer, far_writer):
                 self._writers.discard(one)
                 one.close()
+
+    @staticmethod
+    async def _agree_on_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: ssl.SSLContext) -> bool:
+        """Answer a client of Postgres that asks for TLS; False where it breaks off."""
+        try:
+            await reader.readexactly(8)
+            writer.write(b"S")
+            await writer.start_tls(tls)
+        except (OSError, asyncio.IncompleteReadError):
+            writer.transport.abort()
+            return False
+        return True
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if isinstance(self._target, Path):

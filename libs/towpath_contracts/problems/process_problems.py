@@ -67,6 +67,19 @@ PROCESS_PROBLEMS = (
         "Take the parameter out of TOWPATH_DATABASE_URL.",
     ),
     ProblemKind(
+        "database_untrusted",
+        0,
+        "The certificate of the database's server can't be trusted, or it has none",
+        "Name who signed it in TOWPATH_DATABASE_URL, ?sslmode=verify-full&sslrootcert=FILE, and the host as the "
+        "certificate does.",
+    ),
+    ProblemKind(
+        "broker_untrusted",
+        0,
+        "The broker's certificate can't be trusted",
+        "Name who signed it, TOWPATH_NATS_TLS_CA, and the host in TOWPATH_NATS_URL as the certificate does.",
+    ),
+    ProblemKind(
         "database_not_migrated",
         0,
         "The database is older than this version",

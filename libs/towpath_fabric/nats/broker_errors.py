@@ -4,8 +4,10 @@ nats-py hands such errors to one callback and goes on. A right that a login lack
 waits for the answer to a message that the broker did not take is told at once.
 """
 
+import asyncio
 import math
 import re
+import ssl
 from collections.abc import Callable
 
 from nats.errors import AuthorizationError, StaleConnectionError
@@ -52,10 +54,17 @@ class BrokerErrors:
         self._role = role
         self.outage = Outage(role, "the broker", BROKER_REMEDY, quiet_s=0, patience_s=PATIENCE_S)
         self._on_denied = on_denied
+        self.untrusted: ProblemError | None = None
+        """The first certificate of a broker that could not be trusted: nats-py goes on trying."""
+        self.met_untrusted = asyncio.Event()
         self._last_s = -math.inf
         self._denied: set[tuple[str, str]] = set()
 
     async def __call__(self, error: Exception) -> None:
+        if isinstance(error, ssl.SSLCertVerificationError) and self.untrusted is None:
+            detail = f"the certificate of the broker: {error.verify_message}"
+            self.untrusted = ProblemError(problem("broker_untrusted", detail))
+            self.met_untrusted.set()
         if isinstance(error, BrokerOwnerError):
             if monotonic() - self._last_s >= COMPLAIN_S:
                 self._last_s = monotonic()

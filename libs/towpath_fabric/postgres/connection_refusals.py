@@ -4,23 +4,46 @@ Others may be over by themselves: a server that starts, a name that does not res
 PgBouncer uses the class of connection errors for most of what it says, and so is told by its words.
 """
 
+import ssl
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
 import asyncpg
 
 from towpath_contracts.problems.registry import Problem, problem
 
 _DENIED = ("authentication failed", "auth failed", "no such user", "not allowed", "permission denied")
 _MISSING = ("no such database",)
+_NO_TLS = "rejected SSL upgrade"
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _SETTING = ("unsupported startup parameter", "unrecognized configuration parameter")
 
 
 def refusal(error: BaseException) -> Problem | None:
     """Return the problem of an error that no waiting mends; None for any other one."""
+    if isinstance(error, ssl.SSLCertVerificationError):  # which is a ValueError
+        return problem("database_untrusted", f"the certificate of Postgres: {error.verify_message}")
     if isinstance(error, ValueError):  # its words may be a part of the password
         return problem("database_address_invalid", "the address of the database can't be read")
+    if isinstance(error, ConnectionError) and _NO_TLS in str(error):
+        return problem("database_untrusted", str(error))
     if isinstance(error, asyncpg.PostgresError):
         said = f"Postgres: {str(error).splitlines()[0]}"
         if (code := _code(error, str(error).lower())) is not None:
             return problem(code, said)
+    return None
+
+
+def missing_file(dsn: str) -> Problem | None:
+    """Return the problem of an address that names a file for TLS which is not there; None for any other address."""
+    try:
+        options = parse_qs(urlsplit(dsn).query)
+    except ValueError:  # told when it is connected to
+        return None
+    for name in _FILES:
+        for file in options.get(name, ()):
+            if not Path(file).is_file():
+                return problem("database_address_invalid", f"{name} of the database's address: there is no file {file}")
     return None
 
 

@@ -7,6 +7,7 @@ is left. An address with a single host is left to asyncpg: there is nowhere else
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -197,7 +198,8 @@ def _why(hosts: Sequence[Host], errors: dict[Host, Exception]) -> Exception:
     if len({type(error) for error in errors.values()}) == 1 and len(errors) == len(hosts):
         return errors[hosts[0]]
     for error in errors.values():
-        if not isinstance(error, OSError | asyncpg.TargetServerAttributeNotMatched):
+        waits = isinstance(error, OSError | asyncpg.TargetServerAttributeNotMatched)
+        if not waits or isinstance(error, ssl.SSLCertVerificationError):
             return error
     said = [f"{host[0]}:{host[1]}: {_reason(errors.get(host))}" for host in hosts]
     return ConnectionError(f"no host takes writes; {'; '.join(said)}")

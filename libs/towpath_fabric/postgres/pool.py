@@ -14,7 +14,7 @@ import asyncpg
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.outages.outage import Outage
-from towpath_fabric.postgres.connection_refusals import refusal
+from towpath_fabric.postgres.connection_refusals import missing_file, refusal
 from towpath_fabric.postgres.database_hosts import DatabaseHosts, HostConnection, StatementWatch
 from towpath_fabric.postgres.refused_values import ENCODING_REFUSED
 from towpath_fabric.settings import STATEMENT_CACHE
@@ -174,6 +174,8 @@ async def open_pool(
                 note_failure(outage, error)
             raise
 
+    if (missing := missing_file(dsn)) is not None:
+        raise ProblemError(missing)
     opened = False
     try:
         pool = await asyncpg.create_pool(

@@ -23,6 +23,8 @@ _CODES = {
     "database_address_invalid": WRONG_SETTINGS,
     "database_missing": WRONG_SETTINGS,
     "database_setting_refused": WRONG_SETTINGS,
+    "database_untrusted": WRONG_SETTINGS,
+    "broker_untrusted": WRONG_SETTINGS,
     "database_not_migrated": WRONG_SETTINGS,
     "migration_changed": WRONG_SETTINGS,
     "version_too_old": WRONG_SETTINGS,
