@@ -18,7 +18,7 @@ import asyncpg
 import nats as nats_client
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from tests.chaos.load.tools import OUTSIDE_VARIABLE, TOOL_NAMES
+from tests.chaos.load.tools import EVERY_CLASS, OUTSIDE_VARIABLE, TOOL_NAMES
 from tests.support.places import IMPORTS_TESTS
 
 from towpath_contracts import rpc, subjects
@@ -48,7 +48,7 @@ _SPEC = {
             "key": "marker",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": list(TOOL_NAMES),
+            "equipped_tools": list(EVERY_CLASS),
             "prompt_template": "Mark.",
         }
     ],
@@ -124,7 +124,15 @@ class SteadyLoad:
     ) -> None:
         await self._stop()
 
-    async def submit(self, count: int, *, steps: int = 6, patience_s: float = 120, delay_ms: int = 0) -> list[str]:
+    async def submit(
+        self,
+        count: int,
+        *,
+        steps: int = 6,
+        patience_s: float = 120,
+        delay_ms: int = 0,
+        tools: tuple[str, ...] = TOOL_NAMES,
+    ) -> list[str]:
         """Submit *count* runs, each again and again under its key until it is accepted; TimeoutError names why not."""
         gate = asyncio.Semaphore(AT_ONCE)
 
@@ -133,7 +141,7 @@ class SteadyLoad:
                 task = {
                     "network": NETWORK,
                     "user_message": f"run {number}",
-                    "script": scripted_decisions(steps, number, delay_ms=delay_ms),
+                    "script": scripted_decisions(steps, number, tools, delay_ms=delay_ms),
                     "idempotency_key": f"steady-{number}",
                 }
                 return str((await self.ask(subjects.TASK_SUBMIT_ANONYMOUS, task, patience_s))["run_id"])

@@ -1,4 +1,4 @@
-"""Three tools, one of each effect class that needs no person; each appends a mark to the outside file.
+"""A tool of each effect class; each appends a mark to the outside file.
 
 Run by a tool worker whose environment names the file.
 """
@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-from towpath import ToolContext, tool
-from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark
+from towpath import DidNotHappen, Happened, ToolContext, tool
+from towpath_embedded.chaos.outside import ToolEffectRecord, append_mark, read_marks
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
 TOOLSET: Final = "marking"
 TOOL_NAMES: Final = ("marking.pure", "marking.idempotent", "marking.irreversible")
+EVERY_CLASS: Final = (*TOOL_NAMES, "marking.reconcilable")
 PAUSE_VARIABLE: Final = "TOWPATH_CHAOS_PAUSE_S"
 """How long a call lasts, in seconds, where that matters: a longer one is easier to catch in the middle."""
 
@@ -52,4 +53,18 @@ async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
 async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
     """Leave a mark; effect class irreversible."""
     await _happen("irreversible", ctx)
+    return {"n": n}
+
+
+def _happened(n: int, ctx: ToolContext) -> Happened | DidNotHappen:
+    """Say what the outside file says."""
+    marks = read_marks(Path(os.environ[OUTSIDE_VARIABLE]))
+    there = any(mark.execution_id == str(ctx.execution_id) for mark in marks)
+    return Happened({"n": n}) if there else DidNotHappen()
+
+
+@tool(name="marking.reconcilable", effect_class="reconcilable", probe=_happened, toolset=TOOLSET, timeout=3)
+async def reconcilable(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Leave a mark; effect class reconcilable."""
+    await _happen("reconcilable", ctx)
     return {"n": n}

@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "broker_cluster",
     "database",
     "postgres_failover",
+    "restore",
     "disk",
     "messages",
     "processes",
