@@ -13,6 +13,7 @@ import pytest
 
 from towpath.cli import main
 from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.backups import database_copy
 from towpath_embedded.backups.database_copy import dump, restore, server_parts
 from towpath_embedded.platform_state import lock_folder
 from towpath_embedded.servers.postgres import Postgres
@@ -165,3 +166,11 @@ def test_what_no_dump_has_is_said_by_the_first_migration() -> None:
     assert "CREATE ROLE" in roles
     assert "REVOKE TEMPORARY" in temporary
     assert "ALTER ROLE" in settings
+
+
+async def test_of_what_a_program_says_the_end_is_shown() -> None:
+    with pytest.raises(ProblemError) as refused:
+        await database_copy._run("pg_restore", None, "--list", "/long" * 600)
+    said = refused.value.problem.detail.removeprefix("pg_restore ended with 1: ")
+    assert (refused.value.problem.code, len(said)) == ("backup_failed", 1_000)
+    assert said.endswith(("File name too long", "No such file or directory"))
