@@ -30,6 +30,9 @@ STEPS: Final = 8
 THINKS_MS: Final = 300
 """Of every decision, so that runs are still under way when the database is lost."""
 
+MANY: Final = 50
+"""Runs; where they are more they think longer, since it takes longer to submit them."""
+
 LOOK_S: Final = 0.2
 PATIENCE_S: Final = 300.0
 SERVERS: Final = ("nats", "postgres")
@@ -59,11 +62,13 @@ class LostDatabase:
         Unless the broker is *emptied*, it knows more than the database does.
         """
         work = self._work
-        await work.submit(runs, steps=STEPS, delay_ms=THINKS_MS, tools=EVERY_CLASS)
+        thinks_ms = THINKS_MS * max(1, runs // MANY)
+        await work.submit(runs, steps=STEPS, delay_ms=thinks_ms, tools=EVERY_CLASS)
         await self._effects(runs)
         known = self._calls()
         backup = await dump(work.platform.dsn(), file)
-        await self._effects(len(self._marks()) + runs)
+        done = len(self._marks())
+        await self._effects(done + min(runs, (runs * STEPS - done) // 3))
         services = [name for name in work.platform.processes if name not in SERVERS]
         await asyncio.gather(*map(work.platform.hold, services))
         if emptied:
