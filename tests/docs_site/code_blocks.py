@@ -56,6 +56,7 @@ PROGRAMS = {
     *(
         "bash",
         "cd",
+        "cp",
         "curl",
         "export",
         "npm",
@@ -65,10 +66,14 @@ PROGRAMS = {
         "docker",
         "git",
         "helm",
+        "install",
         "kubectl",
         "pip",
         "python",
+        "runuser",
         "source",
+        "systemctl",
+        "systemd-sysusers",
     ),
     *("uv", "uvx", ".ci/run", "towpath_gateway", "towpath_gateway()", "{", "}"),
 }

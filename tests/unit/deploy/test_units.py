@@ -1,0 +1,160 @@
+"""The units of deploy/systemd: the processes of the compose file, each a user of its own, with few rights."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from tests.support.certificates import Authority
+from tests.support.places import ROOT
+from tests.unit.repository.test_deploy import ROLES, fields
+
+from towpath_contracts.authority import SERVICES
+from towpath_fabric.settings import Settings
+from towpath_fabric.startup.process_end import DENIED, WRONG_SETTINGS
+
+UNITS = ROOT / "deploy" / "systemd"
+SERVICE, WORKER, BROKER = "towpath@.service", "towpath-worker@.service", "towpath-nats.service"
+INSTANCES = {SERVICE: "towpath@tas.service", WORKER: "towpath-worker@orders.service", BROKER: BROKER}
+EXPOSURE = {SERVICE: 15, WORKER: 45, BROKER: 20}
+"""What `systemd-analyze security` may say of each, in tenths; sandboxes of tools need namespaces of their own."""
+
+Unit = dict[str, list[str]]
+
+
+def unit(name: str) -> Unit:
+    """Return the values of every key of a unit, sections aside."""
+    found: Unit = defaultdict(list)
+    for line in (UNITS / name).read_text("utf-8").splitlines():
+        if line and line[0] not in "#[":
+            key, _, value = line.partition("=")
+            found[key].append(value)
+    return found
+
+
+def variables(name: str) -> dict[str, str]:
+    """Return what a file of settings sets."""
+    lines = (UNITS / "settings" / name).read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def given(role: str) -> dict[str, str]:
+    """Return what a process has in its environment besides secrets."""
+    name, settings = (WORKER, "worker-orders.env") if role == "worker" else (SERVICE, f"{role}.env")
+    found = {**variables("common.env"), **variables(settings)}
+    drop_ins = [part for path in UNITS.glob(f"towpath@{role}.service.d/*") for part in [unit(str(path))]]
+    for one in (unit(name), *drop_ins):
+        for line in one["Environment"]:
+            found |= dict(word.split("=", 1) for word in line.split())
+    return found
+
+
+def test_there_is_a_user_for_every_role() -> None:
+    users = set(re.findall(r"^u (\S+) ", (UNITS / "towpath.sysusers.conf").read_text("utf-8"), re.MULTILINE))
+    assert users == {f"towpath-{role}" for role in set(ROLES) - {"worker"}} | {"towpath-nats"}
+    assert unit(SERVICE)["User"] == ["towpath-%i"] and unit(WORKER)["User"] == ["towpath-worker-%i"]
+    assert unit(BROKER)["User"] == ["towpath-nats"]
+    assert set(ROLES) - {"worker"} <= set(SERVICES), "%i is the user of the broker, too"
+    assert all("TOWPATH_NATS_USER=%i" in unit(name)["Environment"][0] for name in (SERVICE, WORKER))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_process_reads_every_variable_that_it_is_given(role: str) -> None:
+    ours = {name for name in given(role) if name.startswith("TOWPATH_")}
+    assert ours - fields(role) == set()
+
+
+def test_processes_of_one_machine_have_ports_of_their_own() -> None:
+    ports = [given(role)["TOWPATH_HEALTH_PORT"] for role in ROLES if role != "gateway"]
+    ports.append(given("gateway")["TOWPATH_GATEWAY_PORT"])
+    assert len(set(ports)) == len(ROLES) and ports[-1] == "8787"
+
+
+def test_units_start_the_entry_point_that_the_project_installs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert "towpath" in project["scripts"]
+    assert unit(SERVICE)["ExecStart"] == ["/opt/towpath/bin/towpath serve %i"]
+    assert unit(WORKER)["ExecStart"] == ["/opt/towpath/bin/towpath serve worker $TOOLS"]
+    assert "/opt/towpath/bin" in (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [SERVICE, WORKER])
+def test_a_process_that_somebody_has_to_mend_first_is_not_started_again(name: str) -> None:
+    read = unit(name)
+    assert read["Restart"] == ["on-failure"] and read["StartLimitIntervalSec"] == ["0"]
+    assert [*map(int, read["RestartPreventExitStatus"][0].split())] == [WRONG_SETTINGS, DENIED]
+    grace = float(variables("common.env")["TOWPATH_STOP_GRACE_S"])
+    assert Settings.model_fields["stop_grace_s"].default <= grace <= int(read["TimeoutStopSec"][0]) - 5
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_secrets_are_read_by_systemd_and_out_of_the_process_reach(name: str) -> None:
+    read = unit(name)
+    secrets = [path for path in read["EnvironmentFile"] if "/secrets/" in path]
+    assert secrets == [f"/etc/towpath/secrets/{'nats' if name == BROKER else '%i'}.env"]
+    assert read["InaccessiblePaths"] == ["-/etc/towpath/secrets"]
+    for key in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "RestrictSUIDSGID"):
+        assert read[key] == ["yes"], key
+    assert read["ProtectSystem"] == ["strict"] and read["UMask"] == ["0077"] and read["StateDirectoryMode"] == ["0700"]
+    assert read["CapabilityBoundingSet"] == read["AmbientCapabilities"] == [""]
+
+
+def test_only_the_decider_has_keys_of_models_and_only_tas_those_that_sign() -> None:
+    found = {path.parent.name: unit(str(path)) for path in UNITS.glob("*.service.d/*.conf")}
+    assert set(found) == {"towpath@decider.service.d", "towpath@tas.service.d"}
+    assert found["towpath@decider.service.d"]["EnvironmentFile"] == ["-/etc/towpath/secrets/models.env"]
+    state = unit(SERVICE)["StateDirectory"][0].replace("%i", "tas")
+    assert {given("tas")[f"TOWPATH_{key}_KEY_FILE"] for key in ("TICKET", "SEAL")} == {
+        f"/var/lib/{state}/{key}.key" for key in ("ticket", "seal")
+    }
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_systemd_finds_nothing_in_a_unit_where_it_is_there(tmp_path: Path, name: str) -> None:
+    text = (UNITS / name).read_text("utf-8")
+    assert re.findall(r"^\[(\w+)\]$", text, re.MULTILINE) == ["Unit", "Service", "Install"]
+    path = tmp_path / INSTANCES[name]
+    path.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE), "utf-8")
+    for folder in UNITS.glob("*.service.d"):
+        shutil.copytree(folder, tmp_path / folder.name)
+    if (program := shutil.which("systemd-analyze")) is None:
+        return
+    quiet = {**os.environ, "SYSTEMD_COLORS": "0"}
+    said = subprocess.run([program, "verify", path], capture_output=True, text=True, env=quiet, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    limit = f"--threshold={EXPOSURE[name]}"
+    command = [program, "security", "--offline=true", "--no-pager", limit, path]
+    assert subprocess.run(command, capture_output=True, env=quiet, check=False).returncode == 0
+
+
+def test_a_node_of_the_broker_reads_its_configuration(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path, "ca")
+    authority.issue("nats")
+    text = (UNITS / "nats-cluster.conf").read_text("utf-8")
+    text = text.replace("/etc/towpath/tls", str(tmp_path)).replace("/var/lib/towpath-nats", str(tmp_path / "data"))
+    rights = (ROOT / "deploy" / "authority.conf").read_text("utf-8")
+    (tmp_path / "nats-cluster.conf").write_text(text, "utf-8")
+    (tmp_path / "authority.conf").write_text(rights, "utf-8")
+    passwords = dict.fromkeys(re.findall(r"\$(NATS_PASSWORD_\w+)", rights), "password")
+    command = [Path(sys.executable).parent / "nats-server", "-t", "-c", tmp_path / "nats-cluster.conf"]
+    environment = {**passwords, **variables("nats.env")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"/var/lib/{unit(BROKER)['StateDirectory'][0]}" in (UNITS / "nats-cluster.conf").read_text("utf-8")
+    lame = re.search(r'^lame_duck_duration: "(\d+)s"$', text, re.MULTILINE)
+    assert lame is not None and int(lame[1]) + 10 <= int(unit(BROKER)["TimeoutStopSec"][0])
+    assert unit(BROKER)["KillSignal"] == ["SIGUSR2"]
+
+
+def test_every_process_knows_all_nodes_of_the_broker_and_speaks_tls_to_them() -> None:
+    common, node = variables("common.env"), variables("nats.env")
+    names = {node["NATS_NODE"], *(node[f"NATS_ROUTE_{number}"].split("/")[2].split(":")[0] for number in (1, 2))}
+    nodes = common["TOWPATH_NATS_URL"].split(",")
+    assert {url.removeprefix("tls://").removesuffix(":4222") for url in nodes} == names
+    assert common["TOWPATH_STREAM_REPLICAS"] == str(len(names)) == "3"
+    assert common["TOWPATH_NATS_TLS_CA"]
