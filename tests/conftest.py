@@ -15,9 +15,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 import pytest
 from hypothesis import settings as hypothesis_settings
-from tests.support import browser, javascript, pgbouncer, promtool
+from tests.support import browser, javascript, pgbouncer
 from tests.support.compiled_tests import compile_tests
 from tests.support.deploy import check_packages
+from tests.support.monitoring import promtool
 from tests.support.platform.containers import docker_answers, nats_container, postgres_container
 
 from towpath_embedded.servers.nats import Nats
