@@ -63,7 +63,7 @@ def test_gauges_are_read_as_often_as_prometheus_scrapes() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["check rules rules.yaml", "check config prometheus.yml", "test rules rules_test.yaml"]
+    "said", ["check rules rules.yaml", "check config prometheus.yml", "test rules rules_test.yaml"]
 )
 def test_promtool_accepts(said: str) -> None:
     done = subprocess.run(["promtool", *said.split()], cwd=MONITORING, capture_output=True, text=True, check=False)
