@@ -40,7 +40,7 @@ THINKS_MS: Final = 3_000
 
 FEED_S: Final = 0.5
 
-_PAUSE = (
+PAUSE = (
     "SELECT max(extract(epoch FROM at - before))::float8 AS pause FROM"
     " (SELECT at, lag(at) OVER (ORDER BY at) AS before FROM runs.run_event"
     "   WHERE at >= to_timestamp($1) - interval '1 s' AND at < to_timestamp($2)) AS moved"
@@ -110,7 +110,7 @@ class LostNodes:
 
     async def _measure(self, name: str, began: float, longest_s: float = LONGEST_PAUSE_S) -> None:
         ended = wall().timestamp()
-        for words, statement in (("pause", _PAUSE), ("pause_of_a_run", _PAUSE_OF_ONE)):
+        for words, statement in (("pause", PAUSE), ("pause_of_a_run", _PAUSE_OF_ONE)):
             rows = None
             for _ in range(TRIES):
                 rows = rows or await self._work.rows(statement, began, ended)

@@ -17,6 +17,7 @@ from tests.chaos.launchers.next_version import FIELD, SUFFIX, VARIABLE
 from tests.chaos.load.findings import ScenarioFindings
 from tests.chaos.load.steady_load import NETWORK, SteadyLoad, connect
 from tests.chaos.load.tools import TOOL_NAMES
+from tests.chaos.scenarios.broker_cluster import PAUSE, STEPS, THINKS_MS, under_way
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from tests.chaos.scenarios.messages import finish
 from tests.support.places import IMPORTS_TESTS
@@ -25,9 +26,20 @@ from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.records import ReplayRuns
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 
 SETTLE_S: Final = 180.0
+UNDER_WAY: Final = 200
+
+NEXT_MIGRATION: Final = (
+    "ALTER TABLE runs.run ADD COLUMN introduced_next text",
+    "ALTER TABLE tas.tool_call ADD COLUMN introduced_next text",
+    (
+        "INSERT INTO public.towpath_migration (owner, version, name, checksum)"
+        " VALUES ('towpath_orchestrator', '9001', 'introduced_next', 'sha256:next')"
+    ),
+)
+"""What the next version brings: columns that this one does not know, added while its statements are prepared."""
 REPLACED: Final = ("orchestrator", "tas", "decider", "log_writer")
 TWO: Final = {"orchestrator": 2, "tas": 2, "decider": 2}
 
@@ -96,6 +108,9 @@ async def upgrade_and_roll_back(
 
     *runs* are submitted before each turn, and are under way while both versions are.
     """
+    began = wall().timestamp()
+    for statement in NEXT_MIGRATION:
+        await work.rows(statement)
     for arm in (True, False):
         for names in groups:
             await work.submit(runs, delay_ms=100)
@@ -106,9 +121,8 @@ async def upgrade_and_roll_back(
         if arm:
             await _publish_second(work)
             await work.submit(runs)
-            await work.until_ended(timeout_s=SETTLE_S)
-    await work.until_ended(timeout_s=SETTLE_S)
-    await _judge_versions(work, findings)
+    pauses = await work.rows(PAUSE, began, wall().timestamp())
+    findings.figures["longest_pause_s"] = round(float(pauses[0]["pause"]), 1) if pauses else None
     findings.figures["restarts"] = 2 * sum(map(len, groups))
 
 
@@ -122,7 +136,7 @@ async def _restarted(work: SteadyLoad, names: Sequence[str]) -> None:
     await work.platform.wait_ready()
 
 
-async def _judge_versions(work: SteadyLoad, findings: ScenarioFindings) -> None:
+async def judge_versions(work: SteadyLoad, findings: ScenarioFindings) -> None:
     """Check that both versions folded facts, some with fields that are new, and every run kept its snapshot."""
     versions = await work.rows("SELECT DISTINCT engine_version FROM runs.run_fact ORDER BY 1") or ()
     found = [row["engine_version"] for row in versions]
@@ -195,9 +209,14 @@ async def _upgraded(context: ScenarioContext) -> ScenarioReport:
     async with SteadyLoad(context.folder, notice=context.notice, **options) as work:
         findings = ScenarioFindings()
         alone = [(name,) for name in work.platform.processes if name.rsplit("-", 1)[0] in REPLACED]
-        await upgrade_and_roll_back(
-            work, findings, context.folder, alone if context.long else [HALF], runs=40 if context.long else 5
-        )
+        if context.long:
+            await work.submit(UNDER_WAY, steps=STEPS, delay_ms=THINKS_MS)
+            async with under_way(work, UNDER_WAY):
+                await upgrade_and_roll_back(work, findings, context.folder, alone, runs=5)
+        else:
+            await upgrade_and_roll_back(work, findings, context.folder, [HALF], runs=5)
+        await work.until_ended(timeout_s=SETTLE_S)
+        await judge_versions(work, findings)
         return await finish(work, findings)
 
 
