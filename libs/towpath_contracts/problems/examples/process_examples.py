@@ -87,6 +87,14 @@ PROCESS_EXAMPLES = {
         "Postgres: unsupported startup parameter: statement_timeout → take ?statement_timeout=… out of "
         "TOWPATH_DATABASE_URL",
     ),
+    "database_untrusted": ProblemExample(
+        "Nobody that the address names signed the server's certificate, or it is made out for another host.",
+        "Postgres: certificate verify failed: self-signed certificate → ?sslmode=verify-full&sslrootcert=ca.pem",
+    ),
+    "broker_untrusted": ProblemExample(
+        "Nobody that TOWPATH_NATS_TLS_CA names signed the broker's certificate, or it is made out for another host.",
+        "the certificate of the broker: self-signed certificate → TOWPATH_NATS_TLS_CA=ca.pem",
+    ),
     "database_not_migrated": ProblemExample(
         "A new version was started before its migrations were applied, or on a database that never had any.",
         "2 of 9 migrations are missing, the first is tas/0002_proposals → `towpath db status`, then `towpath db "
