@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.certificates import Authority
 from tests.support.places import ROOT
-from tests.unit.repository.test_deploy import ROLES, fields
+from tests.unit.repository.test_deploy import ROLES, documented_ports, fields
 
 from towpath_contracts.authority import SERVICES
 from towpath_fabric.settings import Settings
@@ -70,9 +70,8 @@ def test_a_process_reads_every_variable_that_it_is_given(role: str) -> None:
 
 
 def test_processes_of_one_machine_have_ports_of_their_own() -> None:
-    ports = [given(role)["TOWPATH_HEALTH_PORT"] for role in ROLES if role != "gateway"]
-    ports.append(given("gateway")["TOWPATH_GATEWAY_PORT"])
-    assert len(set(ports)) == len(ROLES) and ports[-1] == "8787"
+    variables = {role: "TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT" for role in ROLES}
+    assert {role: given(role)[name] for role, name in variables.items()} == documented_ports()
 
 
 def test_units_start_the_entry_point_that_the_project_installs() -> None:

@@ -43,6 +43,12 @@ def image_environment() -> dict[str, str]:
     )
 
 
+def documented_ports() -> dict[str, str]:
+    """Return the port of each process as the table of docs/operations.md has it."""
+    section = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Ports\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| (\w+) \| (\d+) \|", section, re.MULTILINE))
+
+
 def fields(role: str) -> set[str]:
     """Return the TOWPATH_* variables that the service *role* reads."""
     known = {f"TOWPATH_{name.upper()}" for name in Settings.model_fields}
@@ -125,14 +131,26 @@ def test_only_owners_of_a_schema_reach_postgres(secrets: dict[str, dict[str, str
 
 
 def test_probes_ask_for_paths_and_ports_that_the_services_answer() -> None:
-    image = image_environment()
     for role in ROLES:
         service = compose()["services"][role]
-        probe = " ".join(service["healthcheck"]["test"])
-        (found,) = re.findall(r"http://127\.0\.0\.1:(\d+)/(\w+)'", probe)
-        port = service["environment"].get("TOWPATH_GATEWAY_PORT", image["TOWPATH_HEALTH_PORT"])
-        assert found[0] == port
+        variable = "TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT"
+        port = service["environment"][variable]
+        asked = " ".join(service["healthcheck"]["test"]).replace(f"{{os.environ['{variable}']}}", port)
+        (found,) = re.findall(r"http://127\.0\.0\.1:(\d+)/(\w+)['\"]", asked)
+        assert found[0] == port == documented_ports()[role]
         assert hasattr(Health, found[1])
+
+
+def test_each_process_has_a_port_of_its_own_which_prometheus_asks_and_pages_name() -> None:
+    ports = documented_ports()
+    assert set(ports) == set(ROLES) and len(set(ports.values())) == len(ROLES)
+    assert Settings.model_fields["health_port"].default == 0, "several processes of one machine start without a word"
+    scrapes = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
+    [targets] = [one["targets"] for scrape in scrapes for one in scrape["static_configs"]]
+    assert targets == [f"{role}:{port}" for role, port in ports.items()]
+    for page in (DEPLOY / "open" / "metrics.yaml", DEPLOY / "monitoring" / "rules_test.yaml"):
+        named = dict(re.findall(rf"\b({'|'.join(ROLES)}):(\d{{4}})\b", page.read_text("utf-8")))
+        assert named and named.items() <= ports.items(), page
 
 
 def test_commands_of_the_compose_file_exist() -> None:

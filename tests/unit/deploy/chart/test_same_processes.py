@@ -23,7 +23,7 @@ from tests.support.deploy.rendered_chart import (
     secrets_of,
 )
 from tests.support.places import ROOT
-from tests.unit.repository.test_deploy import ROLES, compose, fields, image_environment
+from tests.unit.repository.test_deploy import ROLES, compose, documented_ports, fields, image_environment
 
 from towpath_contracts.authority import SERVICES
 from towpath_contracts.tools.queues import PoolDemand
@@ -78,7 +78,7 @@ def test_probes_ask_for_paths_and_ports_that_the_process_answers() -> None:
         said = {**image, **environment(container)}
         [port] = container["ports"]
         assert str(port["containerPort"]) == said.get("TOWPATH_GATEWAY_PORT", said["TOWPATH_HEALTH_PORT"])
-        assert str(port["containerPort"]) in " ".join(compose()["services"][role]["healthcheck"]["test"])
+        assert str(port["containerPort"]) == documented_ports()[role]
         assert said["TOWPATH_GATEWAY_HOST" if role == "gateway" else "TOWPATH_HEALTH_HOST"] == "0.0.0.0"
         asked = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
         assert {kind: one["path"] for kind, one in asked.items()} == {
