@@ -38,7 +38,6 @@ from towpath_fabric.nats.handler_arguments import HandlerArguments
 from towpath_fabric.outages.outage import Outage, ServerGauge
 from towpath_fabric.settings import Settings
 from towpath_fabric.startup.process_end import FAILED, exit_code, log_end
-from towpath_fabric.telemetry.clock_check import ClockCheck
 from towpath_fabric.telemetry.logs import Logger, configure_logging
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_fabric.turns.shared_answers import RequestSlots
@@ -188,10 +187,8 @@ class Service:
         if otherwise:
             remedy = "Set them for the role of this service, as 0001_roles.sql does: docs/guides/deploying.md."
             self.log.warning("sessions of the database have other settings", settings=otherwise, remedy=remedy)
-
-        clock = ClockCheck(
-            "postgres", functools.partial(db.database_time, self.pool), db.DATABASE_DOWN, self.registry, self.log
-        )
+        times = importlib.import_module("towpath_fabric.postgres.database_time")
+        clock = times.clock_check(self.pool, self.registry, self.log)
         await clock.check()
         self.loop(clock.run)
         probe = importlib.import_module("towpath_fabric.postgres.database_probe")

@@ -8,8 +8,10 @@ import asyncio
 import math
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+from nats.aio.client import Client
 from nats.errors import AuthorizationError, StaleConnectionError
 from nats.errors import Error as NatsError
 
@@ -54,17 +56,35 @@ class BrokerErrors:
         self._role = role
         self.outage = Outage(role, "the broker", BROKER_REMEDY, quiet_s=0, patience_s=PATIENCE_S)
         self._on_denied = on_denied
-        self.untrusted: ProblemError | None = None
+        self._untrusted: ProblemError | None = None
         """The first certificate of a broker that could not be trusted: nats-py goes on trying."""
-        self.met_untrusted = asyncio.Event()
+        self._met_untrusted = asyncio.Event()
         self._last_s = -math.inf
         self._denied: set[tuple[str, str]] = set()
 
+    async def first_connection(self, connect: Coroutine[Any, Any, Client], settings: BrokerSettings) -> Client:
+        """Wait for *connect*; raises ProblemError where the only broker has a certificate that can't be trusted."""
+        connecting = asyncio.ensure_future(connect)
+        untrusted = asyncio.ensure_future(self._met_untrusted.wait())
+        waited: set[asyncio.Future[Any]] = {connecting}
+        if len(settings.nats_servers) == 1:
+            waited.add(untrusted)
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done() and self._untrusted is not None:
+                raise self._untrusted
+            return connecting.result()
+        finally:
+            untrusted.cancel()
+            if not connecting.done():
+                connecting.cancel()
+                await asyncio.gather(connecting, return_exceptions=True)
+
     async def __call__(self, error: Exception) -> None:
-        if isinstance(error, ssl.SSLCertVerificationError) and self.untrusted is None:
+        if isinstance(error, ssl.SSLCertVerificationError) and self._untrusted is None:
             detail = f"the certificate of the broker: {error.verify_message}"
-            self.untrusted = ProblemError(problem("broker_untrusted", detail))
-            self.met_untrusted.set()
+            self._untrusted = ProblemError(problem("broker_untrusted", detail))
+            self._met_untrusted.set()
         if isinstance(error, BrokerOwnerError):
             if monotonic() - self._last_s >= COMPLAIN_S:
                 self._last_s = monotonic()

@@ -170,7 +170,7 @@ class Bus:
         """
         while self._nc is None:
             try:
-                nc = make_tolerant(await self._first_connection())
+                nc = make_tolerant(await self._errors.first_connection(self.broker.connect(), self._settings))
                 await self._streams.open(nc)
                 if is_clustered(nc):
                     nc.options["ping_interval"] = min(PING_INTERVAL_S, CLUSTER_PING_S)
@@ -183,22 +183,6 @@ class Bus:
                 self._errors.meet(error, self._settings)
                 await asyncio.sleep(0.5)
         return self._nc
-
-    async def _first_connection(self) -> Any:
-        """Connect; raises ProblemError where the only broker has a certificate that can't be trusted."""
-        connecting = asyncio.ensure_future(self.broker.connect())
-        untrusted = asyncio.ensure_future(self._errors.met_untrusted.wait())
-        waited = {connecting} if len(self._settings.nats_servers) > 1 else {connecting, untrusted}
-        try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if not connecting.done() and self._errors.untrusted is not None:
-                raise self._errors.untrusted
-            return connecting.result()
-        finally:
-            untrusted.cancel()
-            if not connecting.done():
-                connecting.cancel()
-                await asyncio.gather(connecting, return_exceptions=True)
 
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         """Publish without waiting; False where the connection is down, so that the caller sends it again later.

@@ -7,7 +7,6 @@ its name, `-- name: what_it_does`, and prepared once per connection by asyncpg.
 import importlib.resources
 import re
 from collections.abc import Awaitable
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -201,12 +200,6 @@ async def differing_settings(pool: Any) -> list[str]:
     """Return what of SESSION_SETTINGS is otherwise in a session of *pool*: statements are planned worse then."""
     rows = await pool.fetch("SELECT name, setting FROM pg_settings WHERE name = ANY($1)", list(SESSION_SETTINGS))
     return sorted(row["name"] for row in rows if row["setting"] != SESSION_SETTINGS[row["name"]])
-
-
-async def database_time(pool: Any) -> datetime:
-    """Return Postgres's time."""
-    found: datetime = await pool.fetchval("SELECT clock_timestamp()")
-    return found
 
 
 async def _keep(_connection: Any) -> None:

@@ -77,6 +77,7 @@ COMMANDS = [
         "keys ticket",
         "keys seal",
         "keys nkey",
+        *("backup", "restore", "upgrade check", "db restored"),
         "db migrate",
         "db status",
         "streams ensure",

@@ -34,7 +34,7 @@ _HEAD = """\
 """
 
 
-OTHER_SECRETS = frozenset({"nats", "postgres", "migrate", "models", "streams"})
+OTHER_SECRETS = frozenset({"nats", "postgres", "migrate", "models", "seal", "streams", "ticket"})
 """Files in secrets/ that are nobody's credential: a user of such a name overwrites one, or is given its secrets."""
 
 Nkey = Annotated[str, Field(pattern=r"^U[A-Z2-7]{55}$")]

@@ -40,13 +40,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    found = Machine()
+def machine() -> Any:
+    found, began = Machine(), int(NOW.timestamp()) * NS
     with use_simulated_clock(lambda: found.passed, 0):
-        began = int(NOW.timestamp()) * NS
-        monkeypatch.setattr(
-            clock._source, "wall_ns", lambda: began + int((found.passed + found.ahead.total_seconds()) * NS)
-        )
+        clock._source.wall_ns = lambda: began + int((found.passed + found.ahead.total_seconds()) * NS)
         yield found
 
 
