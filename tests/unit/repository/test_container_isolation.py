@@ -22,17 +22,23 @@ CORE = {"orchestrator", "decider", "tas", "watchdog", "log_writer", "gateway"}
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 
 
-def opened(name: str) -> dict[str, Any]:
-    """Return the compose file as docker merges deploy/open/*name* into it: maps by key, networks and ports added."""
-    base, more = compose(), yaml.safe_load((DEPLOY / "open" / f"{name}.yaml").read_text("utf-8"))
-    for service, given in more["services"].items():
-        merged = base["services"][service]
-        assert set(given) <= {"networks", "environment", "ports"}
-        merged["environment"] = {**merged.get("environment", {}), **given.get("environment", {})}
-        for part in ("networks", "ports"):
-            merged[part] = [*merged.get(part, []), *given.get(part, [])]
-    base["networks"] |= more.get("networks", {})
+def merged(*names: str) -> dict[str, Any]:
+    """Return the compose file as docker merges others of deploy/ into it: maps by key, networks and ports added."""
+    base = compose()
+    for more in (yaml.safe_load((DEPLOY / name).read_text("utf-8")) for name in names):
+        for service, given in more["services"].items():
+            if (had := base["services"].get(service)) is None:
+                base["services"][service] = given
+                continue
+            assert set(given) <= {"networks", "environment", "ports"}
+            had["environment"] = {**had.get("environment", {}), **given.get("environment", {})}
+            for part in ("networks", "ports"):
+                had[part] = [*had.get(part, []), *given.get(part, [])]
+        base["networks"] |= more.get("networks", {})
     return base
+
+
+EVERYTHING: dict[str, dict[str, Any]] = merged("monitoring/compose.yaml")["services"]
 
 
 def members(content: dict[str, Any]) -> dict[str, set[str]]:
@@ -71,9 +77,9 @@ def health_is_heard_beyond_the_container(content: dict[str, Any]) -> set[str]:
     return {role for role, host in hosts.items() if host != "127.0.0.1"}
 
 
-@pytest.mark.parametrize("name", sorted(compose()["services"]))
+@pytest.mark.parametrize("name", sorted(EVERYTHING))
 def test_a_container_has_no_rights_beyond_its_work(name: str) -> None:
-    service = compose()["services"][name]
+    service = EVERYTHING[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -85,7 +91,7 @@ def test_a_container_has_no_rights_beyond_its_work(name: str) -> None:
 
 def test_a_container_writes_to_volumes_of_its_own_only() -> None:
     writers: dict[str, set[str]] = {}
-    for name, service in compose()["services"].items():
+    for name, service in EVERYTHING.items():
         for source, _, *mode in (volume.split(":") for volume in service.get("volumes", ())):
             assert "docker.sock" not in source
             if mode != ["ro"]:
@@ -96,6 +102,8 @@ def test_a_container_writes_to_volumes_of_its_own_only() -> None:
         "postgres": {"postgres"},
         "tas": {"ticket_key", "seal_key", "tas"},
         "worker": {"worker"},
+        "prometheus": {"prometheus"},
+        "grafana": {"grafana"},
     }
 
 
@@ -145,7 +153,7 @@ def test_there_is_a_choice_for_each_thing_that_can_be_opened() -> None:
 
 @pytest.mark.parametrize("name", OPENED)
 def test_a_choice_opens_one_thing(name: str) -> None:
-    content, expected = opened(name), OPENED[name]
+    content, expected = merged(f"open/{name}.yaml"), OPENED[name]
     ports = {name: service["ports"] for name, service in content["services"].items() if service.get("ports")}
     assert can_leave(content) == expected.get("leave", {"decider"})
     assert ports == expected.get("ports", {"gateway": ["127.0.0.1:8787:8787"]})
@@ -160,7 +168,8 @@ def test_a_choice_opens_one_thing(name: str) -> None:
 
 def deploy_folder(tmp_path: Path, answer: str) -> tuple[Path, dict[str, str]]:
     """Return a copy of what pin-images reads and writes, and an environment whose `docker` says *answer*."""
-    for name in ("pin-images", "compose.yaml", "Dockerfile"):
+    (tmp_path / "monitoring").mkdir()
+    for name in ("pin-images", "compose.yaml", "monitoring/compose.yaml", "Dockerfile"):
         (tmp_path / name).write_bytes((DEPLOY / name).read_bytes())
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
@@ -174,6 +183,16 @@ def pin(folder: Path, environment: dict[str, str], *words: str) -> subprocess.Co
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+IMAGES = {
+    "compose.yaml": {"nats:2.15-alpine", "postgres:18"},
+    "monitoring/compose.yaml": {
+        "otel/opentelemetry-collector-contrib:0.139.0",
+        "prom/prometheus:v3.5.0",
+        "grafana/grafana:12.0.2",
+    },
+}
+"""The images of others, by the file that names them."""
+
 ANSWER = f"Name:      x\\nMediaType: y\\nDigest:    {DIGEST}\\n\\nManifests:\\n  Name: x@sha256:{'f' * 64}\\n"
 
 
@@ -182,9 +201,10 @@ def test_images_are_pinned_to_the_digest_that_the_registry_gives(tmp_path: Path)
     assert pin(folder, environment, "--check").returncode == 1
     done = pin(folder, environment)
     assert done.returncode == 0, done.stderr
-    services = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
-    others = {service["image"] for service in services.values()} - {"towpath"}
-    assert others == {f"nats:2.15-alpine@{DIGEST}", f"postgres:18@{DIGEST}"}
+    for file, names in IMAGES.items():
+        services = yaml.safe_load((folder / file).read_text("utf-8"))["services"]
+        others = {service["image"] for service in services.values() if "image" in service} - {"towpath"}
+        assert others == {f"{name}@{DIGEST}" for name in names}, file
     stages = re.findall(r"^FROM (\S+)", (folder / "Dockerfile").read_text("utf-8"), re.MULTILINE)
     assert stages == [f"python:3.11-slim@{DIGEST}"] * 2
     assert pin(folder, environment, "--check").returncode == 0
@@ -192,7 +212,8 @@ def test_images_are_pinned_to_the_digest_that_the_registry_gives(tmp_path: Path)
     assert pin(folder, environment).returncode == 0, "what is pinned is asked for again by its tag"
     assert (folder / "compose.yaml").read_bytes() == pinned
     asked = set((folder / "asked").read_text("utf-8").splitlines())
-    assert asked == {f"buildx imagetools inspect {x}" for x in ("nats:2.15-alpine", "postgres:18", "python:3.11-slim")}
+    others = {name for names in IMAGES.values() for name in names}
+    assert asked == {f"buildx imagetools inspect {name}" for name in {*others, "python:3.11-slim"}}
 
 
 @pytest.mark.parametrize("answer", ["", "Digest:    sha256:short\\n", "error: no such image\\n"])
@@ -206,7 +227,7 @@ def test_nothing_is_pinned_where_a_digest_is_not_found(tmp_path: Path, answer: s
 
 
 def test_an_image_that_is_written_with_a_digest_has_a_whole_one() -> None:
-    text = "".join((DEPLOY / name).read_text("utf-8") for name in ("compose.yaml", "Dockerfile"))
+    text = "".join((DEPLOY / name).read_text("utf-8") for name in (*IMAGES, "Dockerfile"))
     assert re.findall(r"@(?!sha256:[0-9a-f]{64}\b)\S*", "\n".join(re.findall(r"(?:image:|FROM) \S+", text))) == []
 
 
