@@ -38,7 +38,7 @@ def merged(*names: str) -> dict[str, Any]:
     return base
 
 
-EVERYTHING: dict[str, dict[str, Any]] = merged("monitoring/compose.yaml")["services"]
+EVERYTHING: dict[str, dict[str, Any]] = merged("monitoring/observability.yaml")["services"]
 
 
 def members(content: dict[str, Any]) -> dict[str, set[str]]:
@@ -169,7 +169,7 @@ def test_a_choice_opens_one_thing(name: str) -> None:
 def deploy_folder(tmp_path: Path, answer: str) -> tuple[Path, dict[str, str]]:
     """Return a copy of what pin-images reads and writes, and an environment whose `docker` says *answer*."""
     (tmp_path / "monitoring").mkdir()
-    for name in ("pin-images", "compose.yaml", "monitoring/compose.yaml", "Dockerfile"):
+    for name in ("pin-images", "compose.yaml", "monitoring/observability.yaml", "Dockerfile"):
         (tmp_path / name).write_bytes((DEPLOY / name).read_bytes())
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
@@ -185,7 +185,7 @@ def pin(folder: Path, environment: dict[str, str], *words: str) -> subprocess.Co
 
 IMAGES = {
     "compose.yaml": {"nats:2.15-alpine", "postgres:18"},
-    "monitoring/compose.yaml": {
+    "monitoring/observability.yaml": {
         "otel/opentelemetry-collector-contrib:0.139.0",
         "prom/prometheus:v3.5.0",
         "grafana/grafana:12.0.2",

@@ -85,7 +85,7 @@ def test_the_dockerfile_has_no_finding() -> None:
 
 
 def test_the_compose_files_follow_their_schema() -> None:
-    files = [DEPLOY / "compose.yaml", DEPLOY / "monitoring" / "compose.yaml", *(DEPLOY / "open").iterdir()]
+    files = [DEPLOY / "compose.yaml", DEPLOY / "monitoring" / "observability.yaml", *(DEPLOY / "open").iterdir()]
     command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

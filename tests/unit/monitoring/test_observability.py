@@ -1,4 +1,4 @@
-"""deploy/monitoring/compose.yaml beside the platform: what its containers read, whom they reach, who reaches them."""
+"""Containers of deploy/monitoring beside the platform: what they read, whom they reach, and who reaches them."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.unit.repository.test_container_isolation import can_leave, meetings, 
 from tests.unit.repository.test_deploy import DEPLOY, ROLES, compose
 
 OURS = {"collector", "prometheus", "grafana"}
-CONTENT = merged("open/metrics.yaml", "monitoring/compose.yaml")
+CONTENT = merged("open/metrics.yaml", "monitoring/observability.yaml")
 SERVICES: dict[str, dict[str, Any]] = CONTENT["services"]
 
 
