@@ -227,7 +227,10 @@ def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> N
         msg = f"{where}: @tool inside a class has no object to call; make the tool of a bound method: tool(shop.refund)"
         raise DeclarationError(msg)
     if hint is None:
-        msg = f"{where}: parameter {parameter.name} has no type; the schema a model sees is made of types"
+        msg = (
+            f"{where}: parameter {parameter.name} has no type, and the schema that a model sees is made of types; "
+            f"write one, as in {parameter.name}: str"
+        )
         raise DeclarationError(msg)
 
 
@@ -285,8 +288,8 @@ def _type_fault(fields: dict[str, Any], where: str) -> str:
             shown = getattr(kind, "__name__", str(kind))
             typed_dict = " (in Python 3.11 a TypedDict has to be that of typing_extensions)"
             return (
-                f"{where}: parameter {field.removeprefix(_PREFIX)} is a {shown}, which JSON can't say; use str, "
-                "numbers, bool, lists, dates, enums, dataclasses or pydantic models"
+                f"{where}: parameter {field.removeprefix(_PREFIX)} has the type {shown}, which JSON can't say; use "
+                "str, numbers, bool, lists, dates, enums, dataclasses or pydantic models"
                 + (typed_dict if error.code == "typed-dict-version" else "")
             )
     return f"{where}: its parameters can't be written as JSON"

@@ -103,13 +103,14 @@ def _check_keys(spec: NetworkSpec) -> list[ProblemDetail]:
 def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
     defaults = [agent.key for agent in spec.agents if agent.is_default]
     if not defaults:
-        return [_problem("/agents", "default_agent_missing", "no agent has is_default: say it of the one that begins")]
+        detail = "no agent begins: write `is_default: true` at the one that does (in Python default=True)"
+        return [_problem("/agents", "default_agent_missing", detail)]
     if len(defaults) > 1:
         return [
             _problem(
                 "/agents",
                 "default_agent_ambiguous",
-                f"{len(defaults)} default agents: {', '.join(defaults)}; keep the one that begins",
+                f"{len(defaults)} default agents: {', '.join(defaults)}; keep is_default at the one that begins",
             )
         ]
     return []
@@ -135,9 +136,8 @@ def _check_respond(spec: NetworkSpec) -> list[ProblemDetail]:
     responders = {agent.key for agent in spec.agents if agent.allow_respond}
     problems = []
     if not responders:
-        problems.append(
-            _problem("/agents", "respond_agent_missing", "no agent has allow_respond: say it of those that answer")
-        )
+        detail = "no agent may answer: write `allow_respond: true` at those that do (in Python can_respond=True)"
+        problems.append(_problem("/agents", "respond_agent_missing", detail))
     else:
         problems += _check_reach(spec, responders)
     forced = spec.force_respond_agent
@@ -160,7 +160,11 @@ def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]
                     frontier.append(target)
         if not reached & responders:
             answering = ", ".join(sorted(responders))
-            detail = f"from {start} no path of routes reaches an agent that may respond ({answering}); add a route"
+            able = ", ".join(sorted(reached))
+            detail = (
+                f"from {start} no path of routes reaches an agent that may respond: add a route to {answering}, "
+                f"or let one respond that is reached ({able})"
+            )
             problems.append(_problem("/agents", "respond_unreachable", detail))
     return problems
 

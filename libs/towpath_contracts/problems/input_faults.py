@@ -8,7 +8,7 @@ thousands of places a short sample is validated once more, and its faults stand 
 import re
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -129,7 +129,7 @@ def _unknown_field(entry: Any, kind: type[BaseModel]) -> str:
     known = _fields_at(kind, place)
     inner = _field_that_has(str(name), kind) if not place else None
     if inner is not None:
-        return f"there is no such field here; it belongs inside {inner!r}"
+        return f"there is no such field here; it belongs inside {inner}"
     return f"there is no such field{suggest_or_list(str(name), known)}"
 
 
@@ -143,11 +143,11 @@ def _fields_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[str]:
 
 
 def _field_that_has(name: str, kind: type[BaseModel]) -> str | None:
-    """Return which field of *kind* holds something that has a field *name*; None where none does."""
-    fields = kind.model_fields.items()
-    return next(
-        (one for one, field in fields if any(name in m.model_fields for m in _models_in(field.annotation))), None
-    )
+    """Return where in *kind* something stands that has a field *name*, in words; None where nothing has."""
+    for one, field in kind.model_fields.items():
+        if any(name in model.model_fields for model in _models_in(field.annotation)):
+            return f"an entry of {one!r}" if get_origin(field.annotation) in {tuple, list} else repr(one)
+    return None
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -169,13 +169,15 @@ def summary_of(details: Iterable[ProblemDetail]) -> str:
 
 
 _WORDS = {
-    **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), "a list belongs here"),
+    **dict.fromkeys(
+        ("tuple_type", "list_type", "set_type", "frozen_set_type"),
+        "a list belongs here: [first, second], or in YAML a dash before each entry",
+    ),
     **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping of keys and values belongs here"),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number belongs here"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number belongs here"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false belongs here"),
     "string_type": "a text belongs here; quote it",
-    "missing": "this is missing",
 }
 """What is said of a file that a person wrote, by the kind of the fault."""
 
@@ -195,6 +197,8 @@ def _plain(one: ProblemDetail) -> str:
             f"a name belongs here: letters, digits and {' '.join(name[1])}, beginning with a letter or digit, "
             f"at most {longest} characters"
         )
+    if one.code == "missing" and one.pointer:
+        return f"{one.pointer.rpartition('/')[2]!r} is missing: add it"
     said = _WORDS.get(one.code, one.detail)
     return re.sub(r"^Input should be ", "it has to be ", said)
 

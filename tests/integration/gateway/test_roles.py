@@ -96,7 +96,7 @@ async def test_every_problem_of_a_network_reaches_its_author(client: httpx2.Asyn
         ProblemDetail(
             pointer="/agents",
             code="default_agent_missing",
-            detail="no agent has is_default: say it of the one that begins",
+            detail="no agent begins: write `is_default: true` at the one that does (in Python default=True)",
         ),
         ProblemDetail(pointer="/agents/0/allowed_routes/0", code="route_unknown", detail="nobody is no agent"),
     )

@@ -39,7 +39,8 @@ def test_each_problem_is_told_at_the_agent_that_has_it_and_others_at_the_network
     assert "did you mean 'openai:gpt-5'?" in found["model_unknown"]
     assert (
         found["respond_agent_missing"]
-        == f"here:{line_of(network)}: no agent has allow_respond: say it of those that answer"
+        == f"here:{line_of(network)}: no agent may answer: write `allow_respond: true` at "
+        "those that do (in Python can_respond=True)"
     )
     assert line_of(billing) == line_of(triage) + 1 == line_of(network) - 1
 

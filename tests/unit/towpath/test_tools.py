@@ -259,7 +259,7 @@ async def generator(value: int) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (untyped, "value has no type"),
+        (untyped, "write one, as in value: str"),
         (spread, "can't be passed by name"),
         (keywords, "can't be passed by name"),
         (positional, "can't be passed by name"),

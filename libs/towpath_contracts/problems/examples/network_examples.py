@@ -10,20 +10,22 @@ NETWORK_EXAMPLES = {
     ),
     "default_agent_missing": ProblemExample(
         "Nobody knows which agent a run begins with.",
-        "no agent has is_default: say it of the one that begins → `is_default: true` at triage",
+        "no agent begins: write `is_default: true` at the one that does (in Python default=True) → `is_default: "
+        "true` at triage",
     ),
     "default_agent_ambiguous": ProblemExample(
         "Several agents say that runs begin with them, often since one was copied.",
-        "2 default agents: triage, billing; keep the one that begins → take is_default out of billing",
+        "2 default agents: triage, billing; keep is_default at the one that begins → take is_default out of billing",
     ),
     "respond_agent_missing": ProblemExample(
         "No agent may end a run with an answer, so every run would go on until its steps are used up.",
-        "no agent has allow_respond: say it of those that answer → `allow_respond: true` at billing",
+        "no agent may answer: write `allow_respond: true` at those that do (in Python can_respond=True) → "
+        "`allow_respond: true` at billing",
     ),
     "respond_unreachable": ProblemExample(
         "Some agent may answer, and no chain of allowed_routes leads to it from the one that runs begin with.",
-        "from triage no path of routes reaches an agent that may respond (billing); add a route → `allowed_routes: "
-        "[billing]` at triage",
+        "from triage no path of routes reaches an agent that may respond: add a route to billing, or let one respond "
+        "that is reached (triage) → `allowed_routes: [billing]` at triage",
     ),
     "route_unknown": ProblemExample(
         "An agent hands over to a key that no agent of the network has: it is misspelt, or the agent was renamed.",

@@ -81,7 +81,9 @@ def test_a_type_that_json_has_not_is_told_by_its_parameter() -> None:
 
     with pytest.raises(DeclarationError) as caught:
         tool(take)
-    assert str(caught.value).startswith(line_of(take) + "parameter strange is a Popen, which JSON can't say; use str, ")
+    assert str(caught.value).startswith(
+        line_of(take) + "parameter strange has the type Popen, which JSON can't say; use str, "
+    )
     assert "arbitrary_types_allowed" not in str(caught.value)
 
 
