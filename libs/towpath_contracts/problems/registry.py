@@ -175,7 +175,8 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "unavailable",
         503,
         "A part of the platform can't be reached",
-        "Try again, a submit under the same idempotency key: it may have been accepted. Accepted runs are safe.",
+        "Try again, a submit under the same idempotency key: it may have been accepted. Accepted runs are safe. "
+        "Which part is away: towpath doctor.",
         retryable=True,
     ),
     ProblemKind("timeout", 408, "The run did not end in time", "It goes on: fetch it by run_id.", retryable=True),

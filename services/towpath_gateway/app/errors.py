@@ -12,8 +12,10 @@ from uuid import UUID
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.input_faults import FaultList, details_of, in_plain_words
@@ -125,10 +127,19 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         return problem_response(error.problem, request)
     code = _CODES.get(HTTPStatus(error.status_code), "internal")
     remedy = {"remedy": _NO_PATH} if code == "not_found" else {}
-    if code == "method_not_allowed" and (allowed := (error.headers or {}).get("Allow")):
+    headers = error.headers
+    if code == "method_not_allowed" and (allowed := _methods_at(request)):
         remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}
+        headers = {**(headers or {}), "Allow": allowed}
     found = problem(code, f"{request.method} {request.url.path}: {error.detail}", **remedy)
-    return problem_response(found, request, error.headers)
+    return problem_response(found, request, headers)
+
+
+def _methods_at(request: Request) -> str:
+    """Return the methods of all routes of the path; the framework names those of the first one alone."""
+    routes = iter_route_contexts(request.app.routes)
+    found = (route.methods for route in routes if route.methods and route.matches(request.scope)[0] is not Match.NONE)
+    return ", ".join(sorted(set().union(*found)))
 
 
 async def on_unexpected(request: Request, _error: Exception) -> Response:

@@ -375,5 +375,6 @@ def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     code, report = ask("audit", "verify", bundle, "--checkpoint", kept)
     assert (code, report["faults"][0]["line"]) == (1, place + 1)
     assert main(["audit", "verify", bundle, "-o", "table"]) == 1
-    assert "This bundle does not hold. First fault: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "This bundle does not hold. First fault: " in said and "Keep this file as evidence" in said
     monkeypatch.undo()

@@ -115,6 +115,12 @@ async def test_a_wrong_address_is_a_problem(
     assert answer.json()["instance"] == path.partition("?")[0]
 
 
+async def test_every_method_that_a_path_takes_is_named(client: httpx2.AsyncClient) -> None:
+    answer = await client.delete("/v1/runs")
+    assert answer.headers["allow"] == "GET, POST"
+    assert answer.json()["remedy"] == "Use one of the methods that this address takes: GET, POST."
+
+
 async def test_a_body_of_another_kind_is_refused(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     answer = await client.post("/v1/runs", content=json.dumps(TASK), headers={"Content-Type": "text/plain"})
     assert (answer.status_code, answer.json()["code"]) == (415, "media_type_unsupported")

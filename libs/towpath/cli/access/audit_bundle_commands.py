@@ -50,6 +50,12 @@ _PROVED = (
 SHOWN_CHARS = 300
 """Of the details of a proved entry; a program gets all of them."""
 
+_AFTER_FAULT = (
+    "Trust none of these entries. Keep this file as evidence, compare it with a backup and with checkpoints that you "
+    "kept, and look who could write to the database."
+)
+"""What to do about a fault."""
+
 SHOWN = 20
 """Faults that a person is shown; a program gets all of them."""
 
@@ -242,6 +248,7 @@ def _show_verification(out: OutputPrinter, report: dict[str, Any]) -> None:
         out.rows("faults", faults[:SHOWN], _FAULTS, empty="")
         if len(faults) > SHOWN:
             out.write(f"and {len(faults) - SHOWN} more: -o json")
+        out.write(_AFTER_FAULT)
     else:
         out.write("This bundle holds.", "bold green")
     if figures["project"] is not None:
