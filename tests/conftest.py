@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
@@ -26,6 +27,9 @@ from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric import garbage_collector
 from towpath_fabric.postgres.migrations import LOCK_KEY, migrate
+
+if TYPE_CHECKING:
+    from tests.support.cli.printed_documents import PrintedDocuments
 
 MAY_LACK = (javascript, pgbouncer, promtool)
 DatabaseUrl = Callable[..., str]
@@ -127,6 +131,19 @@ def _with(dsn: str, *, user: str | None = None, database: str) -> str:
     login = parts.netloc.rpartition("@")[0] if user is None else f"{quote(user)}:{quote(PASSWORD)}"
     netloc = f"{login}@{host}" if login else host
     return urlunsplit((parts.scheme, netloc, f"/{database}", parts.query, ""))
+
+
+@pytest.fixture(autouse=True)
+def printed_documents(monkeypatch: pytest.MonkeyPatch) -> Iterator["PrintedDocuments | None"]:
+    """Validate what commands print in this process; where none of the command line is imported it costs nothing."""
+    if "towpath.cli" not in sys.modules:
+        yield None
+        return
+    from tests.support.cli.printed_documents import watch_printers
+
+    seen = watch_printers(monkeypatch)
+    yield seen
+    assert not seen.faults, "\n".join(seen.faults)
 
 
 @pytest.fixture

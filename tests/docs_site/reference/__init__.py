@@ -1,5 +1,6 @@
 """The pages of docs/reference that are made from the code, so that they say what the code does."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from tests.docs_site.reference.metrics_page import metrics_page
 from tests.docs_site.reference.policy_page import policy_page
 from tests.docs_site.reference.problems_page import problems_page
 from tests.docs_site.reference.sdk_page import sdk_page
+
+from towpath.cli.shared.output_schemas import output_schemas
 
 WRITE = "uv run --group dev python -m tests.docs_site reference"
 GENERATED: dict[str, Callable[[], str]] = {
@@ -29,9 +32,17 @@ def generated_text(name: str) -> str:
     return f"<!-- Made from the code by: {WRITE} -->\n\n{text}\n"
 
 
+def command_schemas_text() -> str:
+    """Return docs/schemas/cli.json as the code has it now."""
+    return json.dumps(output_schemas(), indent=1, ensure_ascii=False) + "\n"
+
+
 def write_reference() -> list[Path]:
-    """Write every generated page and return where they are."""
+    """Write every generated page, and the schemas of what commands print; return where they are."""
     paths = [DOCS / "reference" / name for name in GENERATED]
     for path in paths:
         path.write_text(generated_text(path.name), "utf-8")
-    return paths
+    schemas = DOCS / "schemas" / "cli.json"
+    schemas.parent.mkdir(exist_ok=True)
+    schemas.write_text(command_schemas_text(), "utf-8")
+    return [*paths, schemas]

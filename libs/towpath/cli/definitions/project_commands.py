@@ -19,6 +19,7 @@ from towpath.project.scaffold import (
     create_project,
     write_schemas,
 )
+from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import RuleEffect
 
 app = App(
@@ -132,26 +133,38 @@ def policy(
 
 
 def schema(kind: str | None = None, /, *, write: bool = False, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
-    """Print the JSON Schema of a kind of file; without a kind, list them.
+    """Print the JSON Schema of a kind of file, or of what commands print; without a kind, list them.
 
     Args:
-        kind: network, policy, policy-test, evaluation, plan, mcp-servers, model-prices or project.
+        kind: network, policy, policy-test, evaluation, plan, mcp-servers, model-prices or project; cli for outputs.
         write: Write those of all kinds into .towpath/schema, where the first line of generated files finds them.
     """
-    from towpath.project.file_schemas import file_schema, schema_kinds
+    from towpath.project.file_schemas import schema_kinds
 
     out = printed.out()
     if write:
         paths = [{"path": str(path)} for path in write_schemas(HERE)]
         out.rows("written", paths, (Column("written", "path"),), empty="There are no kinds.")
     elif kind is None:
-        kinds = [{"kind": name, "description": text} for name, text in schema_kinds().items()]
+        described = {**schema_kinds(), _CLI: "What every command prints with -o json."}
+        kinds = [{"kind": name, "description": text} for name, text in described.items()]
         columns = (Column("kind", "kind"), Column("what it is", "description", is_whole=True))
         out.rows("kinds", kinds, columns, empty="There are none.")
     elif printed.output is None or printed.output == "table":
-        show_text(json.dumps(file_schema(kind), indent=2) + "\n")
+        show_text(json.dumps(_schema_of(kind), indent=2) + "\n")
     else:
-        out.data(file_schema(kind))
+        out.data(_schema_of(kind))
+
+
+_CLI = "cli"
+
+
+def _schema_of(kind: str) -> JsonObject:
+    """Return the schema of *kind*; raises ProblemError `not_found`."""
+    from towpath.cli.shared.output_schemas import output_schemas
+    from towpath.project.file_schemas import file_schema
+
+    return output_schemas() if kind == _CLI else file_schema(kind)
 
 
 def _project() -> ProjectFile:

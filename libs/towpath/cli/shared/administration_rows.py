@@ -1,0 +1,223 @@
+"""The rows of commands that look after a platform, a machine or a project, and print something of their own."""
+
+from datetime import datetime
+from typing import Any, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+
+class JsonSchemaFile(BaseModel):
+    """A JSON Schema, with whatever its dialect has."""
+
+    model_config = ConfigDict(defer_build=True, extra="allow")
+
+    dialect: str = Field(alias="$schema")
+    title: str
+    description: str
+
+
+class CheckRow(TypedDict):
+    """One check; `good` is null where it is only worth knowing."""
+
+    check: str
+    good: bool | None
+    detail: str
+    remedy: str
+
+
+class ProblemRow(TypedDict):
+    """A kind of problem, by its stable code."""
+
+    code: str
+    status: int
+    title: str
+    remedy: str
+    retryable: bool
+
+
+class ProblemExampleRow(TypedDict):
+    """How a problem comes about, and what mends it."""
+
+    cause: str
+    example: str
+
+
+class VersionRow(TypedDict):
+    """The versions of Towpath and of the interpreter that runs it."""
+
+    towpath: str
+    python: str
+
+
+class KeyRow(TypedDict):
+    """An API key without its secret; `key` is the secret, said once by `towpath keys create`."""
+
+    prefix: str
+    caller: str
+    project: str
+    scopes: list[str]
+    roles: list[str]
+    note: str
+    created_by: str
+    created_with: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    key: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
+    schema_version: NotRequired[int]
+
+
+class RevokedKeyRow(TypedDict):
+    """A key that is refused from now on."""
+
+    prefix: str
+    revoked: bool
+
+
+class KeyFileRow(TypedDict):
+    """A file with a key; `made` is false where it was there already."""
+
+    file: str
+    made: bool
+
+
+class PublicKeyRow(TypedDict):
+    """The public half of an nkey."""
+
+    public: str
+
+
+class MigrationRow(TypedDict):
+    """A migration of the database; `newer` ones are unknown to this version."""
+
+    owner: str
+    version: int
+    name: str
+    applied: bool
+    newer: bool
+    checksum: str
+
+
+class RestoredRow(TypedDict):
+    """What was marked in a database that came from a backup."""
+
+    lost_since: datetime
+    runs: int
+    calls: int
+    projects: int
+    already: bool
+
+
+class StreamRow(TypedDict):
+    """A stream as it was declared; `changes` is what had to be done."""
+
+    stream: str
+    replicas: int
+    consumers: list[str]
+    changes: list[str]
+
+
+class WorkerCredentialRow(TypedDict):
+    """What one worker credential serves."""
+
+    name: str
+    project: str
+    toolsets: list[str]
+
+
+class AgentCredentialRow(TypedDict):
+    """Which agent in user code one credential answers for."""
+
+    name: str
+    project: str
+    agent: str
+
+
+class DrainedFields(TypedDict):
+    """What is to be done next with a worker that was drained."""
+
+    changed: bool
+    next: str
+
+
+class LogLineRow(TypedDict):
+    """A line that a process of the platform has written."""
+
+    process: str
+    line: str
+
+
+class ContextRow(TypedDict):
+    """A context: a platform by name. Its key is never printed."""
+
+    name: str
+    selected: bool
+    server: str
+    has_key: bool
+    description: str
+
+
+class ContextFileField(TypedDict):
+    """Where contexts are kept."""
+
+    file: str
+
+
+class NoContextRow(TypedDict):
+    """No context is selected any more."""
+
+    selected: None
+
+
+class RemovedContextRow(TypedDict):
+    """A context that was forgotten, and the one that is selected now."""
+
+    removed: str
+    selected: str | None
+
+
+class CompletionRow(TypedDict):
+    """Where completions were written, and what loads them."""
+
+    shell: str
+    file: str
+    loaded_by: str
+
+
+class SettingRow(TypedDict):
+    """A setting in force; `origin`, what says so, is printed with --origin, and `secret` of the platform's settings."""
+
+    name: str
+    value: Any
+    secret: NotRequired[bool]
+    origin: NotRequired[str]
+
+
+class CreatedProjectRow(TypedDict):
+    """The files of a project that was made, and the commands that go on from there."""
+
+    folder: str
+    created: list[str]
+    next: list[str]
+
+
+class WrittenFilesRow(TypedDict):
+    """Files that were written or changed, and what to do next."""
+
+    written: list[str]
+    next: str
+
+
+class SchemaKindRow(TypedDict):
+    """A kind of file that has a schema."""
+
+    kind: str
+    description: str
+
+
+class PathRow(TypedDict):
+    """A file that was written."""
+
+    path: str

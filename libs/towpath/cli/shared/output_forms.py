@@ -1,0 +1,189 @@
+"""What each command prints for a program: the messages and rows of its documents, and the commands that print none.
+
+A command that prints another document than it says here fails the tests that run it. What is published of this is
+made by `output_schemas`.
+"""
+
+from typing import Any, NamedTuple
+
+from towpath.cli.shared import administration_rows as machine
+from towpath.cli.shared import output_rows as rows
+from towpath.tools.declaration_lint import DeclarationGap
+from towpath_contracts import budgets, dead_letters, gate_notices, switches
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.grant_proposals.proposals import GrantProposal
+from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.runs import bulk, costs, views
+from towpath_contracts.runs.run_control import RunSteered
+from towpath_contracts.runs.tree import RunTreeNode
+from towpath_contracts.tasks import RunAccepted
+from towpath_contracts.tools import access, audit, calls, erasures, policy, queues, workers, workspace
+from towpath_readings.execution_log import RunLogView
+from towpath_readings.goals import GoalView
+from towpath_readings.plans import PlanView
+
+
+class OutputForm(NamedTuple):
+    """A form of a command's document: an object, or with *name* an object whose member of that name is a list of it.
+
+    *also* has fields that stand beside those of *kind*; *left_out* are those of *kind* that aren't printed.
+    """
+
+    kind: Any
+    name: str = ""
+    also: Any = None
+    left_out: frozenset[str] = frozenset()
+
+
+def _one(kind: Any, *, also: Any = None, left_out: tuple[str, ...] = ()) -> tuple[OutputForm, ...]:
+    return (OutputForm(kind, "", also, frozenset(left_out)),)
+
+
+def _list(name: str, kind: Any, *, also: Any = None, left_out: tuple[str, ...] = ()) -> tuple[OutputForm, ...]:
+    return (OutputForm(kind, name, also, frozenset(left_out)),)
+
+
+_RUN = _one(views.RunView)
+_STEERED = _one(RunSteered, also=rows.RunIdField)
+_NETWORK = {"left_out": ("snapshot", "spec")}
+_DECIDED = _one(rows.GateDecisionRow)
+_ERASURE = _one(erasures.ErasureView)
+_CONTEXT = _one(machine.ContextRow, also=machine.ContextFileField)
+_SETTLED = _one(views.ActionDone, left_out=("schema_version",))
+_APPLIED = _one(access.PolicyApplied)
+_GRANT = _one(GrantProposal)
+_BUDGETS = _list("budgets", budgets.BudgetUnitBalance, also=rows.BudgetAccountFields)
+
+FORMS: dict[str, tuple[OutputForm, ...]] = {
+    "init": _one(machine.CreatedProjectRow),
+    **dict.fromkeys(("new agent", "new network", "new tool", "new policy"), _one(machine.WrittenFilesRow)),
+    "test": _one(rows.TestResultRow),
+    "run": _RUN + _one(RunAccepted),
+    "runs list": _list("runs", views.RunView),
+    "runs show": _RUN,
+    "runs cancel": _RUN,
+    "runs tree": _one(RunTreeNode),
+    "runs events": _list("events", LogEntry),
+    "runs log": _one(RunLogView),
+    "runs fork": _one(RunAccepted),
+    "runs erase": _ERASURE,
+    **dict.fromkeys(("runs pause", "runs resume", "runs note", "runs gate", "runs confidence"), _STEERED),
+    "runs bulk": _one(bulk.BulkSelection, also=rows.NextField) + _list("runs", bulk.BulkResult),
+    "runs retry": _one(bulk.BulkResult),
+    "runs goal": _one(GoalView),
+    "plans check": _one(rows.CheckedPlanRow),
+    "plans show": _one(PlanView),
+    "gates list": _list("gates", views.GateView, also=rows.GateSummaryField),
+    "gates show": _one(views.GateView, also=rows.GateSummaryField),
+    **dict.fromkeys(("gates approve", "gates deny", "gates resolve"), _DECIDED),
+    "gates delegate": _one(views.GateView),
+    "gates notices": _list("notices", gate_notices.GateNoticeDelivery) + _one(rows.RetriedNoticeRow),
+    "networks validate": _one(NetworkVersion, **_NETWORK),
+    "networks publish": _list("networks", NetworkVersion, **_NETWORK),
+    "networks list": _list("networks", NetworkVersion, **_NETWORK),
+    "networks show": _one(NetworkVersion),
+    "networks rollback": _one(NetworkVersion, **_NETWORK),
+    "networks graph": _one(rows.GraphRow),
+    "networks prompt": _one(rows.PromptRow),
+    "networks invoke": _RUN,
+    "policy apply": _APPLIED,
+    "policy rollback": _APPLIED,
+    "policy check": _one(access.AccessVerdict),
+    "policy permissions": _list("permissions", access.ToolPermission),
+    "policy show": _one(access.PolicyView),
+    "policy versions": _one(policy.PolicyVersions),
+    "policy log": _one(policy.PolicyChangeLog),
+    "policy explain": _one(rows.ExplainedDecisionRow),
+    "policy diff": _one(policy.PolicyImpact),
+    "policy shadow": _one(policy.ShadowView),
+    "policy test": _one(rows.PolicyTestRow),
+    "policy suggest": _one(rows.SuggestedDeclarationsRow),
+    "policy profiles list": _list("profiles", rows.ProfileRow),
+    "policy rule put": _one(policy.RuleChanged),
+    "policy rule remove": _one(policy.RuleChanged),
+    **dict.fromkeys(("grants from-network", "grants from-plan", "grants from-runs", "grants propose"), _GRANT),
+    "workspace ls": _one(workspace.WorkspaceView),
+    "workspace cat": _one(rows.FileTextRow),
+    "workspace diff": _one(rows.WorkspaceDiffRow),
+    "workspace export": _one(rows.ExportedFilesRow),
+    "switches list": _list("switches", switches.ActiveSwitch),
+    "switches pause": _one(rows.SwitchRow),
+    "switches resume": _one(rows.SwitchRow),
+    **dict.fromkeys(("budgets show", "budgets set", "budgets lift"), _BUDGETS),
+    "costs": _list("costs", costs.NamedCost) + _list("costs", costs.DayCost),
+    "tools call": _RUN + _one(access.AccessVerdict, also=rows.AskedCallFields),
+    "tools list": _list("tools", calls.ToolSpec),
+    "tools show": _one(calls.ToolSpec, also=rows.ToolVersionFields),
+    "tools lint": _list("gaps", DeclarationGap),
+    "tools proposals": _list("proposals", rows.ToolProposalRow),
+    "tools diff": _one(rows.ToolChangeRow),
+    "tools accept": _one(rows.DecidedToolRow),
+    "tools refuse": _one(rows.DecidedToolRow),
+    "tools withdraw": _one(rows.WithdrawnToolRow),
+    "audit search": _one(access.AuditPage),
+    "audit show": _one(access.AuditEntry),
+    "audit stats": _one(policy.ToolCallStatistics),
+    "audit export": _one(rows.ExportedAuditRow),
+    "audit prove": _one(rows.ProofFileRow),
+    "audit checkpoint": _one(audit.CheckpointView),
+    "audit erase": _ERASURE,
+    "erasures list": _list("erasures", erasures.ErasureView),
+    **dict.fromkeys(("erasures show", "erasures confirm", "erasures withdraw"), _ERASURE),
+    "queues list": _one(queues.QueueList),
+    "queues lag": _list("queues", queues.QueueState),
+    "queues dead list": _list("letters", dead_letters.DeadLetter, left_out=("body",)),
+    "queues dead show": _one(dead_letters.DeadLetter),
+    "queues dead requeue": _SETTLED,
+    "queues dead discard": _SETTLED,
+    "context add": _CONTEXT,
+    "context show": _CONTEXT,
+    "context select": _CONTEXT + _one(machine.NoContextRow),
+    "context list": _list("contexts", machine.ContextRow),
+    "context remove": _one(machine.RemovedContextRow),
+    "config show": _list("settings", machine.SettingRow),
+    "keys create": _one(machine.KeyRow),
+    "keys list": _list("keys", machine.KeyRow),
+    "keys revoke": _one(machine.RevokedKeyRow),
+    "keys ticket": _one(machine.KeyFileRow),
+    "keys seal": _one(machine.KeyFileRow),
+    "keys nkey": _one(machine.KeyFileRow, also=machine.PublicKeyRow),
+    "db migrate": _list("migrations", machine.MigrationRow),
+    "db status": _list("migrations", machine.MigrationRow),
+    "db restored": _one(machine.RestoredRow),
+    "upgrade check": _list("checks", machine.CheckRow),
+    "streams ensure": _list("streams", machine.StreamRow),
+    "workers credential list": _list("credentials", machine.WorkerCredentialRow),
+    "workers list": _list("workers", workers.WorkerInstance),
+    "workers drain": _one(workers.WorkerInstance, also=machine.DrainedFields),
+    "agents credential list": _list("credentials", machine.AgentCredentialRow),
+    "completion install": _one(machine.CompletionRow),
+    "logs": _list("lines", machine.LogLineRow),
+    "doctor": _list("checks", machine.CheckRow),
+    "schema": _list("kinds", machine.SchemaKindRow) + _list("written", machine.PathRow) + _one(machine.JsonSchemaFile),
+    "explain": _list("problems", machine.ProblemRow) + _one(machine.ProblemRow, also=machine.ProblemExampleRow),
+    "version": _one(machine.VersionRow),
+}
+"""The forms of the document that `-o json` prints, by command."""
+
+_LIVE = "prints a line for each thing as it happens, and ends with what the last one is"
+_REPORT = "its report is for people; what it holds may change with any version"
+_NO_JSON = "prints no JSON"
+_A_PROGRAM = "runs until it is stopped"
+_ANOTHER = "prints what another program has defined"
+
+WITHOUT_SCHEMA: dict[str, str] = {
+    **dict.fromkeys(("demo", "demo run", "demo crash", "chaos", "eval", "backup", "restore"), _REPORT),
+    **dict.fromkeys(("runs diff", "runs history", "networks diff", "mcp inspect", "audit verify"), _REPORT),
+    **dict.fromkeys(("runs watch", "runs replay", "gates watch"), _LIVE),
+    **dict.fromkeys(("up", "worker", "serve", "mcp serve", "agents serve"), _A_PROGRAM),
+    **dict.fromkeys(("workers credential add", "workers credential remove"), _NO_JSON),
+    **dict.fromkeys(("agents credential add", "agents credential remove"), _NO_JSON),
+    **dict.fromkeys(("completion show", "policy profiles show", "streams authority"), _NO_JSON),
+    "api": "prints what the operation answers, as openapi.json has it",
+    "runs export": "prints the record of a run as JSON lines for `towpath runs replay --file`",
+    "runs output": "prints what the tool has returned, as the tool declares it",
+    "policy rule show": "prints those members of the rule that say something, as `towpath schema policy` has them",
+    "mcp config": _ANOTHER,
+    "a2a card": _ANOTHER,
+}
+"""Commands whose output has no schema, each with the reason."""

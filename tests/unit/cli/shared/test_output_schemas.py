@@ -1,0 +1,98 @@
+"""The published schemas of what commands print: every command has one or a reason, and what is written is current."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from cyclopts import App
+from jsonschema import Draft202012Validator
+from tests.docs_site.page_list import DOCS
+from tests.docs_site.reference import WRITE, command_schemas_text
+from tests.support.cli.printed_documents import PrintedDocuments, command_of, document_faults
+
+from towpath.cli import main
+from towpath.cli.app import make_app
+from towpath.cli.shared.output_forms import FORMS, WITHOUT_SCHEMA
+from towpath.cli.shared.output_schemas import output_schemas
+
+
+def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every command below *app* that does something."""
+    names = [name for name in app if not name.startswith("-")]
+    for name in names:
+        yield from commands(app[name], (*path, name))
+    if path and (not names or app.default_command):
+        yield " ".join(path)
+
+
+def test_every_command_has_a_schema_or_a_reason_why_not() -> None:
+    assert sorted(commands(make_app())) == sorted([*FORMS, *WITHOUT_SCHEMA])
+
+
+def test_the_written_document_is_what_the_code_says() -> None:
+    written = (DOCS / "schemas" / "cli.json").read_text("utf-8")
+    assert written == command_schemas_text(), f"docs/schemas/cli.json is stale; write it again: {WRITE}"
+
+
+def test_the_document_is_a_schema_that_refers_to_nothing_outside() -> None:
+    found = output_schemas()
+    Draft202012Validator.check_schema(found)
+    text = json.dumps(found)
+    references = {part.partition('"')[0] for part in text.split('"$ref": "')[1:]}
+    assert {one.removeprefix("#/$defs/") for one in references} <= {*found["$defs"]}
+    assert '"additionalProperties": false' not in text
+    assert not {name for name in found["$defs"] if name not in FORMS and f'"#/$defs/{name}"' not in text}
+
+
+def test_lists_are_objects_with_the_rows_and_fields_that_are_left_out_are_missing() -> None:
+    found = output_schemas()["$defs"]
+    assert found["runs list"] == {
+        "type": "object",
+        "properties": {"runs": {"type": "array", "items": {"$ref": "#/$defs/RunView"}}},
+        "required": ["runs"],
+    }
+    row = found["networks list"]["properties"]["networks"]["items"]
+    assert {"name", "version"} <= {*row["required"]}
+    assert not {"snapshot", "spec"} & {*row["properties"]}
+    assert {"summary"} == {*found["gates show"]["properties"]} - {*found["GateView"]["properties"]}
+    assert "summary" not in found["gates show"]["required"]
+
+
+@pytest.mark.parametrize(
+    ("document", "fault"),
+    [
+        ({"towpath": "1", "python": "3"}, ""),
+        ({"towpath": "1"}, "'python' is a required property"),
+        ({"towpath": "1", "python": 3}, "3 is not of type 'string'"),
+        ({"towpath": "1", "python": "3", "os": ""}, "'os' was unexpected"),
+    ],
+)
+def test_a_document_that_is_not_as_published_is_a_fault(document: dict[str, object], fault: str) -> None:
+    found = document_faults("version", document)
+    assert len(found) == bool(fault)
+    assert fault in "".join(found)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
+def test_what_commands_print_is_looked_at(
+    form: str, printed_documents: PrintedDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("towpath.cli.administration.explain_command.python_version", lambda: 3)
+    assert main(["version", "-o", form]) == 0
+    assert main(["explain", "-o", form]) == 0
+    assert printed_documents.commands == {"version", "explain"}
+    faults = [printed_documents.faults.pop() for _ in tuple(printed_documents.faults)]
+    assert [fault.partition(": ")[2] for fault in faults] == ["$.python: 3 is not of type 'string'"]
+
+
+def test_a_command_line_is_known_by_its_first_words() -> None:
+    lines = ("policy profiles list", "runs list --limit 3", "run support hello", "runs", "version -o json")
+    assert [command_of(line.split()) for line in lines] == ["policy profiles list", "runs list", "run", "", "version"]
+
+
+def test_the_document_is_printed_by_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["schema", "cli"], ["schema", "cli", "-o", "json"]):
+        assert main(words) == 0
+        assert json.loads(capsys.readouterr().out) == output_schemas()
+    assert main(["schema", "-o", "json"]) == 0
+    assert "cli" in {one["kind"] for one in json.loads(capsys.readouterr().out)["kinds"]}
