@@ -61,7 +61,7 @@ async def toolsets_of(
     """
     if worker.builtin and not worker.modules:
         return (BUILTIN,)
-    ask = (*command, *worker.arguments(), "--toolsets")
+    ask = (*command, *worker.arguments(names_only=True))
     return tuple(await _ask_program(worker, ask, output, environment, spawn, _names) or ())
 
 
@@ -76,7 +76,7 @@ async def agent_name_of(
     """Return the name of *agent*, asking `command --name-only` where it is not known; empty on a failure."""
     if agent.name:
         return agent.name
-    ask = (*command, *agent.arguments(), "--name-only")
+    ask = (*command, *agent.arguments(names_only=True))
     return await _ask_program(agent, ask, output, environment, spawn, _name) or ""
 
 

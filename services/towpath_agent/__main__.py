@@ -4,7 +4,6 @@ With `--count` this process runs several others: an agent that computes needs a 
 itself is started again; when this one is asked to stop, all are, and it ends after them.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -23,6 +22,7 @@ with paused():
     from pydantic import ValidationError
 
     from towpath.errors import DeclarationError
+    from towpath.process_arguments import AgentArguments
     from towpath.toolbox import leave_out_working_folder
     from towpath_agent.settings import AgentSettings
     from towpath_agent.wiring import find_agent, make_agent_server
@@ -37,26 +37,9 @@ RESTART_S = 1.0
 """Before a process that ended by itself is started again."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return what the command line takes."""
-    parser = argparse.ArgumentParser(
-        prog="towpath agents serve",
-        description="Serve an agent in user code.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Examples:\n  towpath agents serve agents.review:Reviewer\n"
-        "  towpath agents serve agents/review.py:Reviewer --count 2",
-    )
-    parser.add_argument("target", metavar="MODULE:CLASS", help="dotted module or path of a .py file, and the class")
-    parser.add_argument("--count", type=int, default=1, help="how many processes (default 1)")
-    parser.add_argument("--concurrency", type=int, help="how many requests one process answers at once (default 16)")
-    parser.add_argument("--name-only", action="store_true", help="print the agent's name as JSON, and end")
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until asked to stop; returns the exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    options = make_parser().parse_args(arguments)
+    options = _read_arguments(sys.argv[1:] if argv is None else argv)
     if not 1 <= options.count <= MAX_PROCESSES:
         sys.stderr.write(f"towpath agents: --count is 1 to {MAX_PROCESSES}\n")
         return USAGE_ERROR
@@ -77,8 +60,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     if options.count > 1:
-        return asyncio.run(_run_processes(options.count, arguments, credentials))
+        return asyncio.run(_run_processes(options, credentials))
     return run_process("agent", lambda: settings, lambda _settings: _serve(settings, agent, hooks))
+
+
+def _read_arguments(words: Sequence[str]) -> AgentArguments:
+    handed = AgentArguments.handed_over(words)
+    if handed is not None:
+        return handed
+    from towpath.cli.administration.agents_commands import agent_arguments  # noqa: PLC0415 - the start of most has none
+
+    return agent_arguments(words)
 
 
 def _serve(settings: AgentSettings, agent: Any, hooks: Any) -> int:
@@ -87,8 +79,8 @@ def _serve(settings: AgentSettings, agent: Any, hooks: Any) -> int:
     return service.run()
 
 
-async def _run_processes(count: int, arguments: Sequence[str], credentials: Mapping[str, str]) -> int:
-    """Run *count* processes with the command line *arguments* until SIGTERM or SIGINT; returns the exit code.
+async def _run_processes(options: AgentArguments, credentials: Mapping[str, str]) -> int:
+    """Run as many processes as *options* say until SIGTERM or SIGINT; returns the exit code.
 
     They get *credentials* on top of this process's environment.
     """
@@ -96,8 +88,8 @@ async def _run_processes(count: int, arguments: Sequence[str], credentials: Mapp
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    command = (sys.executable, "-P", "-m", "towpath_agent", *arguments, "--count", "1")  # an option's last value counts
-    codes = await asyncio.gather(*(_keep_running(command, credentials, stopping) for _ in range(count)))
+    command = (sys.executable, "-P", "-m", "towpath_agent", *options.model_copy(update={"count": 1}).words())
+    codes = await asyncio.gather(*(_keep_running(command, credentials, stopping) for _ in range(options.count)))
     return max(codes)
 
 

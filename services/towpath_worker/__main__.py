@@ -1,6 +1,5 @@
 """`python -m towpath_worker [MODULE_OR_FILE…] [--builtin] [--mcp FILE]`: serves the tools that stand in the modules."""
 
-import argparse
 import asyncio
 import json
 import os
@@ -21,13 +20,13 @@ with paused():
     from pydantic import ValidationError
 
     from towpath.errors import DeclarationError, RefusedError, error_from, problem_of
+    from towpath.process_arguments import WorkerArguments
     from towpath.toolbox import leave_out_working_folder
     from towpath.tools.egress_rules import split_patterns
     from towpath.tools.isolation.data_folders import set_data_folder
     from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_defaults
     from towpath_contracts.base import JsonObject
-    from towpath_contracts.problems.near_names import suggest_name
     from towpath_fabric.nats.login import LoginFileError
     from towpath_fabric.service import Service
     from towpath_fabric.settings import describe_wrong_settings
@@ -42,37 +41,13 @@ USAGE_ERROR = 2
 """As of the command line: `towpath.cli.shared.exit_codes`."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return what the command line takes."""
-    parser = argparse.ArgumentParser(
-        prog="towpath worker",
-        description="Run a tool worker.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Examples:\n  towpath worker tools/orders.py --concurrency 4\n"
-        "  towpath worker shop.tools --mcp servers.yaml",
-    )
-    parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
-    parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
-    parser.add_argument("--mcp", metavar="FILE", help="serve the tools of the MCP servers in this YAML file too")
-    modes = ("required", "preferred", "none")
-    parser.add_argument("--sandbox", choices=modes, help="run programs of tools and MCP servers in one (default none)")
-    parser.add_argument("--toolsets", action="store_true", help="print the names of the toolsets as JSON, and end")
-    parser.add_argument("--inspect", action="store_true", help="print what the MCP servers offer as JSON, and end")
-    parser.add_argument("--builtin", action="store_true", help="serve the built-in toolset too")
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker until it is asked to stop; returns the exit code."""
-    parser = make_parser()
-    options, unknown = parser.parse_known_args(argv)
-    if unknown:
-        known = [text for action in parser._actions for text in action.option_strings]  # argparse has no other list
-        parser.error(f"there is no option {unknown[0]}{suggest_name(unknown[0], known, shown=str)}")
+    options = _read_arguments(sys.argv[1:] if argv is None else argv)
     if options.inspect:
-        if not options.mcp:
-            parser.error("--inspect needs --mcp FILE")
-        return _print_servers(Path(options.mcp))
+        if options.mcp is None:
+            return _say(DeclarationError("--inspect needs --mcp FILE"))
+        return _print_servers(options.mcp)
     chosen = {"worker_concurrency": options.concurrency, "worker_sandbox": options.sandbox}
     given = {name: value for name, value in chosen.items() if value is not None}
     leave_out_working_folder()
@@ -83,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         set_defaults(settings.worker_sandbox, split_patterns(settings.worker_sandbox_egress))
         if (state := PlatformAddressSettings().state_file) is not None:
             set_data_folder(state.parent)
-        servers = _read_servers(options.mcp) if options.mcp else None
+        servers = _read_servers(options.mcp) if options.mcp is not None else None
         require_sandboxes(settings, servers)
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:
@@ -107,6 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _read_arguments(words: Sequence[str]) -> WorkerArguments:
+    handed = WorkerArguments.handed_over(words)
+    if handed is not None:
+        return handed
+    from towpath.cli.administration.process_commands import worker_arguments  # noqa: PLC0415 - the start of most has none
+
+    return worker_arguments(words)
+
+
 def _say(error: Exception) -> int:
     """Print why there is no worker to stderr; returns the exit code for what whoever started it has to correct."""
     said = describe_wrong_settings(error) if isinstance(error, ValidationError) else error
@@ -114,7 +98,7 @@ def _say(error: Exception) -> int:
     return USAGE_ERROR
 
 
-def _read_servers(path: str) -> "ServersFile":
+def _read_servers(path: Path) -> "ServersFile":
     from towpath_worker.adapters.mcp.server_list import read_servers  # noqa: PLC0415 - brings YAML and MCP
 
     return read_servers(path)

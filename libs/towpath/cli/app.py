@@ -89,13 +89,19 @@ _PROCESSES = (
     (
         "worker",
         "administration.process_commands:worker",
-        "Run a tool worker: towpath worker MODULE… [--concurrency N].",
+        "Run a tool worker, which serves the tools of your modules.",
+    ),
+    (
+        "serve",
+        "administration.process_commands:serve",
+        "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog.",
     ),
 )
-_SERVE_EXAMPLES = "Examples:\n  towpath serve gateway\n  towpath serve log_writer"
-_SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog."
 
 _EXAMPLES = {
+    "worker": "Examples:\n  towpath worker tools/orders.py --concurrency 4"
+    "\n  towpath worker shop.tools --mcp servers.yaml",
+    "serve": "Examples:\n  towpath serve gateway\n  towpath serve log_writer",
     "backup": "Examples:\n  towpath backup\n  towpath backup --to /backups/ -o json",
     "restore": "Examples:\n  towpath restore towpath-20261127T080000Z.dump"
     "\n  towpath restore kept.dump --database-url postgresql://owner@host/towpath",
@@ -127,19 +133,12 @@ def make_app() -> App:
         version_flags=("--version",),
         version=_version,
     )
-    for number, (name, path, text) in enumerate((*_COMMANDS, *_PLATFORM)):
+    ordered = [*enumerate((*_COMMANDS, *_PLATFORM), start=10), *enumerate(_PROCESSES, start=1)]
+    for number, (name, path, text) in ordered:
         ending = {"help_epilogue": _EXAMPLES[name]} if name in _EXAMPLES else {}
-        app.command(f"{_PACKAGE}.{path}", name=name, help=text, sort_key=number + 10, **ending)
-    for number, (name, path, text) in enumerate(_PROCESSES):
-        # What follows these names belongs to the program that is started, `--help` too.
-        app.command(f"{_PACKAGE}.{path}", name=name, help=text, sort_key=number, help_flags=(), version_flags=())
-    app.command(
-        f"{_PACKAGE}.administration.process_commands:serve",
-        name="serve",
-        help=_SERVE,
-        help_epilogue=_SERVE_EXAMPLES,
-        sort_key=len(_PROCESSES),
-    )
+        # What follows `up` belongs to the program that is started, `--help` too.
+        own = {"help_flags": (), "version_flags": ()} if name == "up" else {}
+        app.command(f"{_PACKAGE}.{path}", name=name, help=text, sort_key=number, **ending, **own)
     return app
 
 

@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from towpath.process_arguments import AgentArguments, WorkerArguments
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process, fork_server
 from towpath_embedded.processes.ports import LOOPBACK, free_port, listen
@@ -66,15 +67,15 @@ class WorkerLaunch:
     directory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     mcp: Path | None = None
-    sandbox: str = ""
+    sandbox: Literal["required", "preferred", "none"] | None = None
     role: ClassVar[str] = "worker"
 
-    def arguments(self) -> tuple[str, ...]:
-        """The arguments of `python -m towpath_worker`."""
-        concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
-        mcp = () if self.mcp is None else ("--mcp", str(self.mcp))
-        sandbox = ("--sandbox", self.sandbox) if self.sandbox else ()
-        return (*self.modules, *(("--builtin",) if self.builtin else ()), *mcp, *concurrency, *sandbox)
+    def arguments(self, *, names_only: bool = False) -> tuple[str, ...]:
+        """The arguments of `python -m towpath_worker`; with *names_only* it prints its toolsets and ends."""
+        return WorkerArguments(
+            modules=self.modules, builtin=self.builtin, mcp=self.mcp, concurrency=self.concurrency,
+            sandbox=self.sandbox, toolsets=names_only,
+        ).words()  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +93,9 @@ class AgentLaunch:
     environment: Mapping[str, str] = field(default_factory=dict)
     role: ClassVar[str] = "agent"
 
-    def arguments(self) -> tuple[str, ...]:
-        """The arguments of `python -m towpath_agent`."""
-        concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
-        return (self.target, *concurrency)
+    def arguments(self, *, names_only: bool = False) -> tuple[str, ...]:
+        """The arguments of `python -m towpath_agent`; with *names_only* it prints its name and ends."""
+        return AgentArguments(target=self.target, concurrency=self.concurrency, name_only=names_only).words()
 
 
 UserCode = WorkerLaunch | AgentLaunch

@@ -7,7 +7,6 @@ from cyclopts import App
 
 from towpath.cli.app import make_app
 from towpath_embedded.__main__ import app as up_app
-from towpath_worker.__main__ import make_parser
 
 _HEAD = """# Command line
 
@@ -36,7 +35,6 @@ def cli_page() -> str:
     commands = _LISTS.sub("", _COMMON.sub("", f"## towpath {commands}\n"))
     _, _, up = _generated(up_app["up"]).replace("up-command", "towpath up").partition("\n")
     commands = re.sub(r"## towpath up\n.*?(?=\n## )", lambda _: f"## towpath up\n{up}", commands, flags=re.DOTALL)
-    commands = re.sub(r"## towpath worker\n.*?(?=\n## )", lambda _: _worker(), commands, flags=re.DOTALL)
     commands = _OPTION.sub(r"- \1: ", commands).replace("*[", "(").replace("]*", ")")
     return _HEAD + "\n" + _USAGE.sub(r"```text\n\1\n```", commands)
 
@@ -48,15 +46,3 @@ def _generated(app: App) -> str:
         return app.generate_docs(output_format="markdown", recursive=True)
     finally:
         sys.argv = started_as
-
-
-def _worker() -> str:
-    """Return what `towpath worker` takes; it is a program of its own."""
-    parser = make_parser()
-    rows = [
-        f"- `{', '.join(action.option_strings) or action.metavar or action.dest}`: {action.help % vars(action)}"
-        for action in parser._actions
-        if action.help and action.dest != "help"
-    ]
-    return "\n".join(["## towpath worker", "", "```text", "towpath worker [OPTIONS] MODULE...", "```", "",
-                      str(parser.description), "", *rows, ""])  # fmt: skip

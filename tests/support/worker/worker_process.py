@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.support.service_process import ServiceProcess, started
 
+from towpath.cli.administration.process_commands import worker_arguments
+
 WorkerProcess = ServiceProcess
 
 
@@ -19,7 +21,8 @@ def worker_process(
         "TOWPATH_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",  # a worker must not even look at it
         **(environment or {}),
     }
-    with started("worker", *arguments, folder=folder, environment=variables) as worker:
+    words = worker_arguments(arguments).words()  # as the platform hands them over: the parser takes its time to import
+    with started("worker", *words, folder=folder, environment=variables) as worker:
         try:
             yield worker
         finally:

@@ -23,7 +23,6 @@ from tests.support.places import ROOT
 
 from towpath.cli.app import make_app
 from towpath_embedded.__main__ import app as up_app
-from towpath_worker.__main__ import make_parser
 
 BLOCKS = all_blocks()
 PLACEHOLDERS = {"CALL": "0199c0de-0000-7000-8000-000000000000"}
@@ -65,7 +64,7 @@ def test_every_command_is_one_that_the_command_line_takes() -> None:
             command = told[told.index("towpath") :] if told[0] == "uv" and "towpath" in told else told
             try:
                 parse(app, command)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - two parsers, each with exceptions of its own
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - parsers with exceptions of its own
                 wrong.append(f"{block.place}: {' '.join(words)}: {error}")
     assert wrong == []
 
@@ -76,8 +75,6 @@ def parse(app: App, command: list[str]) -> None:
         assert command[0] in PROGRAMS, f"{command[0]} is no program that the pages use"
     elif command[1] == "up":
         up_app.parse_args(command[1:], exit_on_error=False, print_error=False)
-    elif command[1] == "worker":
-        make_parser().parse_args(command[2:])
     else:
         app.parse_args(command[1:], exit_on_error=False, print_error=False)
 

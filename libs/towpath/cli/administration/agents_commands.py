@@ -4,13 +4,17 @@ A credential is for one agent of one project; one password, made here, is writte
 read it and is never printed. The agent itself runs in the program that this process becomes.
 """
 
-from cyclopts import App
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import App, Parameter
 
 from towpath.cli.administration.broker_user_list import Deploy
 from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
-from towpath.cli.administration.process_commands import Arguments, join_platform, replace_process
+from towpath.cli.administration.process_commands import join_platform, parse_process_words, replace_process
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
+from towpath.process_arguments import AgentArguments
 
 app = App(
     name="agents",
@@ -30,14 +34,34 @@ _COLUMNS = (Column("credential", "name"), Column("project", "project"), Column("
 
 
 @app.command(
-    help="Serve an agent: towpath agents serve MODULE:CLASS [--count N] [--concurrency N].",
-    help_flags=(),
-    version_flags=(),
+    help_epilogue=examples(
+        "towpath agents serve agents.review:Reviewer", "towpath agents serve agents/review.py:Reviewer --count 2"
+    )
 )
-def serve(*arguments: Arguments) -> None:
-    """Serve an agent; `towpath agents serve --help` lists the options."""
+def serve(
+    target: str,
+    /,
+    *,
+    count: int = 1,
+    concurrency: int | None = None,
+    name_only: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Serve an agent in user code until Ctrl-C.
+
+    Args:
+        target: Dotted module or path of a .py file, and the class: agents.review:Reviewer.
+        count: How many processes.
+        concurrency: How many requests one process answers at once; else TOWPATH_AGENT_CONCURRENCY, or 16.
+        name_only: Print the agent's name as JSON, and end.
+    """
+    given = AgentArguments(target=target, count=count, concurrency=concurrency, name_only=name_only)
     join_platform("agent")
-    replace_process("towpath_agent", *arguments)
+    replace_process("towpath_agent", *given.words())
+
+
+def agent_arguments(words: Sequence[str]) -> AgentArguments:
+    """Return what `towpath agents serve` followed by *words* says; exits where that can't be read, or asks for help."""
+    return AgentArguments.model_validate(parse_process_words(("agents", "serve", *words), serve))
 
 
 @credential.command(

@@ -1,22 +1,25 @@
 """Commands that become another program: `up`, `worker`, `serve`.
 
-Services are started with `python -m` and never imported here; the command line goes on to them as it
-is, so this file knows none of their options.
+Services are started with `python -m` and never imported here. What is typed after `up` goes on as it is; a worker is
+handed its arguments as they were read here, and has no parser of its own.
 """
 
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from towpath.cli.shared.child_process import require_package
 from towpath.cli.shared.options import STATE
+from towpath.process_arguments import WorkerArguments
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Arguments = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+Flag = Annotated[bool, Parameter(negative="")]
 
 PASSWORDS = Path("nats") / "passwords.json"
 FOLLOWED = ("lock", "state.json", "nats", str(PASSWORDS))
@@ -46,10 +49,49 @@ def up(*arguments: Arguments) -> None:
     replace_process("towpath_embedded", "up", *arguments)
 
 
-def worker(*arguments: Arguments) -> None:
-    """Run a tool worker; `towpath worker --help` lists its options."""
+def worker(
+    *modules: str,
+    concurrency: int | None = None,
+    mcp: Path | None = None,
+    sandbox: Literal["required", "preferred", "none"] | None = None,
+    builtin: Flag = False,
+    toolsets: Flag = False,
+    inspect: Flag = False,
+) -> None:
+    """Run a tool worker, which serves the tools of modules and files until Ctrl-C.
+
+    Args:
+        modules: Dotted modules, or paths of .py files, with functions under @tool.
+        concurrency: How many calls run at once; else TOWPATH_WORKER_CONCURRENCY, or 16.
+        mcp: Serve the tools of the MCP servers in this YAML file too.
+        sandbox: Run programs of tools and MCP servers in one; else TOWPATH_WORKER_SANDBOX, or none.
+        builtin: Serve the built-in toolset too.
+        toolsets: Print the names of the toolsets as JSON, and end.
+        inspect: Print what the MCP servers offer as JSON, and end; needs --mcp.
+    """
+    given = WorkerArguments(
+        modules=modules, concurrency=concurrency, mcp=mcp, sandbox=sandbox, builtin=builtin,
+        toolsets=toolsets, inspect=inspect,
+    )  # fmt: skip
     join_platform("worker")
-    replace_process("towpath_worker", *arguments)
+    replace_process("towpath_worker", *given.words())
+
+
+def worker_arguments(words: Sequence[str]) -> WorkerArguments:
+    """Return what `towpath worker` followed by *words* says; exits where that can't be read, or asks for help."""
+    return WorkerArguments.model_validate(parse_process_words(("worker", *words), worker))
+
+
+def parse_process_words(words: Sequence[str], command: Callable[..., object]) -> Mapping[str, Any]:
+    """Return the arguments that *words* give to *command* of the command line, which is not called."""
+    from towpath.cli.app import make_app
+    from towpath.cli.shared.usage_errors import usage_panel
+
+    called, bound, _ = make_app().parse_args(list(words), error_formatter=usage_panel)
+    if called is not command:  # what prints the help
+        called(*bound.args, **bound.kwargs)
+        sys.exit(0)
+    return bound.arguments
 
 
 def join_platform(user: str) -> None:
@@ -90,4 +132,5 @@ def serve(role: str, /, *arguments: Arguments) -> None:
     if name not in SERVICES:
         detail = f"{role} is no service; there are {', '.join(SERVICES)}"
         raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
-    replace_process(f"towpath_{name}", *arguments)
+    words = worker_arguments(arguments).words() if name == "worker" else arguments
+    replace_process(f"towpath_{name}", *words)

@@ -18,6 +18,7 @@ from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples, still_starting
 from towpath.cli.shared.output import Column
 from towpath.errors import unreachable
+from towpath.process_arguments import WorkerArguments
 from towpath_contracts.problems.registry import ProblemError, problem
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ async def inspect(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIO
     """
     out = common.out()
     with out.progress("Asking the servers for their tools"):
-        _, servers = await run_module("towpath_worker", "--mcp", str(file), "--inspect")
+        _, servers = await run_module("towpath_worker", *WorkerArguments(mcp=file, inspect=True).words())
         accepted = await _accepted(common)
     rows = [row for server in servers for row in _rows(server, accepted)]
     columns = (

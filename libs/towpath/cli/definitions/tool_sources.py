@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.options import ConnectionOptions
+from towpath.process_arguments import WorkerArguments
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
@@ -35,7 +36,7 @@ async def read_tools(
         return [DeclaredTool(spec) for spec in described.tools if is_of_user(spec)]
     if mcp is not None:
         with common.out().progress("Asking the servers for their tools"):
-            _, servers = await run_module("towpath_worker", "--mcp", str(mcp), "--inspect")
+            _, servers = await run_module("towpath_worker", *WorkerArguments(mcp=mcp, inspect=True).words())
         away = [f"{server['name']}: {server['state']}" for server in servers if not server["connected"]]
         if away:
             raise ProblemError(problem("service_failed", f"not every server answers: {'; '.join(away)}"))
