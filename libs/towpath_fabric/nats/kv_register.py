@@ -49,10 +49,11 @@ class SharedRegisters:
             raise RegistersUnavailableError(msg)
         return self._clock_offset + monotonic()
 
-    async def time(self) -> datetime:
-        """Return the broker's time; raises RegistersUnavailableError."""
+    async def time(self) -> tuple[datetime, float]:
+        """Return the broker's time and at which `monotonic()` it is that; raises RegistersUnavailableError."""
         await self.sync()
-        return datetime.fromtimestamp(self.now(), UTC)
+        at = monotonic()
+        return datetime.fromtimestamp(self.now(), UTC), at
 
     async def sync(self) -> None:
         """Read the broker's clock if it was not read for `SYNC_S`; raises RegistersUnavailableError."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.clock_check import ClockCheck
 from towpath_fabric.telemetry.logs import Logger
@@ -13,8 +14,9 @@ from towpath_fabric.telemetry.logs import Logger
 def clock_check(pool: Any, registry: CollectorRegistry, log: Logger) -> ClockCheck:
     """Return what compares this machine's clock with that of *pool*'s server."""
 
-    async def ask() -> datetime:
-        found: datetime = await pool.fetchval("SELECT clock_timestamp()")
-        return found
+    async def ask() -> tuple[datetime, float]:
+        async with pool.acquire() as connection:  # first: waiting for one is no part of the answer's way
+            asked = monotonic()
+            return await connection.fetchval("SELECT clock_timestamp()"), asked
 
     return ClockCheck("postgres", ask, DATABASE_DOWN, registry, log)

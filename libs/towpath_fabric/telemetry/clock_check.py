@@ -19,16 +19,22 @@ CLOCK_OFF_S = 60.0
 CHECK_S = 60.0
 """Between two looks: clocks drift by some milliseconds in it, and one that is set is followed soon."""
 
+SLOW_S = 1.0
+"""An answer that took longer is none: nobody knows at which moment of it the server read its clock."""
+
 REMEDY = "Set the clock of this machine right (NTP); until then the platform's time is used."
 
 
 class ClockCheck:
-    """Asks *server* for its time by *ask*, at first and once a minute; *failures* are what its outage raises."""
+    """Asks *server* for its time by *ask*, at first and once a minute; *failures* are what its outage raises.
+
+    *ask* returns the server's time and when it was asked (`monotonic()`).
+    """
 
     def __init__(
         self,
         server: str,
-        ask: Callable[[], Awaitable[datetime]],
+        ask: Callable[[], Awaitable[tuple[datetime, float]]],
         failures: tuple[type[Exception], ...],
         registry: CollectorRegistry,
         log: Logger,
@@ -46,11 +52,12 @@ class ClockCheck:
 
     async def check(self) -> None:
         """Ask once; a server that does not answer is asked again at the next look."""
-        asked = monotonic()
         try:
-            now = await self._ask()
+            now, asked = await self._ask()
         except self._failures as error:
             self._log.debug("the platform's time was not learned", server=self._server, error=str(error))
+            return
+        if monotonic() - asked > SLOW_S:
             return
         ahead_s = learn_platform_time(now, asked)
         self._ahead.set(ahead_s)

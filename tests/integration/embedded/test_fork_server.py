@@ -22,6 +22,9 @@ from towpath_embedded.processes.role_process import module_command
 
 WAIT_S = 90
 
+ENDS = "from towpath_worker import wiring\nwiring.collect = lambda _loaded: "
+"""Lets a worker end behind the import of its module: an exit within it is told as a fault of the file."""
+
 PROBE = """
 import ctypes, json, os, sys, threading
 from pathlib import Path
@@ -46,13 +49,16 @@ Path("facts.json").write_text(json.dumps({
     "buffered": [sys.stdout.line_buffering, sys.stderr.line_buffering, sys.stdout.write_through],
 }))
 print("said by the probe")
-sys.exit(7)
+from towpath_worker import wiring
+wiring.collect = lambda _loaded: sys.exit(7)
 """
 
 CRASH = """
 from towpath_fabric.crash_points import crash_point
 crash_point("tests.here")
-raise SystemExit(0)
+import sys
+from towpath_worker import wiring
+wiring.collect = lambda _loaded: sys.exit(0)
 """
 
 ENDING = """
@@ -208,10 +214,10 @@ async def test_signals_and_exit_statuses_are_those_of_a_child(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("last", "status", "told"),
     [
-        ("sys.exit()", 0, ""),
-        ("sys.exit(3)", 3, ""),
-        ("sys.exit(-1)", 255, ""),
-        ("sys.exit('no such place')", 1, "no such place"),
+        (ENDS + "sys.exit()", 0, ""),
+        (ENDS + "sys.exit(3)", 3, ""),
+        (ENDS + "sys.exit(-1)", 255, ""),
+        (ENDS + "sys.exit('no such place')", 1, "no such place"),
         ("raise RuntimeError('broken')", 2, "RuntimeError: broken"),
     ],
 )

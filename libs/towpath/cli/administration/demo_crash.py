@@ -51,8 +51,13 @@ class OrchestratorKill:
             await self._kill(out)
 
     async def _kill(self, out: OutputPrinter) -> None:
-        killed, began = self._pid(), monotonic()
+        began = monotonic()
+        while not (killed := self._pid()):  # it is being started again just now; 0 would mean this process's own group
+            if monotonic() - began > RESTART_TIMEOUT_S:
+                raise ProblemError(problem("service_failed", "no orchestrator is there that could be killed"))
+            await asyncio.sleep(PID_POLL_S)
         os.kill(killed, signal.SIGKILL)
+        began = monotonic()
         out.write(f"  ✕ towpath  kill -9 {killed}: the orchestrator, right after the decision", "bold red")
         while (pid := self._pid()) in {0, killed}:
             if monotonic() - began > RESTART_TIMEOUT_S:

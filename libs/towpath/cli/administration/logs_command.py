@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from towpath.cli.shared.confirmation import Flag
 from towpath.cli.shared.options import STATE
@@ -44,7 +44,7 @@ async def logs(
     *services: str,
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative="")] = False,
     since: str | None = None,
-    lines: Annotated[int | None, Parameter(name=("--lines", "-n"))] = None,
+    lines: Annotated[int | None, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))] = None,
     data: Path = STATE,
     output: Annotated[Format | None, Parameter(name=("--output", "-o"))] = None,
     as_json: Annotated[Flag, Parameter(name="--json")] = False,

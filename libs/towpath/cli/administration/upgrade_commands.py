@@ -31,6 +31,9 @@ Address = Annotated[str | None, Parameter(env_var="TOWPATH_DATABASE_URL")]
 REPLAY_SINCE = "1d"
 """Runs of a day show what a version does with today's logs; older ones are asked for."""
 
+PASSING = frozenset({"identical", "parked", "incomplete"})
+"""Verdicts that say nothing against this version (`towpath_contracts.runs.records`)."""
+
 APART = 1
 """How many minor versions may be at work at the same time: one and the next."""
 
@@ -83,9 +86,10 @@ async def _database_checks(dsn: str) -> list[DoctorCheck]:
     import asyncpg
 
     from towpath_fabric.postgres.connection_refusals import refusal
+    from towpath_fabric.postgres.database_hosts import DatabaseHosts
 
     try:
-        connection = await asyncpg.connect(dsn)
+        connection = await DatabaseHosts(dsn).connect()
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
         if (refused := refusal(error)) is not None:
             raise ProblemError(refused) from error
@@ -102,12 +106,20 @@ async def _database_checks(dsn: str) -> list[DoctorCheck]:
 
 
 async def _migration_check(connection: Any) -> DoctorCheck:
+    import asyncpg
+
     from towpath_fabric.postgres.migrations import applied_status, place_of, refuse_if_too_old
 
     try:
         found = await applied_status(connection)
         newer = [one for one in found if one.newer]
         refuse_if_too_old(newer)
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+        detail = f"the database has no tables of this version: {error}"
+        return DoctorCheck("migrations", False, detail, "Run as the owner of the database: towpath db migrate.")
+    except asyncpg.InsufficientPrivilegeError as error:
+        detail = f"this login can't read which migrations are applied: {error}"
+        return DoctorCheck("migrations", False, detail, "Give --database-url with the owner's login.")
     except ProblemError as error:
         refused = error.problem
         return DoctorCheck("migrations", False, f"{refused.code}: {refused.detail}", refused.remedy)
@@ -178,16 +190,16 @@ async def _replayed(dsn: str, since: datetime | None) -> DoctorCheck:
     async with ending_with_us(process):
         said, failed = await process.communicate()
     lines = said.decode().splitlines()
-    if not lines:
+    if not lines or "engine_version" not in lines[-1]:
         detail = (failed.decode().strip().splitlines() or ["it said nothing"])[-1]
         return DoctorCheck("replay", False, detail, "Mend what it names, and check again.")
     totals = json.loads(lines[-1])
     engine = totals["engine_version"]
     detail = f"{totals['identical']} of {totals['runs']} runs give the same events with engine {engine}"
     if process.returncode:
-        first = json.loads(lines[0])
+        first: dict[str, Any] = next((one for one in map(json.loads, lines[:-1]) if one["verdict"] not in PASSING), {})
         remedy = (
             "Don't upgrade; export it (towpath runs export) and report it. All: python -m towpath_orchestrator replay."
         )
-        return DoctorCheck("replay", False, f"{detail}; run {first['run_id']} differs: {first.get('why')}", remedy)
+        return DoctorCheck("replay", False, f"{detail}; run {first.get('run_id')}: {first.get('why')}", remedy)
     return DoctorCheck("replay", True, detail)

@@ -4,6 +4,7 @@ The platform judges them as it judges every edit. Here they are only read, compa
 they have not seen. What the task sets is shown beside them and goes back as it came: an edit may not change it.
 """
 
+import asyncio
 import json
 import os
 import shlex
@@ -40,7 +41,10 @@ async def edited_arguments(client: Client, detail: Mapping[str, Any], out: Outpu
     if fixed:
         out.write(f"    the task sets, and nobody else: {shorten(fixed, VALUE_WIDTH)}", "dim")
     command = _editor()
-    written = _from_editor(command, free) if command else _from_line(prompt(_HOW), free, schema)
+    # in a thread: what is watched beside it goes on while a person writes
+    written = (
+        await asyncio.to_thread(_from_editor, command, free) if command else _from_line(prompt(_HOW), free, schema)
+    )
     args = {**fixed, **written}
     changes = differences(asked, args)
     for line in changes:

@@ -30,13 +30,14 @@ class Machine:
     def server(self) -> datetime:
         return NOW + timedelta(seconds=self.passed)
 
-    async def ask(self) -> datetime:
+    async def ask(self) -> tuple[datetime, float]:
         if self.fails:
             raise ConnectionError
+        asked = self.passed
         self.passed += self.answer_s / 2
         found = self.server
         self.passed += self.answer_s / 2
-        return found
+        return found, asked
 
 
 @pytest.fixture
@@ -69,8 +70,7 @@ async def test_ids_take_the_platforms_time_once_it_is_known(machine: Machine) ->
 
 async def test_half_of_the_time_that_an_answer_took_counts(machine: Machine) -> None:
     machine.answer_s = 2.0
-    asked = machine.passed
-    assert learn_platform_time(await machine.ask(), asked) == pytest.approx(0)
+    assert learn_platform_time(*await machine.ask()) == pytest.approx(0)
     assert platform_time() == machine.server
 
 
@@ -97,5 +97,15 @@ async def test_a_server_that_is_away_changes_nothing(machine: Machine) -> None:
     assert platform_time() == machine.server
 
 
+async def test_an_answer_that_took_long_is_none(machine: Machine) -> None:
+    machine.ahead, machine.answer_s = timedelta(days=1), clock_check.SLOW_S + 0.1
+    check, _registry = check_of(machine)
+    await check.check()
+    assert platform_time() == wall()
+    machine.answer_s = clock_check.SLOW_S - 0.1
+    await check.check()
+    assert platform_time() == machine.server
+
+
 def test_how_often_and_from_when() -> None:
-    assert (clock_check.CHECK_S, clock_check.CLOCK_OFF_S) == (60, 60)
+    assert (clock_check.CHECK_S, clock_check.CLOCK_OFF_S, clock_check.SLOW_S) == (60, 60, 1)
