@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from tests.docs_site.reference.metrics_page import declared_metrics
 
-OF_PROMETHEUS = frozenset({"job", "instance", "le"})
+OF_PROMETHEUS = frozenset({"job", "instance", "le", "component"})
 PARTS = ("_bucket", "_sum", "_count")
 ONLY_PROMETHEUS = {"up": frozenset[str]()}
 DECLARED = declared_metrics()
