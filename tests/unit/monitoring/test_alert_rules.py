@@ -11,6 +11,7 @@ from tests.support.places import ROOT
 
 from towpath_orchestrator.app import operating_gauges
 from towpath_tas.app import queue_gauges
+from towpath_tas.core.seal_times import MAX_CLOCK_DIFFERENCE
 
 MONITORING = ROOT / "deploy" / "monitoring"
 GROUPS = yaml.safe_load((MONITORING / "rules.yaml").read_text("utf-8"))["groups"]
@@ -53,6 +54,13 @@ def test_each_alert_is_tried_where_it_fires_and_where_it_does_not() -> None:
     tried = yaml.safe_load((MONITORING / "rules_test.yaml").read_text("utf-8"))["tests"]
     found = {(one["alertname"], bool(one["exp_alerts"])) for test in tried for one in test["alert_rule_test"]}
     assert found == {(name, fires) for name in ALERTS for fires in (True, False)}
+
+
+def test_what_is_said_of_clocks_is_when_sealing_stops() -> None:
+    words = {2: "two", 5: "five", 10: "ten"}
+    said = f"rom {words[int(MAX_CLOCK_DIFFERENCE.total_seconds() // 60)]} minutes on"
+    assert said in ALERTS["TowpathClockOff"]["annotations"]["description"]
+    assert said in SECTIONS["TowpathClockOff"]
 
 
 def test_gauges_are_read_as_often_as_prometheus_scrapes() -> None:
