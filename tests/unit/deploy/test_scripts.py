@@ -73,5 +73,16 @@ def test_secrets_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "") and "deploy/make-secrets" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["ticket.key", "seal.key", "postgres.env"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_no_secret_is_printed_where_a_file_of_them_is_missing(tmp_path: Path, name: str, empty: bool) -> None:
+    made(tmp_path)
+    (tmp_path / "kubernetes-secrets").write_bytes((DEPLOY / "kubernetes-secrets").read_bytes())
+    file = tmp_path / "secrets" / name
+    file.write_text("", "utf-8") if empty else file.unlink()
+    done = subprocess.run(["bash", tmp_path / "kubernetes-secrets"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "") and f"deploy/secrets/{name}" in done.stderr
+
+
 def test_whoever_has_a_clone_may_run_the_scripts() -> None:
     assert all(os.access(DEPLOY / name, os.X_OK) for name in SCRIPTS)
