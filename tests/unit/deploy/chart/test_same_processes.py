@@ -147,6 +147,15 @@ def test_every_node_of_the_broker_is_named_to_its_clients_and_to_its_peers() -> 
     assert environment(containers(OUTSIDE)["tas"])["TOWPATH_NATS_URL"] == OUTSIDE["nats"]["url"]
 
 
+def test_a_node_of_the_broker_is_ready_once_its_streams_are_and_lives_before() -> None:
+    [broker] = pod_of(of_kind(FEW, "StatefulSet")["nats"])["containers"]
+    asked = {kind: broker[f"{kind}Probe"]["exec"]["command"][-1] for kind in ("startup", "liveness", "readiness")}
+    paths = {kind: url.removeprefix("http://127.0.0.1:8222") for kind, url in asked.items()}
+    running = "/healthz?js-enabled-only=true"  # a node that still catches up is not killed for it
+    assert paths == {"startup": running, "liveness": running, "readiness": "/healthz"}
+    assert of_kind(FEW, "Service")["nats"]["spec"]["publishNotReadyAddresses"] is True
+
+
 def test_a_pool_is_scaled_by_what_the_gateway_says_of_its_toolsets() -> None:
     scaled = of_kind(ALL, "ScaledObject")["worker-orders"]["spec"]
     deployments = of_kind(ALL, "Deployment")
