@@ -95,6 +95,15 @@ def test_a_process_has_longer_to_end_than_it_takes() -> None:
     assert float(environment(container)["TOWPATH_STOP_GRACE_S"]) >= Settings.model_fields["stop_grace_s"].default
 
 
+def test_a_pool_has_as_long_to_end_as_its_tools_take() -> None:
+    slow = {"name": "slow", "tools": ["x"], "existingSecret": "s", "stopGraceSeconds": 3600}
+    deployments = of_kind({**FEW, "toolPools": [slow, {**slow, "name": "quick", "stopGraceSeconds": 7}]}, "Deployment")
+    for name, grace in [("worker-slow", 3600), ("worker-quick", 7), ("tas", 20)]:
+        spec = pod_of(deployments[name])
+        assert environment(spec["containers"][0])["TOWPATH_STOP_GRACE_S"] == str(grace)
+        assert spec["terminationGracePeriodSeconds"] == grace + 15
+
+
 def test_each_role_and_each_pool_has_secrets_that_no_other_has() -> None:
     held: dict[str, set[str]] = {}
     for name, manifest in of_kind(ALL, "Deployment").items():

@@ -98,6 +98,7 @@ def test_no_two_manifests_have_one_name(name: str) -> None:
         ({"toolPools": [{**POOL, "name": "Orders"}]}, "/toolPools/0/name"),
         ({"toolPools": [{**POOL, "keda": {"max": 1, "lagThreshold": 1}}]}, "toolsets"),
         ({"toolPools": [{**POOL, "toolsets": ["t"], "keda": {"min": 0, "max": 1, "lagThreshold": 1}}]}, "keda/min"),
+        ({"toolPools": [{**POOL, "stopGraceSeconds": 3601}]}, "/toolPools/0/stopGraceSeconds"),
         ({"nats": {"url": "http://one"}}, "/nats/url"),
         ({"migrations": {"mode": "sometimes"}}, "/migrations/mode"),
         ({"gateway": {"from": [{"everybody": True}]}}, "everybody"),
