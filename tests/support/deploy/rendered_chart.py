@@ -13,7 +13,10 @@ CHART = ROOT / "deploy" / "chart"
 NAMESPACE = "agents"
 AUTHORITY = (ROOT / "deploy" / "authority.conf").read_text("utf-8")
 
-FEW: dict[str, Any] = {"broker": {"authority": AUTHORITY}}
+AT_DATABASE = [{"ipBlock": {"cidr": "192.0.2.5/32"}}]
+AT_BROKER = [{"ipBlock": {"cidr": "192.0.2.4/32"}}]
+
+FEW: dict[str, Any] = {"broker": {"authority": AUTHORITY}, "postgres": {"peers": AT_DATABASE}}
 """What an installation has to give."""
 
 ALL: dict[str, Any] = {
@@ -27,6 +30,7 @@ ALL: dict[str, Any] = {
     "postgres": {"cluster": {"enabled": True, "image": "postgresql:18", "storage": {"size": "9Gi", "className": "f"}}},
     "monitoring": {
         "enabled": True,
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         "labels": {"release": "prometheus"},
         "rules": "groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]",
         "dashboards": {"runs": '{"title": "Runs"}'},
@@ -66,7 +70,11 @@ ALL: dict[str, Any] = {
 }
 """Every choice taken."""
 
-OUTSIDE: dict[str, Any] = {"broker": {"enabled": False}, "nats": {"url": "nats://one:4222,nats://two:4222"}}
+OUTSIDE: dict[str, Any] = {
+    "broker": {"enabled": False},
+    "nats": {"url": "nats://one:4222,nats://two:4222", "peers": AT_BROKER},
+    "postgres": {"peers": AT_DATABASE},
+}
 """The broker and Postgres are somebody else's."""
 
 VALUES = {"few": FEW, "all": ALL, "outside": OUTSIDE}

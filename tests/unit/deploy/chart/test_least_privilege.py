@@ -70,7 +70,7 @@ def test_a_pod_is_replaced_when_its_settings_change_and_no_other() -> None:
         return {n: m["spec"]["template"]["metadata"]["annotations"]["checksum/settings"] for n, m in manifests.items()}
 
     changed = {**FEW, "roles": {"tas": {"env": {"TOWPATH_BATCH_SIZE": 9}}}}
-    rights = {"broker": {"authority": f"{AUTHORITY}# changed\n"}}
+    rights = {**FEW, "broker": {"authority": f"{AUTHORITY}# changed\n"}}
     before = checksums(FEW)
     assert {name for name, one in checksums(changed).items() if one != before[name]} == {"tas"}
     assert {name for name, one in checksums(rights).items() if one != before[name]} == {"nats"}
@@ -187,7 +187,10 @@ def test_nobody_reaches_more_than_its_role_needs() -> None:
         "worker-orders": {bus, "203.0.113.7/32:443"},
         "worker-sample": {bus},
     }
-    assert reaches(OUTSIDE)["tas"] == {"anywhere:4222", "anywhere:5432"}
+    assert reaches(OUTSIDE)["tas"] == {"192.0.2.4/32:4222", "192.0.2.5/32:5432"}
+    outside = {**OUTSIDE, "toolPools": ALL["toolPools"]}
+    assert reaches(outside)["worker-sample"] == {"192.0.2.4/32:4222"}
+    assert all("anywhere" not in one for values in VALUES.values() for found in reaches(values).values() for one in found)
 
 
 def test_the_models_are_asked_outside_of_private_networks_alone() -> None:

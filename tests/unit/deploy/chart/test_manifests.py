@@ -102,6 +102,9 @@ def test_no_two_manifests_have_one_name(name: str) -> None:
         ({"nats": {"url": "http://one"}}, "/nats/url"),
         ({"migrations": {"mode": "sometimes"}}, "/migrations/mode"),
         ({"gateway": {"from": [{"everybody": True}]}}, "everybody"),
+        ({"gateway": {"from": []}}, "/gateway/from"),
+        ({"networkPolicy": {"dns": []}}, "/networkPolicy/dns"),
+        ({"roles": {"tas": {"egress": [{"to": [], "ports": [{"port": 443}]}]}}}, "/roles/tas/egress/0/to"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_refused_by_their_place(wrong: dict[str, Any], told: str) -> None:
@@ -130,11 +133,24 @@ def _objects(schema: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"), [({}, "broker.authority"), ({"broker": {"enabled": False}}, "nats.url")]
-)  # fmt: skip
+    ("values", "told"),
+    [
+        ({**FEW, "broker": {}}, "broker.authority"),
+        ({**OUTSIDE, "nats": {}}, "nats.url"),
+        ({**OUTSIDE, "nats": {"url": "nats://one:4222"}}, "nats.peers"),
+        ({**OUTSIDE, "postgres": {}}, "postgres.peers"),
+        ({**FEW, "monitoring": {"enabled": True}}, "monitoring.from"),
+    ],
+)
 def test_what_an_installation_must_give_is_asked_for_by_name(values: dict[str, Any], told: str) -> None:
     with pytest.raises(helm_python.HelmRenderError, match=told):
         rendered(values)
+
+
+def test_nobody_says_where_servers_are_where_no_policy_asks() -> None:
+    url, off = {"url": "nats://one:4222"}, {"enabled": False}
+    values = {"broker": off, "nats": url, "networkPolicy": off, "monitoring": {"enabled": True}}
+    assert set(of_kind(values, "PodMonitor")) == {"towpath"} and not of_kind(values, "NetworkPolicy")
 
 
 def test_the_notes_are_three_commands_for_the_services_that_are_there() -> None:
