@@ -7,16 +7,22 @@ is left. An address with a single host is left to asyncpg: there is nowhere else
 """
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from weakref import WeakSet
 
 import asyncpg
 
 DEFAULT_PORT = 5432
 HEAD_START_S = 0.5
 """A host is asked so long before the next one, so that a healthy first one is the only one that is asked."""
+
+LAST_HEAD_START_S = 3.0
+"""The host that took the last connection has more, unless it fell silent: an old primary that is back is faster than a
+promoted host under load."""
 
 ASK_AGAIN_S = 0.3
 """A host that refused is asked again so often while another one is silent: it may be promoted meanwhile."""
@@ -33,6 +39,8 @@ PROBED_FOR_S = 2.0
 Host = tuple[str, int]
 AskHost = Callable[[Host], Awaitable[Any]]
 REFUSED = (OSError, asyncpg.PostgresError, asyncpg.TargetServerAttributeNotMatched)
+NO_FILES_LEFT = (errno.EMFILE, errno.ENFILE)
+"""This machine's own trouble, which says nothing about a host."""
 
 
 class HostConnection(asyncpg.Connection):  # type: ignore[misc]
@@ -44,13 +52,17 @@ class HostConnection(asyncpg.Connection):  # type: ignore[misc]
 class DatabaseHosts:
     """The hosts of the address *dsn*. Whichever took a connection last is asked first.
 
-    So a process stays with the promoted host, also where the old primary comes back and takes writes, too.
+    So a process stays with the promoted host, also where the old primary comes back and takes writes, too: what
+    connections it still has there are ended, idle or not, as soon as another host has taken one.
     """
 
     def __init__(self, dsn: str) -> None:
         self.hosts = hosts_of(dsn)
         self._dsn = dsn
         self._last: Host | None = None
+        self._fell_silent: set[Host] = set()
+        self._connections: WeakSet[Any] = WeakSet()
+        self._probes: dict[Host, asyncio.Task[bool | None]] = {}
 
     @property
     def are_several(self) -> bool:
@@ -66,27 +78,53 @@ class DatabaseHosts:
         async def ask(host: Host) -> Any:
             connection = await asyncpg.connect(self._dsn, host=host[0], port=host[1], timeout=GIVEN_UP_S, **options)
             connection.host = host
-            self._last = host
             return connection
 
         in_order = sorted(self.hosts, key=lambda host: host != self._last)
-        return await ConnectionAttempt(in_order, ask).first_to_accept()
+        is_known = in_order[0] == self._last and self._last not in self._fell_silent
+        head_start = LAST_HEAD_START_S if is_known else HEAD_START_S
+        connection = await ConnectionAttempt(in_order, ask, head_start).first_to_accept()
+        self._accepted(connection)
+        return connection
 
-    async def is_silent(self, host: Host) -> bool:
-        """Return whether *host* does not answer: an answer of any kind is one."""
+    def _accepted(self, connection: Any) -> None:
+        """Stay with the host of *connection*, and end what is left of those to the other hosts."""
+        self._last = connection.host
+        self._fell_silent.discard(connection.host)
+        for other in [one for one in self._connections if one.host != connection.host]:
+            self._connections.discard(other)
+            other.terminate()
+        self._connections.add(connection)
+
+    async def should_leave(self, host: Host) -> bool:
+        """Return whether *host* is silent and another one answers; where none does, this process may be cut off."""
+        if await self._answers(host) is not False:
+            return False
+        self._fell_silent.add(host)
+        return True in await asyncio.gather(*(self._answers(other) for other in self.hosts if other != host))
+
+    async def _answers(self, host: Host) -> bool | None:
+        """Return whether *host* answers, None where that can't be told; asked once for all that wait for it."""
+        if (probe := self._probes.get(host)) is None:
+            probe = self._probes[host] = asyncio.create_task(self._probe(host), name="probe a host of postgres")
+            probe.add_done_callback(lambda _probe: self._probes.pop(host))
+        return await asyncio.shield(probe)
+
+    async def _probe(self, host: Host) -> bool | None:
+        """Ask *host* for a connection: an answer of any kind is one."""
         options = {"timeout": PROBED_FOR_S, "target_session_attrs": "any"}
         try:
             connection = await asyncpg.connect(self._dsn, host=host[0], port=host[1], **options)
-        except OSError:  # a timeout is one
-            return True
+        except OSError as error:  # a timeout is one
+            return None if error.errno in NO_FILES_LEFT else False
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
-            return False
+            return True
         connection.terminate()
-        return False
+        return True
 
 
 class StatementWatch:
-    """Watches over one statement: where its server turns out to be silent, the connection is ended, and so is it."""
+    """Watches over one statement: its connection, and with it the statement, ends where its server is to be left."""
 
     def __init__(self, hosts: DatabaseHosts, connection: Any, host: Host) -> None:
         self._hosts = hosts
@@ -103,10 +141,10 @@ class StatementWatch:
             self._probe.cancel()
 
     def _look(self) -> None:
-        self._probe = self._loop.create_task(self._probe_host(), name="probe a host of postgres")
+        self._probe = self._loop.create_task(self._probe_host(), name="watch over a statement")
 
     async def _probe_host(self) -> None:
-        if await self._hosts.is_silent(self._host):
+        if await self._hosts.should_leave(self._host):
             self._connection.terminate()
         else:
             self._timer = self._loop.call_later(SILENT_AFTER_S, self._look)
@@ -115,14 +153,16 @@ class StatementWatch:
 class ConnectionAttempt:
     """Asks several hosts for one connection; over once each has refused, or after GIVEN_UP_S."""
 
-    def __init__(self, hosts: Sequence[Host], ask: AskHost) -> None:
+    def __init__(self, hosts: Sequence[Host], ask: AskHost, head_start: float = HEAD_START_S) -> None:
         self._ask = ask
         self._errors: dict[Host, Exception] = {}
         self._refused = {host: asyncio.Event() for host in hosts}
+        self._asked = {host: asyncio.Event() for host in hosts}
+        self._head_starts = dict.fromkeys(hosts, HEAD_START_S) | {hosts[0]: head_start}
 
     async def first_to_accept(self) -> Any:
         """Return what the first host that accepts gives; raise what they said where none does."""
-        befores = (None, *self._refused.values())
+        befores = (None, *self._refused)
         tasks = [
             asyncio.create_task(self._ask_until_accepted(host, before))
             for host, before in zip(self._refused, befores, strict=False)
@@ -139,12 +179,14 @@ class ConnectionAttempt:
         finally:
             await _end([*tasks, over], accepted)
 
-    async def _ask_until_accepted(self, host: Host, before: asyncio.Event | None) -> Any:
+    async def _ask_until_accepted(self, host: Host, before: Host | None) -> Any:
         """Ask *host*, once the one before has refused or had its head start, until it accepts."""
         if before is not None:
-            waiting = asyncio.ensure_future(before.wait())
-            await asyncio.wait([waiting], timeout=HEAD_START_S)
+            await self._asked[before].wait()
+            waiting = asyncio.ensure_future(self._refused[before].wait())
+            await asyncio.wait([waiting], timeout=self._head_starts[before])
             waiting.cancel()
+        self._asked[host].set()
         while True:
             try:
                 return await self._ask(host)

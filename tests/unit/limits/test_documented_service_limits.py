@@ -259,6 +259,7 @@ DATABASE = [
     promise("reliability.md", "a statement may last, but after {} s", database_hosts.SILENT_AFTER_S),
     promise("reliability.md", "one that does not answer for {} s is left", database_hosts.PROBED_FOR_S),
     promise("reliability.md", "or has said nothing for {} s", database_hosts.HEAD_START_S),
+    promise("reliability.md", "or for {} s where it took the last connection", database_hosts.LAST_HEAD_START_S),
     promise("reliability.md", "is asked again every {} s while the other", database_hosts.ASK_AGAIN_S),
     promise("reliability.md", "An attempt ends after {} s", database_hosts.GIVEN_UP_S),
 ]

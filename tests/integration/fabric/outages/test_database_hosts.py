@@ -67,6 +67,25 @@ async def test_a_host_that_falls_silent_ends_what_waits_for_it_and_is_left(
         pool.terminate()
 
 
+async def test_nothing_goes_on_at_a_host_that_was_left(hosts: TwoHosts) -> None:
+    pool = await open_pool(hosts.dsn, 3, "test")
+    try:
+        async with pool.acquire() as busy, pool.acquire() as idle:
+            assert await idle.fetchval("SELECT 1") == 1
+            under_way = asyncio.create_task(busy.fetchval("SELECT 1 FROM pg_sleep(60)"))
+            hosts.first.open = False  # it takes no new connections, and those that it has are as good as before
+            async with asyncio.timeout(20), pool.acquire() as new:
+                assert await new.fetchval("SELECT 2") == 2
+                with pytest.raises(DATABASE_DOWN):
+                    await under_way
+                with pytest.raises(DATABASE_DOWN):
+                    await idle.fetchval("SELECT 1")
+        hosts.first.open, asked = True, hosts.first.connections
+        assert await pool.fetchval("SELECT 3") == 3 and hosts.first.connections == asked
+    finally:
+        pool.terminate()
+
+
 async def test_a_silent_first_host_delays_neither_services_nor_commands(hosts: TwoHosts) -> None:
     hosts.first.silent = True
     async with asyncio.timeout(30):
