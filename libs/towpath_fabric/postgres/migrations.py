@@ -7,6 +7,7 @@ earlier version can't work with says so, `-- oldest: 0.3` is the oldest one that
 
 import importlib.util
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -111,6 +112,11 @@ async def status(dsn: str) -> list[Migration]:
 async def applied_status(connection: Any) -> list[Migration]:
     """Return what `status` does, over a *connection* that may only read."""
     rows = await connection.fetch("SELECT owner, version, name, checksum, oldest FROM public.towpath_migration")
+    return compare_applied(rows)
+
+
+def compare_applied(rows: Sequence[Mapping[str, Any]]) -> list[Migration]:
+    """Compare the *rows* of the table of migrations with what is installed, as `status` does."""
     applied = {(row["owner"], row["version"]): row["checksum"] for row in rows}
     result = []
     for migration in discover():

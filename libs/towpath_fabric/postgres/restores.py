@@ -39,6 +39,12 @@ async def refuse_running(connection: Any) -> None:
         raise ProblemError(problem("services_running", f"connected are {', '.join(names)}"))
 
 
+async def refuse_future(connection: Any, lost_since: datetime) -> None:
+    """Raise ProblemError `request_invalid` for a time that is still to come by the database's clock."""
+    if lost_since > await connection.fetchval("SELECT clock_timestamp()"):
+        raise ProblemError(problem("request_invalid", f"{lost_since.isoformat()} is still to come"))
+
+
 async def mark_restored(dsn: str, lost_since: datetime, by: str) -> RestoreMarks:
     """Mark every run that is not final: what it did after *lost_since* is not known. The second time changes nothing.
 
@@ -49,8 +55,7 @@ async def mark_restored(dsn: str, lost_since: datetime, by: str) -> RestoreMarks
     try:
         await check_applied(connection)
         await refuse_running(connection)
-        if lost_since > await connection.fetchval("SELECT clock_timestamp()"):
-            raise ProblemError(problem("request_invalid", f"{lost_since.isoformat()} is still to come"))
+        await refuse_future(connection, lost_since)
         row = await connection.fetchrow("SELECT * FROM tas.mark_restored($1, $2)", lost_since, by)
         return RestoreMarks(
             lost_since=lost_since,

@@ -15,6 +15,7 @@ from towpath.cli import main
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.backups import database_copy
 from towpath_embedded.backups.database_copy import dump, restore, server_parts
+from towpath_embedded.backups.postgres_programs import run_program, run_script
 from towpath_embedded.platform_state import lock_folder
 from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -161,6 +162,65 @@ async def test_a_database_is_refused_while_services_work_on_it_and_comes_back_wi
     await in_database(data, copy)
 
 
+async def refuse(work: Any) -> tuple[str, str]:
+    with pytest.raises(ProblemError) as refused:
+        await work
+    return refused.value.problem.code, refused.value.problem.detail
+
+
+async def test_whatever_fails_the_database_is_empty_still_or_marked(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tables(dsn: str) -> int:
+        connection = await asyncpg.connect(dsn)
+        found = await connection.fetchval(database_copy._RELATIONS)
+        await connection.close()
+        return int(found)
+
+    async def work(dsn: str) -> None:
+        await fill(dsn)
+        connection = await asyncpg.connect(dsn)
+        await connection.execute("CREATE DATABASE empty")
+        target, soon = dsn.replace("/towpath?", "/empty?"), datetime.now(UTC) + timedelta(hours=1)
+        files = {name: data.parent / f"{name}.dump" for name in ("good", "changed", "newer", "foreign")}
+        await dump(dsn, files["good"])
+        await connection.execute("INSERT INTO towpath_migration VALUES ('towpath_tas', '9', 'n', 'c', now(), '99.0')")
+        await run_program("pg_dump", dsn, "-Fc", "-f", str(files["newer"]))
+        await connection.execute("UPDATE towpath_migration SET checksum = 'sha256:other'")
+        await run_program("pg_dump", dsn, "-Fc", "-f", str(files["changed"]))
+        await run_program("pg_dump", dsn, "-Fc", "--schema=runs", "-f", str(files["foreign"]))
+        now = datetime.now(UTC)
+        code, detail = await refuse(restore(target, files["good"], soon, "ann"))
+        assert (code, "still to come" in detail) == ("request_invalid", True)
+        assert (await refuse(restore(target, files["newer"], now, "ann")))[0] == "version_too_old"
+        assert (await refuse(restore(target, files["changed"], now, "ann")))[0] == "migration_changed"
+        assert (await refuse(restore(target, files["foreign"], now, "ann")))[0] == "backup_unreadable"
+        monkeypatch.setattr(database_copy, "_MARK", "SELECT 1 / 0;")
+        code, detail = await refuse(restore(target, files["good"], now, "ann"))
+        assert (code, "division by zero" in detail) == ("backup_failed", True)
+        monkeypatch.undo()
+        reader = ("pg_restore", "--file=-", "--table=run", "--schema=no", str(data))
+        assert (await refuse(run_script(target, reader, "CREATE TABLE public.half ();")))[0] == "backup_failed"
+        assert await tables(target) == 0, "what is not marked is not there"
+
+        await connection.execute("DELETE FROM towpath_migration WHERE version = '9'")
+
+        async def lost(dsn: str) -> None:
+            raise ConnectionResetError("the server closed the connection")
+
+        monkeypatch.setattr(database_copy, "migrate", lost)
+        code, detail = await refuse(restore(target, files["good"], now, "d'Arc"))
+        assert (code, detail.partition(";")[0]) == ("restored_not_migrated", "2 runs are marked")
+        assert detail.endswith("the server closed the connection")
+        assert (await look(target))["marked"] == [now, now]
+        await connection.close()
+        connection = await asyncpg.connect(target)
+        assert await connection.fetchval("SELECT restored_by FROM tas.restore") == "d'Arc"
+        await connection.close()
+
+    await in_database(data, work)
+
+
 def test_what_no_dump_has_is_said_by_the_first_migration() -> None:
     roles, temporary, settings = server_parts()
     assert "CREATE ROLE" in roles
@@ -170,7 +230,7 @@ def test_what_no_dump_has_is_said_by_the_first_migration() -> None:
 
 async def test_of_what_a_program_says_the_end_is_shown() -> None:
     with pytest.raises(ProblemError) as refused:
-        await database_copy._run("pg_restore", None, "--list", "/long" * 600)
+        await run_program("pg_restore", None, "--list", "/long" * 600)
     said = refused.value.problem.detail.removeprefix("pg_restore ended with 1: ")
     assert (refused.value.problem.code, len(said)) == ("backup_failed", 1_000)
     assert said.endswith(("File name too long", "No such file or directory"))

