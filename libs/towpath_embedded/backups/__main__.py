@@ -10,7 +10,7 @@ import getpass
 import shutil
 import sys
 from collections.abc import AsyncIterator, Coroutine
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ with paused():
     from cyclopts import App, Parameter
 
     from towpath_contracts.problems.registry import Problem, ProblemError, problem
-    from towpath_embedded.backups.database_copy import dump, restore
+    from towpath_embedded.backups.database_copy import backup_name, dump, restore
     from towpath_embedded.chaos.command_line import HELD, print_document, print_problem
     from towpath_embedded.platform_state import (
         BROKER_FOLDER,
@@ -48,8 +48,7 @@ Address = Annotated[str | None, Parameter(env_var="TOWPATH_DATABASE_URL")]
 def make(*, to: Path, data: Path | None = None, database_url: Address = None) -> int:
     """Make a backup; `towpath backup --help` describes each option."""
     folder = _folder(data, database_url)
-    name = f"towpath-{wall().astimezone(UTC):%Y%m%dT%H%M%SZ}.dump"
-    file = (to / name if to.is_dir() else to).absolute()
+    file = (to / backup_name(wall()) if to.is_dir() else to).absolute()
     there = folder is None or (folder / DATABASE_FOLDER).is_dir()
     kept = [] if folder is None else [str(folder / name) for name in KEPT_APART if (folder / name).exists()]
 

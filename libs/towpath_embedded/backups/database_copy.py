@@ -23,7 +23,7 @@ from towpath_fabric.postgres.migrations import check_applied, compare_applied, d
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.postgres.restores import RestoreMarks, refuse_future, refuse_running
 
-_MADE_AT = re.compile(r"^;\s*Archive created at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", re.MULTILINE)
+_OWN_NAME = re.compile(r"towpath-(\d{8}T\d{6}Z)\.dump")
 _SERVER_PARTS = re.compile(r"^DO \$\$.*?\$\$;$", re.MULTILINE | re.DOTALL)
 _UNFINISHED = """
 SELECT count(*) FROM runs.run
@@ -84,11 +84,11 @@ def _new_file(file: Path) -> Path:
 async def restore(dsn: str, file: Path, lost_since: datetime | None, by: str) -> RestoreMarks:
     """Fill the empty database with what *file* has, bring it up to date, and mark the runs that have not ended.
 
-    *lost_since* is when *file* was made, without it the time that the file says. Whatever fails, the database is empty
+    *lost_since* is when *file* was made, without it the time in its name. Whatever fails, the database is empty
     still, or it is restored and marked; ProblemError `restored_not_migrated` says that only the last step is missing.
     """
-    since = lost_since or await _made_at(file)
     await _refuse_unusable(file)
+    since = lost_since or _made_at(file)
     connection = await _connect(dsn)
     try:
         await refuse_running(connection)
@@ -140,11 +140,23 @@ def _size(file: Path) -> int:
     return file.stat().st_size
 
 
-async def _made_at(file: Path) -> datetime:
-    found = _MADE_AT.search(await _read_archive(file, "--list", str(file)))
+def backup_name(made_at: datetime) -> str:
+    """Return the name of a backup that is begun at *made_at*: it says so in UTC."""
+    return f"towpath-{made_at.astimezone(UTC):%Y%m%dT%H%M%SZ}.dump"
+
+
+def _made_at(file: Path) -> datetime:
+    """Read the time in the name of *file*: an archive tells the local time of a machine, and not its zone."""
+    found = _OWN_NAME.fullmatch(file.name)
     if found is None:
-        raise ProblemError(problem("backup_unreadable", f"{file} does not say when it was made"))
-    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+        remedy = "Give --lost-since, in UTC: the moment at which the backup was begun."
+        raise ProblemError(
+            problem("request_invalid", f"the name {file.name} does not say when it was made", remedy=remedy)
+        )
+    try:
+        return datetime.fromisoformat(found[1])
+    except ValueError as error:
+        raise ProblemError(problem("request_invalid", f"{file.name}: {error}")) from error
 
 
 async def _read_archive(file: Path, *words: str) -> str:

@@ -77,7 +77,7 @@ class LostDatabase:
             work.platform.release("nats")
         await self._recreate()
         self.lost = self._calls() - known
-        marks = await restore(work.platform.dsn(), file, None, "chaos")
+        marks = await restore(work.platform.dsn(), file, backup.made_at, "chaos")
         if not marked:
             await self._execute(FORGET, "towpath")
         for name in services:

@@ -107,7 +107,7 @@ def test_a_folder_is_backed_up_and_restored_whole_without_its_keys(
     assert (code, done["marked_runs"], done["broker_emptied"]) == (0, 2, True)
     assert not (data / "nats" / "store").exists()
     since = datetime.fromisoformat(done["lost_since"])
-    assert abs(since - datetime.fromisoformat(made["made_at"])) < timedelta(seconds=30), "the file says it, in UTC"
+    assert abs(since - datetime.fromisoformat(made["made_at"])) < timedelta(seconds=30), "its name says it, in UTC"
     after = asyncio.run(in_database(data, look))
     assert after == {**before, "marked": [since, since]}
     assert (before["temporary"], before["marked"], len(before["settings"])) == (False, None, 4)
@@ -128,6 +128,9 @@ def test_another_time_can_be_said_and_what_is_no_backup_is_refused(
     assert (code, refused["code"]) == (2, "request_invalid")
     code, refused = command(capsys, "backup", "--to", data.parent / "c.dump", "--data", data.parent / "nowhere")
     assert (code, refused["code"]) == (2, "file_missing")
+    code, refused = command(capsys, "restore", file, "--data", other)
+    assert (code, refused["code"], "--lost-since" in refused["remedy"]) == (2, "request_invalid", True)
+    file = file.rename(data.parent / "towpath-20261127T070000Z.dump")
     with lock_folder(data):
         code, refused = command(capsys, "restore", file, "--data", data)
     assert (code, refused["code"]) == (1, "already_up")
@@ -147,12 +150,12 @@ async def test_a_database_is_refused_while_services_work_on_it_and_comes_back_wi
         target = dsn.replace("/towpath?", "/empty?")
         pool = await open_pool(target, 1, "towpath_tas")
         with pytest.raises(ProblemError) as refused:
-            await restore(target, file, None, "ann")
+            await restore(target, file, datetime.now(UTC), "ann")
         assert (refused.value.problem.code, refused.value.problem.detail) == (
             *("services_running", "connected are towpath_tas"),
         )
         await pool.close()
-        assert (await restore(target, file, None, "ann")).runs == 2
+        assert (await restore(target, file, datetime.now(UTC), "ann")).runs == 2
         found, copied = await look(dsn), await look(target)
         assert {**copied, "marked": None} == found
         with pytest.raises(ProblemError) as refused:
@@ -219,6 +222,19 @@ async def test_whatever_fails_the_database_is_empty_still_or_marked(
         await connection.close()
 
     await in_database(data, work)
+
+
+@pytest.mark.parametrize("name", ["nightly.dump", "towpath-20261399T080000Z.dump", "towpath-20261127T080000Z.dump.1"])
+def test_of_a_file_that_another_named_the_time_has_to_be_said(name: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        database_copy._made_at(Path(name))
+    assert refused.value.problem.code == "request_invalid"
+
+
+def test_the_name_of_a_backup_says_in_utc_when_it_was_begun() -> None:
+    east = datetime.fromisoformat("2026-11-27T10:00:00+02:00")
+    name = database_copy.backup_name(east)
+    assert (name, database_copy._made_at(Path(name))) == ("towpath-20261127T080000Z.dump", east)
 
 
 def test_what_no_dump_has_is_said_by_the_first_migration() -> None:

@@ -65,7 +65,7 @@ async def restore(
 
     Args:
         file: What `towpath backup` wrote.
-        lost_since: When the file was made, if it does not say so itself.
+        lost_since: When the file was begun, in UTC; the name that `towpath backup` gives a file says it by itself.
         data: The data folder of `towpath up`; without it and an address of a database the one here.
         database_url: The empty database of another platform, as its owner; else TOWPATH_DATABASE_URL.
     """
