@@ -221,7 +221,7 @@ class BundleCompletenessCheck:
         self.effects += 1
         self.last_shown[str(line.get("execution_id"))] = line.get("last_entry")
         key, wrong = (str(line.get("run_id")), str(line.get("execution_id"))), self.calls.on_effect(line)
-        if key not in self.decided:
+        if key not in self.decided and key not in self.calls.doubts:
             message = f"the ledger let call {key[1]} of {line.get('tool')} go, and the log holds no decision"
             self.add_fault(AuditFault(code="effect_without_decision", message=message, line=number))
         elif wrong is not None:
@@ -348,9 +348,11 @@ class BundleCompletenessCheck:
         self.states.on_entry(leaf, line, entry)
         if entry.phase == "decision":
             self._on_decision(leaf, line, entry, key)
-        if (entry.phase, entry.verdict) in PERMISSIONS:
+        kind = (entry.phase, entry.verdict)
+        settles = self.calls.settles_doubt(key, kind)
+        if kind in PERMISSIONS or (settles and entry.verdict == "retry"):
             self.decided.setdefault(key, leaf)
-        if entry.verdict in EFFECTS.get(entry.phase, ()) and key not in self.decided:
+        if entry.verdict in EFFECTS.get(entry.phase, ()) and key not in self.decided and not settles:
             message = f"{entry.phase} {entry.verdict} of call {key[1]}, and no decision before it let it go"
             fault = _fault_at("effect_without_decision", message, leaf, line, entry)
             if self.partial:

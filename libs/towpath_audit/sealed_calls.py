@@ -55,6 +55,14 @@ EXECUTED = frozenset(
 )
 """Entries about a call that was let go."""
 
+WAITED = frozenset({"awaiting_approval", "requested"})
+"""Statuses of a call that people or a switch hold back."""
+
+DOUBTFUL = ("outcome", "unknown")
+
+ENDS_OF_DOUBT = frozenset({DOUBTFUL, ("outcome", "failed"), ("settled", "happened"), ("settled", "retry")})
+"""What becomes of a call that nothing let go, as far as a restored database knows: people are asked what happened."""
+
 CLASS, ONCE = "effect_class", "irreversible"
 """What the details of decisions name, and which class it is of whose calls each is made once."""
 
@@ -116,6 +124,7 @@ class SealedCalls:
     listed: set[CallKey] = field(default_factory=set)
     classes: dict[CallKey, set[str]] = field(default_factory=dict)
     never_began: set[int] = field(default_factory=set)
+    doubts: set[CallKey] = field(default_factory=set)
 
     def on_entry(self, place: EntryPlace, payload: ErasablePayload | None) -> CallFault | None:
         """Add an entry; return what is wrong with its arguments, if anything."""
@@ -132,6 +141,8 @@ class SealedCalls:
             return None
         call = self.calls.setdefault(key, _CallEntries())
         if entry.entry_id > call.last:
+            if kind == DOUBTFUL and call.status in WAITED:
+                self.doubts.add(key)
             call.last, call.leaf, call.status = entry.entry_id, place.leaf, STATUS_AFTER[kind]
         if kind not in DECIDED and kind not in EXECUTED:
             return None
@@ -158,6 +169,13 @@ class SealedCalls:
                 self.never_began.add(entry.entry_id)
         elif (entry.phase, entry.verdict) == ("outcome", "void"):
             self.never_began.add(entry.entry_id)
+
+    def settles_doubt(self, key: CallKey, kind: tuple[str, str]) -> bool:
+        """Return whether an entry of *kind* needs no decision before it: its call waited, and then was unknown.
+
+        A restored database has it so where the call may have been let go after the backup was made.
+        """
+        return key in self.doubts and kind in ENDS_OF_DOUBT
 
     def made_once(self) -> set[CallKey]:
         """Return the calls that were irreversible whenever something was decided about them."""
