@@ -42,7 +42,7 @@ from towpath_tas.app.loaded_policies import PolicyNotLoadedError
 from towpath_tas.app.policy_cache import PolicyCache, seen_versions
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.call import FINAL, LedgerCall
-from towpath_tas.core.calls.restore_doubts import ask_first
+from towpath_tas.core.calls.restore_doubts import ask_first, without_guess
 from towpath_tas.metrics import TasMetrics
 
 MAX_ROUNDS = 8
@@ -190,7 +190,8 @@ class LedgerStore:
             return False
         try:
             context = update.context
-            update.change = ask_first(context.call, update.decide(context), context.lost_since)
+            change = ask_first(context.call, update.decide(context), context.lost_since)
+            update.change = without_guess(context.call, change, context.lost_since)
         except Exception as error:  # noqa: BLE001 - a bug in one decision must not fail the whole batch
             self._log.error("a call can't be handled", execution_id=str(update.execution_id), exc_info=error)
             update.error = f"{type(error).__name__}: {error}"[:500]

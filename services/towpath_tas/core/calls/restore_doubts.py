@@ -1,24 +1,27 @@
 """Calls of runs that a backup knows less of than the world does: a person is asked before they are sent.
 
-    about to be sent or claimed, in a run that the restored backup has as unfinished ──► unknown, and a person says
-    happened, did not happen or retry
+    about to be sent, claimed or refused, in a run that the restored backup has as unfinished ──► unknown, and a person
+    says happened, did not happen or retry
 
 Whatever such a run did after the backup was made is lost with the database, and it may do all of that again: under the
 same execution ids, or under others, since a model need not decide twice alike. So the word about one call says nothing
 of the next, and each call that is not pure is asked about, once, until the run has ended. Children of such a run count
 as the run does, also those that are started later: they may have had their run before.
 
-A row keeps what may have happened as a claim that nobody reported, so that all rules about such claims hold: the call
-is never said not to have started, and a probe comes first. The claim is also what shows that the question was asked.
+Decisions are made as if the row had a claim that nobody reported, so that all rules about such claims hold: the call is
+never said not to have started, and a probe comes first. The claim is stored with the question and with nothing else,
+since a stored one shows that the question was asked: a vote, a pause or a repeated claim leaves it open. A call that
+waited for people and is refused now is asked about too: they may have approved it in the lost time.
 """
 
+import json
 import uuid
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, EffectClass
-from towpath_tas.core.call import CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.call import CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, StartClaim, send_fact
 from towpath_tas.core.calls.internal_calls import is_internal
 from towpath_tas.core.calls.ledger import unknown
 from towpath_tas.core.restored_runs import RestoredRuns
@@ -48,7 +51,7 @@ def unasked_since(
 
 
 def ask_first(before: LedgerCall | None, change: LedgerChange, since: datetime | None) -> LedgerChange:
-    """Return *change*, or, if it would send its call, a change that has a person asked what became of the call.
+    """Return *change*, or, if it sends its call or says that it was not sent, one that has a person asked about it.
 
     *before* has the possible start already. A call that is unknown is sent by nothing but the word of a person.
     """
@@ -60,17 +63,30 @@ def ask_first(before: LedgerCall | None, change: LedgerChange, since: datetime |
         return change
     current = after.current_claim
     guessed = after.status is CallStatus.UNKNOWN and current is not None and current.is_possible
-    if sent is None and not guessed:
+    refused = after.status is CallStatus.DENIED and after.ever_claimed
+    if sent is None and not guessed and not refused:
         return change
-    asked = _asked(after if before is None else replace(after, attempt=before.attempt), since)
-    notes = [replace(note, call=asked.call or after) for note in change.notes if note.phase not in _NOT_SO]
+    over = _refusal(after) if refused else ""
+    asked = _asked(after if before is None else replace(after, attempt=before.attempt), since, over)
+    notes = [replace(note, call=asked.call or after) for note in change.notes if not _is_not_so(note)]
     others = tuple(effect for effect in change.effects if not isinstance(effect, DispatchCall))
+    told = send_fact(after) if guessed or refused else ()
     return replace(
         change,
         call=asked.call,
         notes=(*notes, *asked.notes),
-        effects=asked.effects if guessed else others + asked.effects,
+        effects=(*(effect for effect in others if effect not in told), *asked.effects),
     )
+
+
+def without_guess(before: LedgerCall | None, change: LedgerChange, since: datetime | None) -> LedgerChange:
+    """Return *change* as it is stored: with the possible start only where a person is asked, or has answered."""
+    call = change.call
+    answered = before is not None and before.status is CallStatus.UNKNOWN
+    if since is None or call is None or answered or call.status is CallStatus.UNKNOWN:
+        return change
+    notes = tuple(replace(note, call=_without_claim(note.call, since)) for note in change.notes)
+    return replace(change, call=_without_claim(call, since), notes=notes)
 
 
 def ask_before_start(
@@ -93,14 +109,29 @@ _NOT_SO = frozenset({"dispatch", "outcome"})
 """Phases of notes that say what does not become of the call now."""
 
 
-def _asked(after: LedgerCall, since: datetime) -> LedgerChange:
-    """Return the change that makes *after*, the next revision of a row, unknown instead."""
+def _is_not_so(note: CallAuditEntry) -> bool:
+    return note.phase in _NOT_SO or note.verdict == "deny"
+
+
+def _refusal(call: LedgerCall) -> str:
+    """Return what a refused call would have been told."""
+    denial = json.loads(call.fact or "{}").get("denial") or {}
+    return f"; it is not allowed now: {denial.get('reason', '')}"
+
+
+def _asked(after: LedgerCall, since: datetime, over: str = "") -> LedgerChange:
+    """Return the change that makes *after*, the next revision of a row, unknown instead; *over* ends its message."""
     known = after if _was_asked(after, since) else with_possible_start(after, since)
     message = (
         f"the database was restored from a backup, and what happened since {since.isoformat(timespec='seconds')} is not"
-        " known to this platform: the call may have happened already"
+        f" known to this platform: the call may have happened already{over}"
     )
     return unknown(replace(known, revision=after.revision - 1), message, lost_since=since)
+
+
+def _without_claim(call: LedgerCall, since: datetime) -> LedgerCall:
+    wanted = _claim_id(call, since)
+    return replace(call, claims=tuple(claim for claim in call.claims if claim.claim_id != wanted))
 
 
 def _has_effect(call: LedgerCall) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.integration.tas.test_approvals import make_key, vote, waiting
 from tests.integration.tas.test_switches import RUN
 from tests.support.tas.tas_caller import query, row, settled
 from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
@@ -88,6 +89,28 @@ async def test_a_stopped_run_does_not_say_of_such_a_call_that_it_never_began(tas
     fence = {"project": caller.project, "run_id": invocation.run_id, "fence": 1, "reason": "cancelled"}
     answer = await caller.ask(rpc.RAISE_FENCE, **fence)
     assert (answer.voided, answer.unknown) == ((), (invocation.execution_id,))
+
+
+async def test_a_call_that_people_decide_about_is_asked_about_whatever_they_say(tas: Running) -> None:
+    caller = tas.caller
+    approved, denied = [await waiting(tas) for _ in range(2)]
+    for request, _ in (approved, denied):
+        await add_run(tas, request.run_id)
+    await mark(tas, some_time())
+    key = await make_key(tas, "paula")
+    for (request, asked), verdict in ((approved, "approved"), (denied, "denied")):
+        await vote(caller, asked, verdict, reason="too much", **key)
+        await caller.again(request)
+        fact = await caller.fact(request, "tool.finished")
+        assert (fact["status"], "too much" in fact["failure"]["message"]) == ("unknown", verdict == "denied")
+        assert fact["doubt"]["lost_since"]
+        assert request.execution_id not in caller.invocations
+    said = {"project": caller.project, "actor": "ann", "reason": "she looked"}
+    for request, verdict in ((approved[0], "retry"), (denied[0], "happened")):
+        names = {"run_id": request.run_id, "execution_id": request.execution_id}
+        await caller.ask(rpc.SETTLE_CALL, **names, verdict=verdict, **said)
+    assert (await caller.dispatched(approved[0])).attempt == 2
+    assert (await row(tas.dsn, denied[0].execution_id))["status"] == "succeeded"
 
 
 async def test_messages_about_what_the_database_does_not_know_do_no_harm(tas: Running) -> None:

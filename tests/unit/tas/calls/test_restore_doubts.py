@@ -71,12 +71,12 @@ def told(change: LedgerChange) -> dict[str, Any]:
     return dict(facts[0])
 
 
-def settle(call: LedgerCall, verdict: Any) -> LedgerChange:
+def settle(call: LedgerCall, verdict: Any, held: ActiveSwitch | None = None) -> LedgerChange:
     found, since = known(call)
     assert found is not None
     change = on_settle(found, verdict, "ann", "she looked", now=NOW)
     assert isinstance(change, LedgerChange)
-    return ask_first(found, hold(found, change, None), since)
+    return ask_first(found, hold(found, change, held), since)
 
 
 @pytest.mark.parametrize("effect_class", ASKED_ABOUT)
