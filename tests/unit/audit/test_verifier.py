@@ -116,34 +116,6 @@ def test_the_record_is_whole_or_its_gaps_are_reported(entries: list[dict[str, An
     assert found(made(*(dict(entry) for entry in entries))) == faults
 
 
-UNKNOWN = {"phase": "outcome", "verdict": "unknown"}
-
-
-@pytest.mark.parametrize("waited", [ASKED, HELD])
-@pytest.mark.parametrize(
-    ("ends", "status", "faults"),
-    [
-        ([UNKNOWN], "unknown", []),
-        ([UNKNOWN, {"phase": "settled", "verdict": "happened"}], "succeeded", []),
-        ([UNKNOWN, {"phase": "outcome", "verdict": "failed"}], "failed", []),
-        ([UNKNOWN, {"phase": "settled", "verdict": "retry"}, CLAIM, DONE], "succeeded", []),
-        ([UNKNOWN, CLAIM], "started", ["effect_without_decision", "call_state_changed"]),
-        ([UNKNOWN, DONE], "succeeded", ["effect_without_decision"]),
-        ([CLAIM, UNKNOWN], "unknown", ["effect_without_decision"] * 3 + ["call_state_changed"]),
-    ],
-)
-def test_a_call_that_waited_in_a_restored_database_may_be_unknown_and_nothing_more(
-    waited: dict[str, Any], ends: list[dict[str, Any]], status: str, faults: list[str]
-) -> None:
-    effect = bundle.effect(run_id=RUN, execution_id=CALL, tool="t", status=status, last_entry=True)
-    lines = made(*(dict(entry) for entry in (waited, *ends)), tail=(effect,))
-    assert sorted(code for code, _ in found(lines)) == sorted(faults)
-
-
-def test_a_call_of_which_nothing_is_known_is_not_unknown() -> None:
-    assert found(made(dict(UNKNOWN))) == [("effect_without_decision", 0)]
-
-
 OTHER = {"approval_id": "b", "digest": "sha256:bb"}
 EDITED = {"phase": "approval.edited", "verdict": "edited", "actor": "mia", "detail": {**ABOUT, "votes": "1 of 2"}}
 DENIED = {"phase": "approval.denied", "verdict": "denied", "actor": "noa", "detail": ABOUT}
