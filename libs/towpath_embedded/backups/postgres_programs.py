@@ -6,7 +6,7 @@ import os
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.servers.postgres_identity import postgres_home
@@ -100,7 +100,19 @@ def program(name: str) -> str:
 
 
 def _without_password(dsn: str) -> tuple[str, str]:
+    """Return *dsn* as other users may see it, and the password, which may stand before the host or among the options."""
     parts = urlsplit(dsn)
     login, at, hosts = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{hosts}")), unquote(password)
+    kept, named = [], ""
+    for option in filter(None, parts.query.split("&")):
+        name, _, value = option.partition("=")
+        if unquote_plus(name) == "sslpassword":
+            remedy = "Name a key without a passphrase, which only you can read: sslkey."
+            raise ProblemError(problem("request_invalid", "other users would see sslpassword", remedy=remedy))
+        if unquote_plus(name) == "password":
+            named = unquote_plus(value)
+        else:
+            kept.append(option)
+    address = urlunsplit(parts._replace(netloc=f"{user}{at}{hosts}", query="&".join(kept)))
+    return address, unquote(password) or named

@@ -44,7 +44,7 @@ async def backup(
         database_url: The database of another platform, as its owner; else TOWPATH_DATABASE_URL.
     """
     with printed.out().progress("Copying the database"):
-        _, found = await run_module(_MODULE, "make", "--to", str(to), *_place(data, database_url))
+        _, found = await run_module(_MODULE, "make", "--to", str(to), *_place(data), **_address(database_url))
     printed.out().record(found, _MADE)
     if found["keep_apart"]:
         print_notice(f"Not in it, to be kept elsewhere: {', '.join(found['keep_apart'])}")
@@ -71,13 +71,16 @@ async def restore(
     """
     since = () if lost_since is None else ("--lost-since", parse_moment(lost_since, "--lost-since").isoformat())
     with printed.out().progress("Restoring the database"):
-        _, found = await run_module(_MODULE, "put-back", str(file), *since, *_place(data, database_url))
+        _, found = await run_module(_MODULE, "put-back", str(file), *since, *_place(data), **_address(database_url))
     printed.out().record(found, _RESTORED)
     if not found["broker_emptied"]:
         print_notice("Before the services start, empty the broker: it may know more than the database does.")
 
 
-def _place(data: Path | None, database_url: str | None) -> tuple[str, ...]:
-    """Pass on what was named; a variable of the environment reaches the program by itself, unseen by other users."""
-    given = (("--data", data), ("--database-url", database_url))
-    return tuple(word for name, value in given if value is not None for word in (name, str(value)))
+def _place(data: Path | None) -> tuple[str, ...]:
+    return () if data is None else ("--data", str(data))
+
+
+def _address(database_url: str | None) -> dict[str, str]:
+    """Name the database where other users do not see its password, as they would in an argument."""
+    return {} if database_url is None else {"TOWPATH_DATABASE_URL": database_url}

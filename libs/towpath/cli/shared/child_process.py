@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -28,16 +29,17 @@ def require_package(name: str) -> None:
         raise ProblemError(problem("binary_missing", f"{name} is not installed here"))
 
 
-async def run_module(module: str, *arguments: str) -> tuple[int, Any]:
+async def run_module(module: str, *arguments: str, **environment: str) -> tuple[int, Any]:
     """Run `python -P -m module arguments` to its end and return its exit code and the JSON document that it printed.
 
-    Its stderr is ours. Raises ProblemError with the problem that the child printed, and KeyboardInterrupt where the
-    child was interrupted.
+    Its stderr is ours, and so is its environment but for what is named. Raises ProblemError with the problem that the
+    child printed, and KeyboardInterrupt where the child was interrupted.
     """
     require_package(module.partition(".")[0])
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", module, *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
+        env={**os.environ, **environment},  # noqa: TID251 - handed on
     )  # fmt: skip
     async with ending_with_us(process):
         assert process.stdout is not None

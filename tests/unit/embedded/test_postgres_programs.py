@@ -1,0 +1,25 @@
+"""What pg_dump, pg_restore and psql are given: no password that others see."""
+
+import pytest
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.backups.postgres_programs import _without_password
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown", "password"),
+    [
+        ("postgresql://o:a%20b@db/t?sslmode=require", "postgresql://o@db/t?sslmode=require", "a b"),
+        ("postgresql://db/t?user=o&password=a%26b&host=/tmp", "postgresql://db/t?user=o&host=/tmp", "a&b"),
+        ("postgresql://db/t?p%61ssword=x", "postgresql://db/t", "x"),
+        ("postgresql://o@db/t", "postgresql://o@db/t", ""),
+    ],
+)
+def test_no_password_is_shown(dsn: str, shown: str, password: str) -> None:
+    assert _without_password(dsn) == (shown, password)
+
+
+def test_a_passphrase_that_would_be_shown_is_refused() -> None:
+    with pytest.raises(ProblemError) as refused:
+        _without_password("postgresql://o@db/t?sslpassword=x")
+    assert refused.value.problem.code == "request_invalid"
