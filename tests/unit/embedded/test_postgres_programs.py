@@ -1,9 +1,12 @@
-"""What pg_dump, pg_restore and psql are given: no password that others see."""
+"""What pg_dump, pg_restore and psql are given: no password that others see, and what libpq reads."""
+
+from pathlib import Path
 
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_embedded.backups.postgres_programs import _without_password
+from towpath_embedded.backups import postgres_programs
+from towpath_embedded.backups.postgres_programs import _environment, _without_password
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,19 @@ def test_a_passphrase_that_would_be_shown_is_refused() -> None:
     with pytest.raises(ProblemError) as refused:
         _without_password("postgresql://o@db/t?sslpassword=x")
     assert refused.value.problem.code == "request_invalid"
+
+
+async def test_programs_get_the_variables_of_libpq_and_ask_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    monkeypatch.setenv("PGPASSFILE", "/etc/pass")
+    monkeypatch.setenv("SECRET", "x")
+    found = _environment()
+    expected = {"HOME": str(tmp_path), "PGSSLMODE": "verify-full", "PGPASSFILE": "/etc/pass", "TZ": "UTC"}
+    assert found | expected == found
+    assert "SECRET" not in found
+    monkeypatch.setattr(postgres_programs, "program", lambda _: "/bin/echo")
+    said = await postgres_programs.run_program("pg_dump", "postgresql://o:geheim@db/t", "--file=x")
+    assert said == "--dbname postgresql://o@db/t --no-password --file=x\n"
