@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.backups.postgres_programs import run_program, run_script
 from towpath_fabric.outages.outage import reason_of
 from towpath_fabric.postgres.connection_refusals import refusal
+from towpath_fabric.postgres.database_hosts import DatabaseHosts
 from towpath_fabric.postgres.migrations import check_applied, compare_applied, discover, migrate, refuse_if_too_old
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.postgres.restores import RestoreMarks, refuse_future, refuse_running
@@ -171,7 +170,7 @@ async def _read_archive(file: Path, *words: str) -> str:
 
 async def _connect(dsn: str) -> Any:
     try:
-        return await asyncpg.connect(dsn)
+        return await DatabaseHosts(dsn).connect()
     except (*DATABASE_DOWN, ValueError) as error:
         if (refused := refusal(error)) is not None:
             raise ProblemError(refused) from error

@@ -6,14 +6,16 @@ import os
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
-from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit, urlunsplit
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.servers.postgres_identity import postgres_home
+from towpath_fabric.postgres.database_hosts import GIVEN_UP_S, hosts_of
 
 MOST_SAID = 1_000
 """Characters of what a program of Postgres says that are shown, the last ones."""
 
+_SEVERAL = ("target_session_attrs=read-write", f"connect_timeout={GIVEN_UP_S:.0f}")
 _PIECE = 1 << 20
 _PSQL = ("--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1", "--file=-")
 
@@ -67,7 +69,7 @@ async def _started(name: str, dsn: str | None, words: tuple[str, ...], stdin: in
     place: tuple[str, ...] = ()
     if dsn is not None:
         address, password = _without_password(dsn)
-        place = ("--dbname", address, "--no-password")
+        place = ("--dbname", _to_primary(address), "--no-password")
         environment |= {"PGPASSWORD": password} if password else {}  # other users see a command line
     process = await asyncio.create_subprocess_exec(
         program(name), *place, *words, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE
@@ -105,8 +107,17 @@ def _environment() -> dict[str, str]:
     return {"HOME": "/", **found, "PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
+def _to_primary(address: str) -> str:
+    """Return *address*, with several hosts so that libpq passes over standbys and over hosts that are silent."""
+    if len(hosts_of(address)) < 2:
+        return address
+    parts = urlsplit(address)
+    missing = [option for option in _SEVERAL if option.partition("=")[0] not in parse_qs(parts.query)]
+    return urlunsplit(parts._replace(query="&".join(filter(None, [parts.query, *missing]))))
+
+
 def _without_password(dsn: str) -> tuple[str, str]:
-    """Return *dsn* as other users may see it, and the password, which may stand before the host or among the options."""
+    """Return *dsn* as other users may see it, and the password: before the host, or among the options."""
     parts = urlsplit(dsn)
     login, at, hosts = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import asyncpg
-
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.postgres.database_hosts import DatabaseHosts
 from towpath_fabric.postgres.migrations import check_applied
 
 _SERVICES = """
@@ -51,7 +50,7 @@ async def mark_restored(dsn: str, lost_since: datetime, by: str) -> RestoreMarks
     Raises ProblemError: `request_invalid` for a time that is still to come, `database_not_migrated`, and
     `services_running`.
     """
-    connection = await asyncpg.connect(dsn)
+    connection = await DatabaseHosts(dsn).connect()
     try:
         await check_applied(connection)
         await refuse_running(connection)

@@ -155,7 +155,9 @@ async def test_a_database_is_refused_while_services_work_on_it_and_comes_back_wi
             *("services_running", "connected are towpath_tas"),
         )
         await pool.close()
-        assert (await restore(target, file, datetime.now(UTC), "ann")).runs == 2
+        several = target.replace("host=", "host=/nowhere,")
+        assert several != target
+        assert (await restore(several, file, datetime.now(UTC), "ann")).runs == 2
         found, copied = await look(dsn), await look(target)
         assert {**copied, "marked": None} == found
         with pytest.raises(ProblemError) as refused:

@@ -6,7 +6,7 @@ import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.backups import postgres_programs
-from towpath_embedded.backups.postgres_programs import _environment, _without_password
+from towpath_embedded.backups.postgres_programs import _environment, _to_primary, _without_password
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,18 @@ async def test_programs_get_the_variables_of_libpq_and_ask_for_nothing(
     monkeypatch.setattr(postgres_programs, "program", lambda _: "/bin/echo")
     said = await postgres_programs.run_program("pg_dump", "postgresql://o:geheim@db/t", "--file=x")
     assert said == "--dbname postgresql://o@db/t --no-password --file=x\n"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "asked"),
+    [
+        ("postgresql://o@one/t", "postgresql://o@one/t"),
+        ("postgresql://o@one,two/t", "postgresql://o@one,two/t?target_session_attrs=read-write&connect_timeout=10"),
+        (
+            "postgresql://o@one,two/t?target_session_attrs=primary",
+            "postgresql://o@one,two/t?target_session_attrs=primary&connect_timeout=10",
+        ),
+    ],
+)
+def test_of_several_hosts_the_primary_is_looked_for(dsn: str, asked: str) -> None:
+    assert _to_primary(dsn) == asked
