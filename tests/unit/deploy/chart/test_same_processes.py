@@ -46,6 +46,13 @@ def containers(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     )
 
 
+def broker_environment(values: dict[str, Any]) -> dict[str, str]:
+    """Return what a node of the broker is given besides users' passwords; that of routes is `secret`."""
+    [container] = pod_of(of_kind(values, "StatefulSet")["nats"])["containers"]
+    said = {name: text.replace("$(NATS_ROUTE_PASSWORD)", "secret") for name, text in environment(container).items()}
+    return {**said, "POD_NAME": "towpath-nats-0", "NATS_ROUTE_PASSWORD": "secret"}
+
+
 def test_the_chart_runs_every_process_with_the_command_of_the_compose_file() -> None:
     ran = {name: one["args"] for name, one in containers(ALL).items()}
     assert set(ran) == {*ROLES, "migrate", "streams"}
@@ -123,7 +130,7 @@ def test_the_brokers_configuration_is_that_of_the_compose_file_for_each_node(tmp
     passwords = {name: f"p{number}" for number, name in enumerate(re.findall(r"\$(NATS_PASSWORD_\w+)", AUTHORITY))}
     command = [BIN / "nats-server", "-t", "-c", tmp_path / "nats.conf"]
     done = subprocess.run(
-        command, env={"POD_NAME": "towpath-nats-0", **passwords}, capture_output=True, text=True, check=False
+        command, env={**broker_environment(FEW), **passwords}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     alone = (DEPLOY / "nats.conf").read_text("utf-8")
@@ -142,8 +149,8 @@ def test_every_node_of_the_broker_is_named_to_its_clients_and_to_its_peers() -> 
             said = environment(container)
             assert said["TOWPATH_NATS_URL"] == ",".join(f"nats://{node}:4222" for node in nodes)
             assert said["TOWPATH_STREAM_REPLICAS"] == "3"
-    routes = re.findall(r'"nats://(\S+):6222"', of_kind(FEW, "ConfigMap")["nats"]["data"]["nats.conf"])
-    assert routes == nodes
+    asked = re.findall(r"\$(NATS_ROUTE_\d)", of_kind(FEW, "ConfigMap")["nats"]["data"]["nats.conf"])
+    assert [broker_environment(FEW)[name] for name in asked] == [f"nats://route:secret@{node}:6222" for node in nodes]
     assert environment(containers(OUTSIDE)["tas"])["TOWPATH_NATS_URL"] == OUTSIDE["nats"]["url"]
 
 
