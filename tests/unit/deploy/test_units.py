@@ -1,5 +1,6 @@
 """The units of deploy/systemd: the processes of the compose file, each a user of its own, with few rights."""
 
+import ipaddress
 import os
 import re
 import shutil
@@ -105,12 +106,22 @@ def test_secrets_are_read_by_systemd_and_out_of_the_process_reach(name: str) -> 
 
 def test_only_the_decider_has_keys_of_models_and_only_tas_those_that_sign() -> None:
     found = {path.parent.name: unit(str(path)) for path in UNITS.glob("*.service.d/*.conf")}
-    assert set(found) == {"towpath@decider.service.d", "towpath@tas.service.d"}
+    assert set(found) == {"towpath@decider.service.d", "towpath@tas.service.d", f"{WORKER}.d"}
     assert found["towpath@decider.service.d"]["EnvironmentFile"] == ["-/etc/towpath/secrets/models.env"]
     state = unit(SERVICE)["StateDirectory"][0].replace("%i", "tas")
     assert {given("tas")[f"TOWPATH_{key}_KEY_FILE"] for key in ("TICKET", "SEAL")} == {
         f"/var/lib/{state}/{key}.key" for key in ("ticket", "seal")
     }
+
+
+def test_tools_reach_the_broker_and_who_resolves_names_until_a_pool_is_given_more() -> None:
+    assert unit(WORKER)["IPAddressDeny"] == ["any"] and "IPAddressAllow" not in unit(WORKER)
+    drop_in = unit(f"{WORKER}.d/addresses.conf")
+    assert set(drop_in) == {"IPAddressAllow"}
+    brokers, resolver = (line.split() for line in drop_in["IPAddressAllow"])
+    assert len(brokers) == len(variables("common.env")["TOWPATH_NATS_URL"].split(",")) and len(resolver) == 1
+    documentation = ipaddress.ip_network("192.0.2.0/24")
+    assert all(ipaddress.ip_address(one) in documentation for one in (*brokers, *resolver)), "nobody's real ones"
 
 
 @pytest.mark.parametrize("name", INSTANCES)
