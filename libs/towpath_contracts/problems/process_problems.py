@@ -109,6 +109,12 @@ PROCESS_PROBLEMS = (
         "The database is restored, its runs are marked, and it is not up to date",
         "Run towpath db migrate before any service starts; towpath db restored need not be said again.",
     ),
+    ProblemKind(
+        "broker_not_emptied",
+        0,
+        "The broker's old store can't be moved away",
+        "Mend what it says: move the folder away yourself, or unmount it. The database is empty still.",
+    ),
     ProblemKind("backup_failed", 0, "A program of PostgreSQL failed", "Mend what it says, and run the command again."),
     ProblemKind(
         "backup_unreadable", 0, "The file is no backup", "Name a file that towpath backup or pg_dump -Fc wrote."

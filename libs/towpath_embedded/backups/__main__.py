@@ -93,12 +93,24 @@ async def _put_back(file: Path, data: Path | None, database_url: str | None, sin
             make_folders(data)
             async with _stopped_database(data) as dsn:
                 try:
-                    marks = await restore(dsn, file, since, getpass.getuser())
+                    marks = await restore(dsn, file, since, getpass.getuser(), lambda: _empty_broker(data))
                 except ProblemError as error:
                     raise ProblemError(_in_folder(error.problem, data)) from error
-            shutil.rmtree(data / STORE, ignore_errors=True)  # messages about what the database does not know
     said = {"file": str(file), "lost_since": marks.lost_since.isoformat(), "marked_runs": marks.runs}
     return {**said, "open_calls": marks.calls, "projects": marks.projects, "broker_emptied": data is not None}
+
+
+def _empty_broker(data: Path) -> None:
+    """Move the broker's store away, which has messages about what the database does not know, and remove it then."""
+    store = data / STORE
+    away = store.with_name(f"store.old-{wall():%Y%m%dT%H%M%S%f}")
+    try:
+        store.rename(away)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ProblemError(problem("broker_not_emptied", f"{store} can't be moved: {error.strerror}")) from error
+    shutil.rmtree(away, ignore_errors=True)  # what is left of it is read by nobody
 
 
 def _in_folder(found: Problem, data: Path) -> Problem:

@@ -8,6 +8,7 @@ database and marks its unfinished runs in one transaction, so no service ever se
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,8 +81,12 @@ def _new_file(file: Path) -> Path:
     return part
 
 
-async def restore(dsn: str, file: Path, lost_since: datetime | None, by: str) -> RestoreMarks:
+async def restore(
+    dsn: str, file: Path, lost_since: datetime | None, by: str, ready: Callable[[], None] = lambda: None
+) -> RestoreMarks:
     """Fill the empty database with what *file* has, bring it up to date, and mark the runs that have not ended.
+
+    *ready* is called once nothing is refused any more, and before anything is written.
 
     *lost_since* is when *file* was made, without it the time in its name. Whatever fails, the database is empty
     still, or it is restored and marked; ProblemError `restored_not_migrated` says that only the last step is missing.
@@ -99,6 +104,7 @@ async def restore(dsn: str, file: Path, lost_since: datetime | None, by: str) ->
             await connection.execute(statement)
     finally:
         await connection.close()
+    ready()
     values = {"towpath_lost_since": since.isoformat(), "towpath_said_by": by}
     said = json.loads(await run_script(dsn, ("pg_restore", "--file=-", "--no-owner", str(file)), _MARK, **values))
     try:

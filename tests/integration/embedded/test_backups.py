@@ -14,6 +14,7 @@ import pytest
 from towpath.cli import main
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.backups import database_copy
+from towpath_embedded.backups.__main__ import _empty_broker
 from towpath_embedded.backups.database_copy import dump, restore, server_parts
 from towpath_embedded.backups.postgres_programs import run_program, run_script
 from towpath_embedded.platform_state import lock_folder
@@ -237,6 +238,23 @@ def test_the_name_of_a_backup_says_in_utc_when_it_was_begun() -> None:
     east = datetime.fromisoformat("2026-11-27T10:00:00+02:00")
     name = database_copy.backup_name(east)
     assert (name, database_copy._made_at(Path(name))) == ("towpath-20261127T080000Z.dump", east)
+
+
+def test_a_store_of_the_broker_that_can_not_be_moved_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = data / "nats" / "store"
+    _empty_broker(data)  # there is none
+    (store / "messages").mkdir(parents=True)
+    _empty_broker(data)
+    assert list((data / "nats").iterdir()) == []
+    store.mkdir()
+
+    def busy(self: Path, target: Path) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(Path, "rename", busy)
+    with pytest.raises(ProblemError) as refused:
+        _empty_broker(data)
+    assert (refused.value.problem.code, store.is_dir()) == ("broker_not_emptied", True)
 
 
 def test_what_no_dump_has_is_said_by_the_first_migration() -> None:

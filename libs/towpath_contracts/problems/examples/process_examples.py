@@ -114,6 +114,10 @@ PROCESS_EXAMPLES = {
         "A backup of an older version was restored, and a migration failed or the connection was lost after that.",
         "12 runs are marked; the server closed the connection → `towpath db migrate`, then start the services",
     ),
+    "broker_not_emptied": ProblemExample(
+        "The store of the data folder's broker belongs to another user, or is a mount.",
+        ".towpath/nats/store can't be moved: Device or resource busy → `umount .towpath/nats/store`, and restore again",
+    ),
     "backup_failed": ProblemExample(
         "pg_dump or pg_restore ended with an error, or the file can't be written: no room, no right, "
         "or the program is older than the server.",
