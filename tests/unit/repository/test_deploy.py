@@ -115,7 +115,8 @@ def test_every_required_file_of_secrets_is_made(secrets: dict[str, dict[str, str
 
 def test_each_user_of_the_broker_has_its_own_password(secrets: dict[str, dict[str, str]]) -> None:
     broker = secrets["nats.env"]
-    assert set(broker) == {f"NATS_PASSWORD_{user.upper()}" for user in load(DEPLOY / FILE).users()}
+    of_users = {f"NATS_PASSWORD_{user.upper()}" for user in load(DEPLOY / FILE).users()}
+    assert set(broker) == of_users | {"NATS_ROUTE_PASSWORD"}
     assert len(set(broker.values())) == len(broker)
     for name, service in compose()["services"].items():
         if name in {*ROLES, "streams"}:
