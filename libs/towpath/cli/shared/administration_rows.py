@@ -93,7 +93,7 @@ class MigrationRow(TypedDict):
     """A migration of the database; `newer` ones are unknown to this version."""
 
     owner: str
-    version: int
+    version: str
     name: str
     applied: bool
     newer: bool
