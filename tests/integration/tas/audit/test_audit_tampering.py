@@ -78,6 +78,8 @@ UNWATCHED_TABLES = {
     "fence": "stops calls; what it did is in the entries of the calls",
     "project_state": "counters that tell replicas to read anew",
     "rate_count": "counts of the current window",
+    "restore": "what was marked when; that a database was restored is an entry of each project",
+    "restored_run": "which runs ask from now on; every question, and its answer, is an entry",
     "rule_count": "counts of a run's limits",
     "shadow_policy": "a policy that is never obeyed",
     "switch": "what is paused now; every change is an entry",
