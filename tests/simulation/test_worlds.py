@@ -24,7 +24,7 @@ COMMON = MUST_HAPPEN - RARE - {"claim_refused_outdated"}
 
 RARE_WITHIN = 300
 FIRST_CAUGHT = {
-    "overtaken": 61,
+    "overtaken": 275,
     "revision": 63,
     "fence": 35,
     "dispatch_before_commit": 60,

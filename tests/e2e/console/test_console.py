@@ -305,7 +305,7 @@ async def test_a_network_is_checked_published_compared_and_published_again(brows
     spec = yaml.safe_load((SAMPLE / "network.yaml").read_text()) | {"name": "team/desk"}
     bad = yaml.safe_dump(spec | {"agents": [agent | {"is_default": False} for agent in spec["agents"]]})
     refused = await form(browser, "/networks/check", text=bad)
-    assert refused.status_code == 422 and "no agent has is_default" in refused.text and "kind: Network" in refused.text
+    assert refused.status_code == 422 and "no agent begins" in refused.text and "kind: Network" in refused.text
     checked = await form(browser, "/networks/check", text=yaml.safe_dump(spec))
     assert "Publish version 1" in checked.text and (await browser.get("/v1/networks/team/desk")).status_code == 404
     for steps in (7, 8):

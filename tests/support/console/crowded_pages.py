@@ -35,6 +35,9 @@ BOUNDED: Mapping[str, int] = {
     "SELECT leaf_index, hash FROM tas.audit_leaf": 4_096,
     "-- Who holds how much of the room": 10_000,  # of no page: what goes on, for admission
     "-- What people have limited": 501,  # one more tells whether there are more
+    "-- How far $4 gates": 10_000,
+    "-- Those that wait for people": 2_000,  # of no page: gauges, every 15 s, from the index alone
+    "-- The highest used share": 5_000,  # of no page, likewise
     "SELECT d.dead_letter_id": 5_000,
     "SELECT notice_id": 5_000,
 }

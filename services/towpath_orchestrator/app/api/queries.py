@@ -340,12 +340,14 @@ class RunQueries:
         filters = (request.tool, request.rule, request.network, request.assigned_to)
         filtered = not request.paused or any(one is not None for one in filters)
         most = GATES_LOOKED_AT if filtered else request.limit + 1
-        last = None
-        if filtered:  # asked first: gates that are settled meanwhile move what the page looks at on, never back
-            query = QUERIES.gates_looked_at if status is None else QUERIES.gates_of_status_looked_at
-            last = await self._pool.fetchval(query, request.project, status, request.after, most)
         query = QUERIES.gates_of_any_status if status is None else QUERIES.list_gates
         rows = await self._pool.fetch(query, *_values_of(request, status), most)
+        last = None
+        if filtered and len(rows) <= request.limit:
+            looked = QUERIES.gates_looked_at if status is None else QUERIES.gates_of_status_looked_at
+            last = await self._pool.fetchval(looked, request.project, status, request.after, most)
+            if last is not None:  # gates that were settled in between have moved it on: what is before it is read anew
+                rows = await self._pool.fetch(query, *_values_of(request, status), most)
         shown = _first_gates(rows[: request.limit])
         if len(shown) < len(rows):
             return GatePage(gates=shown, next_after=shown[-1].gate_id)
