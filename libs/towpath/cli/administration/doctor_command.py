@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from towpath.cli.administration.model_keys import ModelKeys
-from towpath.cli.administration.server_checks import DoctorCheck, check_servers
-from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.administration.server_checks import DoctorCheck, check_servers, print_checks
 from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions
-from towpath.cli.shared.output import Column
 from towpath.errors import problem_of
 from towpath.stopped_processes import is_stopped
 from towpath_contracts.problems.registry import ProblemError
@@ -42,15 +40,7 @@ async def doctor(
     """
     with common.out().progress("Checking this machine and the platform"):
         findings = [*_check_machine(), *await check_servers(), *await _processes(), *await _platform(common, model)]
-    marks = {True: "✓", False: "✕", None: "·"}
-    columns = (
-        Column("", lambda row: marks[row["good"]]),
-        Column("check", "check"),
-        Column("found", "detail", is_whole=True),
-        Column("remedy", "remedy", is_whole=True),
-    )
-    common.out().rows("checks", [found._asdict() for found in findings], columns, empty="")
-    return RUN_FAILED if any(found.good is False for found in findings) else OK
+    return print_checks(common.out(), findings)
 
 
 def _check_machine() -> list[DoctorCheck]:

@@ -3,8 +3,11 @@
 On a machine of a deployment these are the variables of a service: whether it would start there is asked without one.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath_contracts.problems.registry import ProblemError, problem
 
 if TYPE_CHECKING:
@@ -20,6 +23,19 @@ class DoctorCheck(NamedTuple):
     good: bool | None
     detail: str
     remedy: str = ""
+
+
+def print_checks(out: OutputPrinter, found: Sequence[DoctorCheck]) -> int:
+    """Print what was *found*; returns the exit code, which is 1 where something is wrong."""
+    marks = {True: "✓", False: "✕", None: "·"}
+    columns = (
+        Column("", lambda row: marks[row["good"]]),
+        Column("check", "check"),
+        Column("found", "detail", is_whole=True),
+        Column("remedy", "remedy", is_whole=True),
+    )
+    out.rows("checks", [one._asdict() for one in found], columns, empty="")
+    return RUN_FAILED if any(one.good is False for one in found) else OK
 
 
 async def check_servers() -> list[DoctorCheck]:

@@ -13,10 +13,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.administration.server_checks import DoctorCheck
-from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.administration.server_checks import DoctorCheck, print_checks
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
-from towpath.cli.shared.output import Column
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -71,15 +69,7 @@ async def check(
     began = None if all_runs else parse_time(since, "--since")
     with printed.out().progress("Looking at the database, and replaying runs"):
         found = [*await _database_checks(database_url), await _replayed(database_url, began)]
-    marks = {True: "✓", False: "✕", None: "·"}
-    columns = (
-        Column("", lambda row: marks[row["good"]]),
-        Column("check", "check"),
-        Column("found", "detail", is_whole=True),
-        Column("remedy", "remedy", is_whole=True),
-    )
-    printed.out().rows("checks", [one._asdict() for one in found], columns, empty="")
-    return RUN_FAILED if any(one.good is False for one in found) else OK
+    return print_checks(printed.out(), found)
 
 
 async def _database_checks(dsn: str) -> list[DoctorCheck]:
