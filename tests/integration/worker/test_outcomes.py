@@ -136,10 +136,11 @@ async def test_after_a_reconnect_no_more_is_asked_for_than_before(nats_server: N
                 await asyncio.sleep(0.05)
         for _ in range(3):
             assert nats_server.process is not None
+            before = tas.nc.stats["reconnects"]  # what is published before the loss is noticed is answered by nobody
             nats_server.process.kill()
             nats_server.process.wait()
             await nats_server.start()
-            await eventually(lambda: tas.nc.is_connected, within_s=60)
+            await eventually(lambda n=before: tas.nc.is_connected and tas.nc.stats["reconnects"] > n, within_s=60)
             later = await tas.dispatch(tas.invocation("add", ARGS))
             assert (await tas.outcome(later, within_s=60)).status == "succeeded"
             await asyncio.sleep(2 * maintenance.INTERVAL_S)  # whoever looks after the connection has done so by now
