@@ -201,12 +201,23 @@ class ConnectionAttempt:
 
 
 async def _end(tasks: Sequence["asyncio.Task[Any]"], accepted: Any) -> None:
-    """End what is under way, and every connection but the *accepted* one."""
-    for task in tasks:
-        task.cancel()
-    for found in await asyncio.gather(*tasks, return_exceptions=True):
-        if found is not None and found is not accepted and not isinstance(found, BaseException):
+    """End what is under way, and every connection but the *accepted* one; where this is cancelled, that one too."""
+
+    def leave(task: "asyncio.Task[Any]") -> None:
+        if task.cancelled() or task.exception() is not None:
+            return
+        if (found := task.result()) is not None and found is not accepted:
             found.terminate()
+
+    for task in tasks:
+        task.add_done_callback(leave)
+        task.cancel()
+    try:
+        await asyncio.gather(*tasks, return_exceptions=True)
+    except asyncio.CancelledError:
+        if accepted is not None:
+            accepted.terminate()
+        raise
 
 
 def hosts_of(dsn: str) -> tuple[Host, ...]:

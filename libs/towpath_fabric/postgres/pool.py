@@ -87,16 +87,26 @@ SESSION_SETTINGS = {
     "jit": "off",
     "enable_seqscan": "off",
     "search_path": "pg_catalog, pg_temp",
+    "statement_timeout": "30000",
 }
 """A statement is planned once, when its tables may be nearly empty. Without `enable_seqscan` it would read them whole
 from then on, until they are analysed, however long they have become. With the fixed path, names without a schema are
-Postgres's own, whatever else was set for a role or a database."""
+Postgres's own, whatever else was set for a role or a database. Postgres ends a statement after so many ms, but never a
+commit that waits for a standby."""
+
+GIVEN_UP_S = 35.0
+"""A statement that is not answered after so long is given up, and its connection with it: Postgres itself ends one that
+merely lasts before that."""
 
 
 def note_failure(outage: Outage | None, error: Exception) -> None:
     """Tell *outage* of an error, where it is a sign of one."""
     if outage is not None and not isinstance(error, NO_OUTAGE):
         outage.failed(error)
+
+
+COMMIT = "COMMIT;"
+"""What asyncpg's transactions send at their end."""
 
 
 class StoringConnection(HostConnection):
@@ -109,6 +119,8 @@ class StoringConnection(HostConnection):
 
     outage: Outage | None = None
     hosts: DatabaseHosts
+    _is_committing = False
+    _is_given_up = False
 
     async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
         return await self._told(super().fetch(query, *args, **options))
@@ -120,7 +132,21 @@ class StoringConnection(HostConnection):
         return await self._told(super().fetchval(query, *args, **options))
 
     async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        self._is_committing = query == COMMIT
         return await self._told(super().execute(query, *args, **options))
+
+    def _cancel_current_command(self, *waiters: Any) -> None:
+        """Leave the connection where a statement that commits is given up.
+
+        asyncpg would ask Postgres to cancel it. A commit that waits for its synchronous standby would then be done on
+        the primary alone, in sight of everybody: whoever tries again finds it and acknowledges what one dead server
+        loses. Without being asked Postgres goes on waiting, and nobody sees the transaction until the standby has it.
+        """
+        if self.is_in_transaction() and not self._is_committing:
+            super()._cancel_current_command(*waiters)
+            return
+        self._is_given_up = True
+        self._loop.call_soon(self.terminate)  # asyncpg has yet to note that it has asked
 
     async def _told(self, asked: Awaitable[Any]) -> Any:
         watch = None if self.host is None else StatementWatch(self.hosts, self, self.host)
@@ -136,6 +162,8 @@ class StoringConnection(HostConnection):
         finally:
             if watch is not None:
                 watch.over()
+            if self._is_given_up:
+                self.terminate()  # before the pool takes it back
         if self.outage is not None and self.outage.is_on:
             self.outage.worked()
         return found
@@ -181,7 +209,7 @@ async def open_pool(
             dsn,
             min_size=1,
             max_size=size,
-            command_timeout=30,
+            command_timeout=GIVEN_UP_S,
             reset=_keep,
             connect=connect,
             connection_class=PoolConnection,

@@ -100,6 +100,29 @@ async def test_a_second_connection_is_ended() -> None:
     assert [one.ended for one in made.values() if one is not chosen] == [True] and not chosen.ended
 
 
+async def test_no_connection_stays_open_where_the_attempt_is_cancelled_at_its_end() -> None:
+    accepted = Connected()
+    both, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def ask(host: Host) -> Connected:
+        if host == TWO:
+            both.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                await asyncio.Event().wait()
+        await both.wait()
+        return accepted
+
+    attempt = asyncio.create_task(ConnectionAttempt((ONE, TWO), ask, head_start=0).first_to_accept())
+    await cancelled.wait()
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert accepted.ended
+
+
 async def test_what_is_no_refusal_is_raised() -> None:
     async def ask(_host: Host) -> Connected:
         raise ValueError("an address that can't be read")
