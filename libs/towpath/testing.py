@@ -1,8 +1,10 @@
 """Test agents in this process, without servers: `from towpath.testing import harness, script` (docs/testing.md).
 
-It needs the extra `testing`: the platform's own services decide here too.
+What a script says is made by `route`, `execute_tool` and `respond`, which are those of `towpath.agents.operations`. It
+needs the extra `testing`: the platform's own services decide here too.
 """
 
+from towpath.agents.operations import execute_tool, execute_tools, respond, route
 from towpath_testing.harness import Harness, harness
 from towpath_testing.missing_gates import NoGateError
 from towpath_testing.models import script
@@ -16,8 +18,12 @@ __all__ = [
     "NoGateError",
     "RunResult",
     "ToolCallRecord",
+    "execute_tool",
+    "execute_tools",
     "harness",
     "live",
     "replay",
+    "respond",
+    "route",
     "script",
 ]

@@ -22,10 +22,10 @@ from towpath import (
     hook,
     tool,
 )
-from towpath.agents.operations import AnyMove, execute_tool, respond
+from towpath.agents.operations import AnyMove
 from towpath.hooks import HookEvent
 from towpath.networks.spec_files import load_policy
-from towpath.testing import harness, script
+from towpath.testing import execute_tool, harness, respond, script
 from towpath_fabric import clock as fabric_clock
 from towpath_testing.platform import MemoryPlatform
 
