@@ -14,7 +14,7 @@ from towpath.errors import DeclarationError
 from towpath.tools.arguments import ToolArguments, read_arguments, schema_arguments
 from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
-from towpath.tools.functions import check_function, check_keywords, describe_options, place_of, read_word
+from towpath.tools.functions import check_function, check_options, describe_options, place_of, read_word
 from towpath.tools.functions import underlying_function as underlying
 from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
@@ -97,7 +97,7 @@ class Tool(Generic[P, R]):
         """
         check_function(function)
         where = place_of(function)
-        check_keywords(options, ToolOptions.__annotations__, where, "Tool.from_schema")
+        check_options(options, ToolOptions.__annotations__, where, name, "Tool.from_schema")
         arguments = schema_arguments(schema, function, tuple(system_parameters), where)
         return _make(function, arguments, where, {**options, "name": name, "description": description})
 
@@ -180,7 +180,7 @@ def _declare(function: Callable[..., Any], options: ToolKeywords) -> AnyTool:
         raise DeclarationError(msg)
     check_function(function)
     where = place_of(function)
-    check_keywords(options, ToolKeywords.__annotations__, where)
+    check_options(options, ToolKeywords.__annotations__, where, options.get("name") or underlying(function).__name__)
     return _make(function, read_arguments(function), where, dict(options))
 
 

@@ -6,6 +6,7 @@ what to change. What a partial has bound is settled: it is not offered, so no mo
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
@@ -24,6 +25,19 @@ _NAMES = {
     "toolset": "begins with a letter or digit, and has letters, digits, _ and - only, at most 64",
 }
 """What a name has to look like, in place of the pattern."""
+
+ASKING = frozenset({"ask", "needs_approval", "require_approval", "requires_approval", "interrupt"})
+"""What others call an option that has a person decide; here a rule of the policy does."""
+
+_ELSEWHERE = {
+    "risk": 'what a call may do is effect_class=: "pure" for one that only reads, else "idempotent", "reconcilable" or '
+    '"irreversible"; what it may destroy or spend is hazards=',
+    "idempotent": 'write effect_class="idempotent"',
+    "retries": "a call that was cut off is made again where its effect_class allows that; of a failure that may pass "
+    "say ToolError(…, retryable=True), and the agent may call again",
+    "pool": "the tools of one kind of worker are a toolset: write toolset=",
+}
+"""Options that others have, and what there is in their place."""
 
 MAX_SHOWN_CHARS = 80
 """Of a value that can't be used; a longer one is not repeated."""
@@ -82,6 +96,30 @@ def check_function(function: object) -> None:
     if inspect.isasyncgenfunction(written) or inspect.isgeneratorfunction(written):
         msg = f"{place_of(function)}: a tool returns one result; a generator can't be a tool"
         raise DeclarationError(msg)
+
+
+def check_options(given: Mapping[str, Any], known: Iterable[str], where: str, name: str, of: str = "@tool") -> None:
+    """Raise DeclarationError as `check_keywords` does, for options of the tool *name*.
+
+    Of an option that other frameworks have it says what is written here in its place, and of one that has a person
+    asked the very rules.
+    """
+    for option in (one for one in given if one not in known):
+        instead = _ELSEWHERE.get(option) or (_rules_for(name, given[option]) if option in ASKING else "")
+        if instead:
+            msg = f"{where}: {of} takes no {option!r}: {instead}"
+            raise DeclarationError(msg)
+    check_keywords(given, known, where, of)
+
+
+def _rules_for(name: str, condition: Any) -> str:
+    """Return the rules that have a person asked about the calls of the tool *name* for which *condition* holds."""
+    asking = f"name: {name}-asks, tool: {name}, effect: require_approval"
+    if not isinstance(condition, str):
+        return f"a person is asked by a rule of the policy: {{{asking}}}"
+    others = f"{{name: {name}, tool: {name}, effect: allow}}"
+    asking = f"{asking}, when: {json.dumps(condition, ensure_ascii=False)}"
+    return f"a person is asked by rules of the policy: {others} and {{{asking}}}"
 
 
 def check_keywords(given: Iterable[str], known: Iterable[str], where: str, of: str = "@tool") -> None:

@@ -1,13 +1,17 @@
 """Mistakes in a tool's declaration: each names file and line, what was meant, and the words of `@tool`."""
 
 import inspect
+import re
 import subprocess
 from typing import Any, get_type_hints
 
 import pytest
+import yaml
 
 from towpath import DeclarationError, tool
 from towpath.tools.declaration import _DEFAULTS, ToolKeywords, ToolOptions
+from towpath.tools.functions import ASKING
+from towpath_contracts.files.policy_document import DocumentRule
 from towpath_contracts.tools.calls import ToolSpec
 
 
@@ -24,7 +28,11 @@ def send(to: str, amount: float) -> None:
     [
         ({"effect": "pure"}, "@tool takes no 'effect'; did you mean 'effect_class'?"),
         ({"time_out": "3s"}, "@tool takes no 'time_out'; did you mean 'timeout'?"),
-        ({"risk": "write"}, "@tool takes no 'risk'; there are toolset, effect_class, timeout, operation, "),
+        ({"colour": "red"}, "@tool takes no 'colour'; there are toolset, effect_class, timeout, operation, "),
+        ({"risk": "write"}, "@tool takes no 'risk': what a call may do is effect_class=: \"pure\" for one that only "),
+        ({"idempotent": True}, "@tool takes no 'idempotent': write effect_class=\"idempotent\""),
+        ({"retries": 2}, "@tool takes no 'retries': a call that was cut off is made again where its effect_class "),
+        ({"pool": "payments"}, "@tool takes no 'pool': the tools of one kind of worker are a toolset: write toolset="),
         ({"effect_class": "purr"}, "effect_class: there is no 'purr'; did you mean 'pure'?"),
         ({"effect_class": "write"}, "effect_class: there is no 'write'; there are pure, idempotent, reconcilable, "),
         ({"hazards": ["spent"]}, "hazards: there is no 'spent'; did you mean 'spend'?"),
@@ -53,6 +61,22 @@ def test_a_wrong_option_names_the_line_and_what_was_meant(options: dict[str, Any
     assert message.startswith(line_of(send) + expected)
     assert "pydantic" not in message
     assert "_declare" not in message
+
+
+@pytest.mark.parametrize("option", sorted(ASKING))
+def test_an_option_that_asks_a_person_is_answered_with_the_rules_that_do(option: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        tool(name="bank.send", **{option: 'args.to != "us"'})(send)
+    rules = [DocumentRule.model_validate(yaml.safe_load(one)) for one in re.findall(r"\{.*?\}", str(caught.value))]
+    assert {one.tool for one in rules} == {"bank.send"}
+    assert [(one.effect, one.when) for one in rules] == [("allow", None), ("require_approval", 'args.to != "us"')]
+
+
+def test_an_option_that_always_asks_is_answered_with_one_rule() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        tool(ask=True)(send)
+    (rule,) = re.findall(r"\{.*?\}", str(caught.value))
+    assert DocumentRule.model_validate(yaml.safe_load(rule)).effect == "require_approval"
 
 
 def test_a_wrong_value_is_repeated_only_where_it_is_short() -> None:
