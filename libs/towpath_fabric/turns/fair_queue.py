@@ -1,11 +1,13 @@
-"""A fair queue: round robin over callers, then priority with ageing, then round robin over trees of runs. Pure.
+"""A fair queue: round robin over projects, then over callers, then priority, then round robin over trees of runs. Pure.
 
-    caller A -> priority 7 -> tree of run 1 -> items, oldest first
-             -> priority 5 -> tree of run 2, tree of run 3
-    caller B -> ...
+    project X -> caller A -> priority 7 -> tree of run 1 -> items, oldest first
+                          -> priority 5 -> tree of run 2, tree of run 3
+              -> caller B -> ...
+    project Y -> ...
 
-Every caller with waiting items is served within as many turns as there are callers, whatever the others queue. All
-items cost the same, so this is deficit round robin with a quantum of one.
+Every project with waiting items is served within as many turns as there are projects, whatever the others queue and
+however many callers they have; of its turns every caller has one within as many as it has callers. Priority grows with
+waiting. All items cost the same, so this is deficit round robin with a quantum of one.
 """
 
 from collections import OrderedDict, deque
@@ -19,15 +21,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOwner:
-    """For whom an item waits: `root` is the run that the caller submitted, also where one of its child runs asks."""
+    """For whom an item waits: `root` is the run that the caller submitted, also where one of its child runs asks.
+
+    Callers whose `project` is not known share one turn of projects.
+    """
 
     caller: str
     root: UUID
     priority: int = 5
+    project: str = ""
 
 
 Queue = OrderedDict[UUID, tuple[T, float]]
 Trees = OrderedDict[UUID, "Queue[T]"]
+Callers = OrderedDict[str, dict[int, "Trees[T]"]]
 
 
 class FairQueue(Generic[T]):
@@ -36,7 +43,7 @@ class FairQueue(Generic[T]):
     def __init__(self, ageing_s: float = 30.0) -> None:
         """Count *ageing_s* seconds of waiting as one step of priority."""
         self._ageing_s = ageing_s
-        self._callers: OrderedDict[str, dict[int, Trees[T]]] = OrderedDict()
+        self._projects: OrderedDict[str, Callers[T]] = OrderedDict()
         self._owners: dict[UUID, QueueOwner] = {}
 
     def __len__(self) -> int:
@@ -49,17 +56,17 @@ class FairQueue(Generic[T]):
         """Queue *item* at *now*. Where the key is queued already, the item takes its place and its age."""
         held = self._owners.get(key)
         if held is not None:
-            queue = self._callers[held.caller][held.priority][held.root]
+            queue = self._queue_of(held)
             queue[key] = item, queue[key][1]
             return
         self._owners[key] = owner
-        levels = self._callers.setdefault(owner.caller, {})
+        levels = self._projects.setdefault(owner.project, OrderedDict()).setdefault(owner.caller, {})
         levels.setdefault(owner.priority, OrderedDict()).setdefault(owner.root, OrderedDict())[key] = item, now
 
     def get(self, key: UUID) -> T | None:
         """Return the item under *key*, None where there is none."""
         held = self._owners.get(key)
-        return None if held is None else self._callers[held.caller][held.priority][held.root][key][0]
+        return None if held is None else self._queue_of(held)[key][0]
 
     def drop(self, key: UUID) -> T | None:
         """Remove an item out of turn; None where it is not queued."""
@@ -69,42 +76,48 @@ class FairQueue(Generic[T]):
     def peek(self, now: float) -> T:
         """Return the item whose turn it is without removing it. Raises LookupError."""
         owner = self._first(now)
-        queue = self._callers[owner.caller][owner.priority][owner.root]
-        return next(iter(queue.values()))[0]
+        return next(iter(self._queue_of(owner).values()))[0]
 
     def _first(self, now: float, except_for: Collection[str] = ()) -> QueueOwner:
-        caller = next((caller for caller in self._callers if caller not in except_for), None)
+        places = ((project, caller) for project, callers in self._projects.items() for caller in callers)
+        project, caller = next((place for place in places if place[1] not in except_for), ("", None))
         if caller is None:
             msg = "the queue has nothing for anybody else" if self._owners else "the queue is empty"
             raise LookupError(msg)
-        levels = self._callers[caller]
+        levels = self._projects[project][caller]
         priority = max(levels, key=lambda level: level + (now - _since(levels[level])) / self._ageing_s)
-        return QueueOwner(caller=caller, root=next(iter(levels[priority])), priority=priority)
+        return QueueOwner(caller=caller, root=next(iter(levels[priority])), priority=priority, project=project)
 
     def next(self, now: float, except_for: Collection[str] = ()) -> T:
-        """Remove the item whose turn it is; its caller and its tree go to the end. Raises LookupError.
+        """Remove the item whose turn it is; its project, caller and tree go to the end. Raises LookupError.
 
         Callers that are *except_for* keep their turns for later.
         """
         owner = self._first(now, except_for)
-        caller, priority, root = owner.caller, owner.priority, owner.root
-        levels = self._callers[caller]
-        item = self._take(next(iter(levels[priority][root])), owner)
-        if priority in levels and root in levels[priority]:
-            levels[priority].move_to_end(root)
-        if caller in self._callers:
-            self._callers.move_to_end(caller)
+        callers = self._projects[owner.project]
+        levels = callers[owner.caller]
+        item = self._take(next(iter(levels[owner.priority][owner.root])), owner)
+        if owner.priority in levels and owner.root in levels[owner.priority]:
+            levels[owner.priority].move_to_end(owner.root)
+        if owner.caller in callers:
+            callers.move_to_end(owner.caller)
+        if owner.project in self._projects:
+            self._projects.move_to_end(owner.project)
         return item
 
     def holds(self, caller: str) -> bool:
         """Return whether an item of *caller* waits."""
-        return caller in self._callers
+        return any(caller in callers for callers in self._projects.values())
 
     def items(self) -> list[T]:
         return [item for key in self._owners if (item := self.get(key)) is not None]
 
+    def _queue_of(self, owner: QueueOwner) -> "Queue[T]":
+        return self._projects[owner.project][owner.caller][owner.priority][owner.root]
+
     def _take(self, key: UUID, owner: QueueOwner) -> T:
-        levels = self._callers[owner.caller]
+        callers = self._projects[owner.project]
+        levels = callers[owner.caller]
         trees = levels[owner.priority]
         item, _ = trees[owner.root].pop(key)
         del self._owners[key]
@@ -113,7 +126,9 @@ class FairQueue(Generic[T]):
         if not trees:
             del levels[owner.priority]
         if not levels:
-            del self._callers[owner.caller]
+            del callers[owner.caller]
+        if not callers:
+            del self._projects[owner.project]
         return item
 
 

@@ -308,7 +308,7 @@ class ProviderLimiter:
         Where too many wait, only one that has *begun*, and may have been paid for, waits as long.
         """
         provider = request.model.partition(":")[0]
-        owner = QueueOwner(caller=request.caller, root=request.run_id)
+        owner = QueueOwner(caller=request.caller, root=request.run_id, project=request.project)
         acquired: list[tuple[SharedProviderLimit, int]] = []
         began = monotonic()
         try:

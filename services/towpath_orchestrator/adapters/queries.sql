@@ -366,7 +366,8 @@ LEFT JOIN (SELECT r.project, r.caller, r.network, count(*) AS active FROM runs.r
            GROUP BY r.project, r.caller, r.network) AS a ON true
 
 -- name: next_queued
--- Whoever holds least comes next: everybody's first, then everybody's second; of those who hold
+-- The project that holds least comes next, however many callers it has: each one's first, then each one's second. Of one
+-- project, and of projects that hold the same, it is the caller that holds least; of callers that hold
 -- the same, whoever is not among $3, or was served longest ago, which is first in it. Nobody's runs of one network get
 -- more than $2, so that a slow one leaves room for the others, and no project's more than $6, so that it leaves room for
 -- other projects. Each queue is read from its front, and no further than it
@@ -410,7 +411,7 @@ WITH RECURSIVE active AS (
 )
 SELECT n.run_id, n.project, n.caller, n.network FROM counted n
 WHERE n.nth <= $6 - coalesce((SELECT o.held FROM projects o WHERE o.project = n.project), 0)
-ORDER BY n.turn, n.place NULLS FIRST, n.run_id
+ORDER BY coalesce((SELECT o.held FROM projects o WHERE o.project = n.project), 0) + n.nth, n.turn, n.place NULLS FIRST, n.run_id
 LIMIT greatest(0, least($1, $5::bigint - (SELECT coalesce(sum(least(held, $6)), 0)::bigint FROM projects)))
 
 -- name: project_of_caller

@@ -112,7 +112,7 @@ def owner_of(state: RunState) -> QueueOwner:
     """Return whose turn a request of that run takes."""
     task = state.created
     root = state.run_id if task.parent is None else task.parent.root_id
-    return QueueOwner(caller=task.caller, root=root, priority=task.priority)
+    return QueueOwner(caller=task.caller, root=root, priority=task.priority, project=task.project)
 
 
 def occupying_requests(state: RunState) -> dict[UUID, PendingEffect]:

@@ -199,6 +199,25 @@ async def test_one_project_leaves_room_to_others_whatever_its_callers_and_networ
     assert await queue.admitted(admission) == ["late"], "the greedy one holds eight, the other one"
 
 
+async def test_a_project_with_many_callers_takes_no_more_turns_than_one_with_a_single_caller(
+    queue: QueueTables,
+) -> None:
+    """Fifty callers flood; another project's only caller comes with 10, and gets half of what becomes free."""
+    admission = queue.admission(8)
+    for place in range(50):
+        await queue.add(f"flood-{place}", 4, project="greedy")
+    assert len(await queue.admitted(admission)) == 8
+    await queue.add("late", 10, project="other")
+    order: list[str] = []
+    while len(order) < 20:
+        await queue.end_oldest()
+        order += await queue.admitted(admission)
+    assert order[:4] == ["late"] * 4, "the project that holds nothing comes first, until both hold the same"
+    assert order.count("late") == 10
+    flooding = [caller for caller in order if caller != "late"]
+    assert len(set(flooding)) == len(flooding), "of the one project its callers take turns"
+
+
 async def test_runs_that_people_let_go_on_all_at_once_leave_room_to_other_projects(queue: QueueTables) -> None:
     admission = queue.admission(10, max_project_share=0.9)
     await queue.add("resumed", 40, status="running", project="greedy")

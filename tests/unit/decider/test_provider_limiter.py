@@ -173,6 +173,26 @@ async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_wh
     assert held == [-1, -1, -1, 1, 1, 1]
 
 
+async def test_projects_take_turns_at_a_limited_provider_whatever_their_callers() -> None:
+    limiter = limiter_of(8)
+    served: list[str] = []
+
+    async def call(project: str, caller: str) -> None:
+        asked = request(model="local:m", timeout_ms=600_000).model_copy(update={"project": project, "caller": caller})
+        permit = await limiter.acquire(asked, GO)
+        served.append(caller)
+        limiter.release(permit, None)
+
+    async with running(*limiter.loops), asyncio.timeout(PATIENT_S):
+        first = await limiter.acquire(request(model="local:m", timeout_ms=600_000), GO)
+        callers = [("many", f"m{place}") for place in range(3)] + [("one", "single")]
+        waiting = [asyncio.create_task(call(*whose)) for whose in callers]
+        await asyncio.sleep(0)
+        limiter.release(first, None)
+        await asyncio.gather(*waiting)
+    assert served == ["m0", "single", "m1", "m2"]
+
+
 class FixedReply:
     """A provider whose answers are never of the form; it is asked again, or fails for a while."""
 

@@ -20,7 +20,7 @@ from towpath_engine.state.run import RunState
 from towpath_fabric.turns.fair_queue import FairQueue, QueueOwner
 from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
 from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, WindowedDispatcher
-from towpath_orchestrator.core.dispatch_choice import destination_of, destination_of_request
+from towpath_orchestrator.core.dispatch_choice import destination_of, destination_of_request, owner_of
 from towpath_orchestrator.core.window_policy import CEILING, FLOOR, PROMPT_S, WindowWidth
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -34,10 +34,11 @@ def test_a_call_that_reads_an_output_has_a_destination_though_no_network_names_i
     assert destination_of(machine.state, pending) == destination_of_request(sent)
 
 
-def put(turns: FairQueue[str], item: str, *, now: float = 0.0, priority: int = 5) -> UUID:
+def put(turns: FairQueue[str], item: str, *, now: float = 0.0, priority: int = 5, project: str = "") -> UUID:
     """Let *item*, which begins with its caller and its run, wait."""
     key = uuid4()
-    turns.put(key, item, QueueOwner(caller=item[0], root=UUID(int=int(item[1])), priority=priority), now)
+    owner = QueueOwner(caller=item[0], root=UUID(int=int(item[1])), priority=priority, project=project)
+    turns.put(key, item, owner, now)
     return key
 
 
@@ -53,6 +54,35 @@ def test_callers_take_turns_and_of_one_caller_its_runs() -> None:
     assert len(turns) == 0
     with pytest.raises(LookupError):
         turns.next(0.0)
+
+
+def test_a_request_takes_the_turn_of_its_project_and_caller() -> None:
+    machine = Machine()
+    task = machine.state.created
+    owner = owner_of(machine.state)
+    assert (owner.project, owner.caller, owner.root) == (task.project, task.caller, machine.state.run_id)
+
+
+def test_projects_take_turns_however_many_callers_one_of_them_has() -> None:
+    """A project with three callers, each with two items, beside another with a single one: it has every second turn."""
+    turns: FairQueue[str] = FairQueue()
+    for item in ("A1a", "A1b", "B1a", "B1b", "C1a", "C1b"):
+        put(turns, item, project="many")
+    for item in ("X1a", "X1b", "X2a"):
+        put(turns, item, project="one")
+    assert order(turns) == ["A1a", "X1a", "B1a", "X2a", "C1a", "X1b", "A1b", "B1b", "C1b"]
+
+
+def test_who_is_left_out_keeps_the_turn_of_the_project_too() -> None:
+    turns: FairQueue[str] = FairQueue()
+    put(turns, "A1a", project="first")
+    put(turns, "B1a", project="first")
+    put(turns, "C1a", project="second")
+    assert turns.next(0.0, {"A"}) == "B1a"
+    assert turns.next(0.0, {"A"}) == "C1a"
+    assert turns.holds("A")
+    assert not turns.holds("C")
+    assert order(turns) == ["A1a"]
 
 
 def test_a_higher_priority_of_a_caller_goes_first_until_a_lower_one_has_waited() -> None:
