@@ -19,6 +19,8 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 MOST_FAULTS = 3
 """Entries of a problem's `errors` that the text of an exception names; the exception itself has all of them."""
 
+_ENDINGS = (".", "?", "!")
+
 
 class TowpathError(ProblemError):
     """The platform refused. `code` is stable, `remedy` says what to do about it."""
@@ -26,7 +28,7 @@ class TowpathError(ProblemError):
     def __str__(self) -> str:
         """Return one line with what matters: the last line of a traceback is what people read."""
         said = f"{self.problem.code}: {_with_faults(self.problem)}"
-        return f"{said.rstrip('.')}. {self.remedy}"
+        return f"{said}{'' if said.endswith(_ENDINGS) else '.'} {self.remedy}"
 
     @property
     def code(self) -> str:

@@ -66,6 +66,14 @@ def truncate(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + ELLIPSIS
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return *number* with *noun*, which has an s at its end where there is not one: `1 step`, `2 steps`, `0 entries`.
+
+    *plural* is the form that no s makes.
+    """
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def as_text(value: Any) -> str:
     """Return strings as they are and everything else as canonical JSON."""
     return value if isinstance(value, str) else canonical_json(value)

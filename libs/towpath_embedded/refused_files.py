@@ -1,12 +1,12 @@
 """Files that `towpath up` was given and the platform refused: told at once, and kept until they are mended."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from towpath_contracts.problems.input_faults import locate_fault
+
 _APPLIED, _UNCHANGED, _REFUSED, _PROBLEM = "policy applied", "policy unchanged", "policy refused", "policy problem"
-_LINE = re.compile(r"line (\d+): ")
 
 ShowRefused = Callable[[str, Sequence[str]], None]
 """Gets a file and what is wrong with it; nothing once it is mended."""
@@ -51,17 +51,11 @@ class RefusedFiles:
                 self.put(file, [f"{file}: {record.get('problem', 'it was refused')}"])
             return True
         if event == _PROBLEM:
-            self._policy_faults.append(placed(file, str(record.get("problem", ""))))
+            self._policy_faults.append(locate_fault(file, str(record.get("problem", ""))))
             if len(self._policy_faults) == self._expected:
                 self.put(file, self._policy_faults)
             return True
         return False
-
-
-def placed(file: str, fault: str) -> str:
-    """Return a *fault* of a policy with its file and line in front."""
-    found, count = _LINE.subn(rf"{file}:\1: ", fault, count=1)
-    return found if count else f"{file}: {found}"
 
 
 def _record(name: str, line: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ platform, with the same events, gates, limits and refusals; only the model is th
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -18,7 +17,7 @@ from towpath.client.resources import spec_json
 from towpath.errors import RefusedError, RunTimeoutError, TowpathError, error_from
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
-from towpath.networks.spec_files import PolicyFile, load_policy, locate_refusal
+from towpath.networks.spec_files import PolicyFile, load_policy, locate_policy_refusal, locate_refusal
 from towpath.tasks.task import TaskKeywords, task_of
 from towpath.toolbox import WorkerTools, collect, load_module
 from towpath.tools.declaration import AnyTool, Tool, seconds
@@ -27,6 +26,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import RunAccepted
@@ -43,10 +43,6 @@ AnyPolicy = str | Path | PolicyFile | JsonObject | Iterable[JsonObject] | None
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
 AnyTools = Iterable[AnyTool | ModuleType | str | Path]
 AnyModel = ModelScript | ModelFunction | ProviderModels | str
-
-
-_LINE = re.compile(r"^line (\d+): ")
-"""What the reader of policies, which knows no file, says of a place."""
 
 
 class HarnessLog:
@@ -278,11 +274,9 @@ def _policy_text(policy: AnyPolicy) -> str:
 def _refused_policy(faults: Iterable[ProblemDetail], policy: AnyPolicy) -> RefusedError:
     """Return the refusal of *policy*; what is wrong with one from a file with `file:line`, as with a network."""
     source = policy.source if isinstance(policy, PolicyFile) else str(policy) if _is_path(policy) else ""
-    found = tuple(
-        one.model_copy(update={"detail": _LINE.sub(lambda at: f"{source}:{at[1]}: ", one.detail)}) if source else one
-        for one in faults
-    )
-    return RefusedError(problem("policy_invalid", f"{len(found)} problem(s)", errors=found))
+    found = tuple(faults)
+    refused = problem("policy_invalid", tell_faults(found), errors=found)
+    return RefusedError(locate_policy_refusal(PolicyFile(text="", source=source), refused))
 
 
 def _is_path(policy: AnyPolicy) -> bool:

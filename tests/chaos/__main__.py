@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
 
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.command_line import (
     FAILED,
@@ -80,7 +81,7 @@ def choose_scenarios(names: Sequence[str], *, privileged: bool) -> tuple[Scenari
         if name not in (*known, "all")
     ]
     if unknown:
-        raise ProblemError(problem("request_invalid", f"{len(unknown)} problem(s)", errors=tuple(unknown)))
+        raise ProblemError(problem("request_invalid", tell_faults(unknown), errors=tuple(unknown)))
     chosen = [scenario for scenario in found if scenario.name in names]
     if "all" in names:
         chosen += [scenario for scenario in found if not scenario.needs_privileges]

@@ -15,6 +15,7 @@ from towpath_contracts.grant_proposals.network_grants import grant_of_network, g
 from towpath_contracts.grant_proposals.proposals import MIN_SHARE, GrantProposal
 from towpath_contracts.networks.plan_checks import check_plan
 from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import problem
 from towpath_fabric.clock import monotonic
 
@@ -128,6 +129,5 @@ def plan_proposal(version: NetworkVersion, task: JsonObject) -> GrantProposal:
     members = {*version.snapshot.agents, *(swarm.swarms if swarm is not None else ())}
     plan, faults = check_plan(written, agents=members, bindings=task.get("bindings") or ())
     if plan is None or faults:
-        detail = f"{len(faults)} problem(s): {faults[0].detail}"
-        raise RefusedError(problem("plan_invalid", detail, errors=tuple(faults)))
+        raise RefusedError(problem("plan_invalid", tell_faults(faults), errors=tuple(faults)))
     return grant_of_plan(version.snapshot, version.version, plan)

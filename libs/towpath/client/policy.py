@@ -11,7 +11,8 @@ from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from towpath.client.transport import Transport
-from towpath.networks.spec_files import PolicyFile, load_policy
+from towpath.errors import RefusedError
+from towpath.networks.spec_files import PolicyFile, load_policy, locate_policy_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, AgentPermissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (
@@ -74,7 +75,14 @@ class PolicyResource:
         body = {"text": policy.text, "source": policy.source, "note": note, "dry_run": dry_run, "strict": strict}
         if if_version is not None:
             body["if_version"] = if_version
-        return PolicyApplied.model_validate(await self._transport.request("POST", "/v1/policy", body=body))
+        return PolicyApplied.model_validate(await self._send(policy, "POST", "/v1/policy", body))
+
+    async def _send(self, policy: PolicyFile, method: str, path: str, body: JsonObject) -> Any:
+        """Send a matrix; what is refused of it is told with the name of its file before the line."""
+        try:
+            return await self._transport.request(method, path, body=body)
+        except RefusedError as error:
+            raise RefusedError(locate_policy_refusal(policy, error.problem)) from error
 
     async def show(self, version: int | None = None) -> PolicyView:
         """Return the matrix in force, or an older version."""
@@ -135,11 +143,12 @@ class PolicyResource:
     ) -> PolicyImpact:
         """Return which recorded calls *written* would have decided otherwise; *progress* is called after each piece."""
         window = {name: at.isoformat() for name, at in (("since", since), ("until", until)) if at is not None}
-        body: JsonObject = {"text": policy_of(written).text, "limit": 5_000, **window}
+        policy = policy_of(written)
+        body: JsonObject = {"text": policy.text, "limit": 5_000, **window}
         pieces: list[PolicyImpact] = []
         while not pieces or pieces[-1].next_after is not None:
             cursor = {"after": pieces[-1].next_after, "last": pieces[-1].last} if pieces else {}
-            answer = await self._transport.request("POST", "/v1/policy/diff", body={**body, **cursor})
+            answer = await self._send(policy, "POST", "/v1/policy/diff", {**body, **cursor})
             pieces = [merge_diffs([*pieces, PolicyImpact.model_validate(answer)])]
             if progress is not None:
                 progress(pieces[-1])
@@ -147,8 +156,8 @@ class PolicyResource:
 
     async def diff_permissions(self, written: Written) -> PermissionsDiff:
         """Return the agents and tools of which *written* says something else than the policy in force."""
-        body = {"text": policy_of(written).text}
-        answer = await self._transport.request("POST", "/v1/policy/diff/permissions", body=body)
+        policy = policy_of(written)
+        answer = await self._send(policy, "POST", "/v1/policy/diff/permissions", {"text": policy.text})
         return PermissionsDiff.model_validate(answer)
 
     async def shadow(self) -> ShadowView:
@@ -159,7 +168,7 @@ class PolicyResource:
         """Weigh live calls by a second matrix from now on; it is never obeyed."""
         policy = policy_of(written)
         body = {"text": policy.text, "source": policy.source, "note": note}
-        return ShadowView.model_validate(await self._transport.request("PUT", "/v1/policy/shadow", body=body))
+        return ShadowView.model_validate(await self._send(policy, "PUT", "/v1/policy/shadow", body))
 
     async def end_shadow(self, *, note: str = "") -> ShadowView:
         """Weigh no call by the shadow any more."""

@@ -16,6 +16,7 @@ from towpath.networks.network import spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import TAKEN_BY
 from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
@@ -63,6 +64,14 @@ def load_policy(path: str | Path) -> PolicyFile:
         fault = ProblemDetail(pointer="/rules", code="rules", detail="rules is a list: begin each rule with a dash")
         raise RefusedError(locate_problems("policy_invalid", Path(path), lines, [fault]))
     return PolicyFile(text=text, source=str(path))
+
+
+def locate_policy_refusal(policy: PolicyFile, found: Problem) -> Problem:
+    """Return the problem *found* of *policy* with `file:line` before every fault; one of another kind as it is."""
+    if found.code != "policy_invalid" or not found.errors or not policy.source:
+        return found
+    placed = tuple(one.model_copy(update={"detail": locate_fault(policy.source, one.detail)}) for one in found.errors)
+    return _placed_problem(found.code, placed)
 
 
 def refuse_other_kind(code: str, path: Path, written: JsonObject, lines: LineNumbers, kind: str) -> None:
@@ -126,4 +135,9 @@ def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable
     placed = tuple(
         one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {one.detail}"}) for one in details
     )
-    return problem(code, "; ".join(f"{one.detail} ({one.pointer})" for one in placed), errors=placed, remedy=_REMEDY)
+    return _placed_problem(code, placed)
+
+
+def _placed_problem(code: str, placed: tuple[ProblemDetail, ...]) -> Problem:
+    said = "; ".join(f"{one.detail} ({one.pointer})" if one.pointer else one.detail for one in placed)
+    return problem(code, said, errors=placed, remedy=_REMEDY)

@@ -17,6 +17,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.plan import Merge, PlanRunResult
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 from towpath_contracts.networks.references import BINDINGS, split_text, texts_in
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.views import RunView
 
@@ -164,7 +165,7 @@ def output_of(view: RunView) -> PlanRunResult | None:
 
 def refusal(found: list[ProblemDetail]) -> Any:
     """Return every fault of a plan as one problem, like the platform's."""
-    return problem(PLAN_INVALID, f"{len(found)} problem(s): {found[0].detail}", errors=tuple(found))
+    return problem(PLAN_INVALID, tell_faults(found), errors=tuple(found))
 
 
 def _milliseconds(timeout: str | float | None) -> int | None:

@@ -6,7 +6,7 @@ thousands of places a short sample is validated once more, and its faults stand 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, get_args, get_origin
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from towpath_contracts.problems.near_names import SUGGESTED, suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.text import counted
 
 MAX_LISTED = 100
 """Faults that are listed; more help nobody, and their list is bounded like every answer."""
@@ -42,9 +43,11 @@ class FaultList(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """How many there are, and how many are not listed."""
+        """The one that there is, or how many there are, and how many of them are not listed."""
         left_out = self.total - len(self.details)
-        return f"{self.total} problem(s)" + (f", {left_out} of them not listed" if left_out else "")
+        if not left_out:
+            return tell_faults(self.details)
+        return f"{counted(self.total, 'problem')}, {left_out} of them not listed"
 
     def within(self, part: str) -> "FaultList":
         """Return them as faults of what the input is a part of."""
@@ -162,10 +165,25 @@ def entry_message(entry: Any) -> str:
     return message.removeprefix("Value error, ") if entry["type"] == "value_error" else message
 
 
+def tell_faults(details: Sequence[ProblemDetail]) -> str:
+    """Return what a problem says of its *details* in one line: the only one with its place, or how many there are."""
+    return summary_of(details) if len(details) == 1 else counted(len(details), "problem")
+
+
 def summary_of(details: Iterable[ProblemDetail]) -> str:
     """Return all problems in one line for people, each once."""
     lines = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
     return "; ".join(dict.fromkeys(lines))
+
+
+_LINE = re.compile(r"^line (\d+): ")
+"""How the tool-access service names a place: it gets the text of a policy and not its file."""
+
+
+def locate_fault(source: str, said: str) -> str:
+    """Return what was *said* of a place in a policy with the name of its file: `policy.yaml:4: …` for `line 4: …`."""
+    at_line, count = _LINE.subn(lambda at: f"{source}:{at[1]}: ", said)
+    return at_line if count else f"{source}: {said}"
 
 
 _WORDS = {

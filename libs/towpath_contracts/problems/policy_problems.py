@@ -4,7 +4,10 @@ from towpath_contracts.problems.kind import ProblemKind
 
 POLICY_PROBLEMS = (
     ProblemKind(
-        "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
+        "policy_invalid",
+        422,
+        "The matrix can't be applied",
+        "Correct each place that is named, and try again; nothing was changed.",
     ),
     ProblemKind(
         "grant_not_proposed",

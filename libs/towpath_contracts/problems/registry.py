@@ -55,7 +55,9 @@ def _registry(*kinds: ProblemKind) -> dict[str, ProblemKind]:
 
 
 REGISTRY: dict[str, ProblemKind] = _registry(
-    ProblemKind("request_invalid", 422, "The request is not valid", "Correct every entry of errors and send it again."),
+    ProblemKind(
+        "request_invalid", 422, "The request is not valid", "Correct each place that is named, and send it again."
+    ),
     ProblemKind("request_malformed", 400, "The request can't be read", "Send one JSON object in UTF-8."),
     ProblemKind("request_too_large", 413, "The request is too large", "Send less; large inputs belong in a tool."),
     ProblemKind("method_not_allowed", 405, "This address takes another method", "Use a method named in Allow."),
@@ -185,9 +187,15 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ),
     *NETWORK_PROBLEMS,
     *POLICY_PROBLEMS,
-    ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
-    ProblemKind("evaluation_invalid", 422, "The evaluation can't be run", "Correct every entry of errors."),
-    ProblemKind("project_invalid", 422, "The project can't be started", "Correct every entry of errors."),
+    ProblemKind(
+        "mcp_invalid", 422, "The MCP servers can't be served", "Correct each place that is named, and start it again."
+    ),
+    ProblemKind(
+        "evaluation_invalid", 422, "The evaluation can't be run", "Correct each place that is named, and run it again."
+    ),
+    ProblemKind(
+        "project_invalid", 422, "The project can't be started", "Correct each place that is named, and start it again."
+    ),
     ProblemKind(
         "files_exist",
         409,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import CampaignSettings
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
@@ -53,7 +54,7 @@ def campaign_settings(options: ChaosOptions) -> CampaignSettings:
     wrong += [_invalid("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
     workloads = _workloads(options, wrong)
     if wrong:
-        raise ProblemError(problem("request_invalid", f"{len(wrong)} problem(s)", errors=tuple(wrong)))
+        raise ProblemError(problem("request_invalid", tell_faults(wrong), errors=tuple(wrong)))
     return _settings(options, workloads, faults)
 
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from towpath.cli.shared.text import one_line
 from towpath.client.http import error_of_response
 from towpath.errors import TowpathError
+from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import Problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
-from towpath_embedded.refused_files import RefusedFiles, placed
+from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.terminal.own_gateway import ANSWER_ERRORS, connect
 from towpath_fabric.file_owners import write_private
 
@@ -141,7 +142,7 @@ class KeyActions:
         """Keep what is wrong with the file; what is wrong elsewhere says nothing of it, and is told alone."""
         if why.code in _OF_THE_FILE:
             faults = [one.detail for one in why.errors] or [why.detail]
-            self._refused.put(name, [placed(name, one_line(fault)) for fault in faults])
+            self._refused.put(name, [locate_fault(name, one_line(fault)) for fault in faults])
             return
         remedy = _KEY_MISSING if why.status == HTTPStatus.UNAUTHORIZED else _AGAIN if why.retryable else why.remedy
         self._screen.notice(f"{name} was not applied: {why.code}: {one_line(why.detail, 200).rstrip('.')}. {remedy}")

@@ -100,7 +100,7 @@ class _Json(Response):
 
 def validation_problem(faults: FaultList) -> Problem:
     """Return `request_invalid` with the problems of the input and their JSON pointers."""
-    return problem("request_invalid", f"{faults.summary} in the request", errors=faults.details)
+    return problem("request_invalid", faults.summary, errors=faults.details)
 
 
 async def on_problem(request: Request, error: Exception) -> Response:

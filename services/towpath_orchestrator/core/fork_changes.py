@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.events.log import RunCreated
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_contracts.runs.forks import ForkChanges, ForkOptions
 from towpath_orchestrator.core.run_times import times_of
@@ -43,7 +44,7 @@ def fork_problem(options: ForkOptions, task: RunCreated, done: int, settings: Or
     if not found:
         return None
     errors = tuple(ProblemDetail(pointer=f"/changes/{name}", code=code, detail=why) for name, code, why in found)
-    return problem("request_invalid", f"{len(errors)} problem(s): {errors[0].detail}", errors=errors)
+    return problem("request_invalid", tell_faults(errors), errors=errors)
 
 
 def changed_task(task: RunCreated, changes: ForkChanges) -> RunCreated:

@@ -16,6 +16,7 @@ from towpath_contracts.networks.child_tools import ORCHESTRATE
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.runs.trace_context import parse_traceparent
@@ -85,7 +86,7 @@ def check_task(
         return None
     shared = details[0].code if len({one.code for one in details}) == 1 else ""
     code = shared if shared in REGISTRY else "request_invalid"  # some codes are of places, such as `condition`
-    return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
+    return problem(code, tell_faults(details), errors=tuple(details))
 
 
 def _schema_fault(task: SubmitTask) -> str:

@@ -83,7 +83,7 @@ async def test_a_rule_for_a_tool_that_nobody_offers_is_warned_about(tas: Running
             rpc.APPLY_POLICY, project=tas.caller.project, actor="x", text=text + "\n", source="p.yaml", strict=True
         )
     assert [error.detail for error in caught.value.problem.errors] == [found]
-    assert caught.value.problem.detail == "1 problem(s) in p.yaml"
+    assert caught.value.problem.detail == f"p.yaml: /rules/0: {found}"
 
 
 async def test_a_rule_for_an_agent_of_no_network_is_warned_about(tas: Running) -> None:

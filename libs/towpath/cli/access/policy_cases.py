@@ -17,11 +17,13 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import shorten
+from towpath_contracts.problems.input_faults import locate_fault, tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
 MAX_FILE_BYTES = 4_000_000
 Row = dict[str, Any]
+_REMEDY = "Correct the file at the line that is named, and test again."
 
 
 def add(app: App) -> None:
@@ -52,7 +54,8 @@ async def test(
     path = None if live else policy or _named_policy(text, file)
     answer = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
     results = await _live_policy(answer["cases"], common) if path is None else answer["results"]
-    return _show_results(answer["cases"], results, "the matrix in force" if path is None else str(path), common.out())
+    matrix = "the matrix in force" if path is None else str(path)
+    return _show_results(file, answer["cases"], results, matrix, common.out())
 
 
 def judge_file(file: Path, out: OutputPrinter) -> tuple[int, int] | None:
@@ -65,7 +68,7 @@ def judge_file(file: Path, out: OutputPrinter) -> tuple[int, int] | None:
     rows = _rows(answer["cases"], answer["results"])
     for row in rows:
         if not row["ok"]:
-            _explain(row, out)
+            _explain(row, file, out)
     failed = sum(not row["ok"] for row in rows)
     return len(rows) - failed, failed
 
@@ -94,7 +97,7 @@ async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[
     return results
 
 
-def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: OutputPrinter) -> int:
+def _show_results(file: Path, cases: Sequence[Row], results: Sequence[Row], matrix: str, out: OutputPrinter) -> int:
     failed = sum(not result["ok"] for result in results)
     rows = _rows(cases, results)
     if not out.for_people:
@@ -102,7 +105,7 @@ def _show_results(cases: Sequence[Row], results: Sequence[Row], matrix: str, out
         return RUN_FAILED if failed else OK
     for row in rows:
         if not row["ok"]:
-            _explain(row, out)
+            _explain(row, file, out)
     style = "bold red" if failed else "bold"
     out.write(f"{len(cases) - failed} of {len(cases)} verdicts are as expected of {matrix}", style)
     return RUN_FAILED if failed else OK
@@ -114,10 +117,10 @@ def _rows(cases: Sequence[Row], results: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _explain(row: Mapping[str, Any], out: OutputPrinter) -> None:
+def _explain(row: Mapping[str, Any], file: Path, out: OutputPrinter) -> None:
     found = _expectation(row)
     why = f" ({row['reason']})" if row["reason"] else ""
-    out.write(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {found}{why}", "red")
+    out.write(f"{file}:{row['line']}: {row['case']}: expected {row['expected']}, got {found}{why}", "red")
     for rule in row["trace"]:
         sign = "✓" if rule["matched"] else " "
         out.write(f"    {sign} {rule['rule']} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
@@ -166,5 +169,6 @@ def _ask(asked: Row, test: Path, policy: Path | None) -> Row:
     if "problems" in answer:
         found = tuple(ProblemDetail.model_validate(one) for one in answer["problems"])
         where = policy if answer["file"] == "policy" else test
-        raise ProblemError(problem("policy_invalid", f"{where}: {len(found)} problem(s)", errors=found))
+        placed = tuple(one.model_copy(update={"detail": locate_fault(str(where), one.detail)}) for one in found)
+        raise ProblemError(problem("policy_invalid", tell_faults(placed), errors=placed, remedy=_REMEDY))
     return answer

@@ -19,6 +19,7 @@ from towpath.cli.shared.input_files import parse_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 from towpath.cli.shared.text import shorten, value_origin
+from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(
@@ -101,9 +102,9 @@ async def apply(
     out = common.out()
     out.record(applied.model_dump(mode="json"), _APPLIED)
     for warning in applied.warnings:
-        out.write(f"! {written.source}, {warning}", "yellow")
+        out.write(f"! {locate_fault(written.source, warning)}", "yellow")
     for hint in applied.hints:
-        out.write(f"  {written.source}, {hint}")
+        out.write(f"  {locate_fault(written.source, hint)}")
 
 
 @app.command(

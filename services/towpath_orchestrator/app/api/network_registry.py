@@ -119,7 +119,7 @@ def compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Se
     """
     found = [*check_name(spec.name), *check(spec, tools, others), *check_prompts(spec)]
     if found:
-        detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
+        detail = f"{spec.name}: " + "; ".join(entry.detail for entry in found)
         raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
     snapshot = compile_snapshot(spec, tools)
     text = canonical_json(snapshot_body(snapshot))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -276,8 +277,8 @@ def _follows_another(request: ApplyPolicy, current: Mapping[str, Any]) -> bool:
 
 
 def _refused(request: ApplyPolicy, problems: Sequence[ProblemDetail]) -> ProblemError:
-    where = f" in {request.source}" if request.source else ""
-    return ProblemError(problem("policy_invalid", f"{len(problems)} problem(s){where}", errors=tuple(problems)))
+    where = f"{request.source}: " if request.source else ""
+    return ProblemError(problem("policy_invalid", f"{where}{tell_faults(problems)}", errors=tuple(problems)))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

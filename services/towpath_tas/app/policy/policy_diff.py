@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.policy import DiffPermissions, DiffPolicy, PermissionChange, PermissionsDiff, PolicyImpact
 from towpath_fabric.clock import monotonic
@@ -177,8 +178,7 @@ def first_changes(found: Sequence[PermissionChange]) -> tuple[PermissionChange, 
 def _compile(text: str) -> Matrix:
     found = read_policy_text(text).read
     if found.problems:
-        count = len(found.problems)
-        raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
+        raise ProblemError(problem("policy_invalid", tell_faults(found.problems), errors=found.problems))
     return without_limits(found.rules, compile_condition)
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
 from towpath_contracts.tools.policy import (
@@ -137,8 +138,7 @@ def _edit(text: str, request: ChangeRule) -> EditedPolicyText:
     else:
         edited = put_rule(text, request.name, request.rule, compile_condition)
     if edited.problems:
-        count = len(edited.problems)
-        raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=edited.problems))
+        raise ProblemError(problem("policy_invalid", tell_faults(edited.problems), errors=edited.problems))
     return edited
 
 

@@ -5,6 +5,7 @@ decisions read them: so what each row repeats is short.
 """
 
 from towpath_contracts.networks.child_tools import platform_tool
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
 from towpath_contracts.tools.calls import RegisterTools, ToolSpec
@@ -36,7 +37,7 @@ def check_registration(request: RegisterTools) -> None:
     for place, spec in enumerate(request.tools[:MAX_TOOLS]):
         problems.extend(_spec_problems(spec, f"/tools/{place}", request.toolset, names.count(spec.name)))
     if problems:
-        raise ProblemError(problem("request_invalid", f"{len(problems)} problem(s)", errors=tuple(problems)))
+        raise ProblemError(problem("request_invalid", tell_faults(problems), errors=tuple(problems)))
 
 
 def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, SetShadow, ShadowView, merge_groups
 from towpath_fabric.turns.fair_threads import FairThreads
@@ -38,8 +39,7 @@ class ShadowPolicyRequests:
         written, rules = await self._threads.run(request.project, partial(_read, request.text))
         found = written.read
         if found.problems:
-            count = len(found.problems)
-            raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
+            raise ProblemError(problem("policy_invalid", tell_faults(found.problems), errors=found.problems))
         text_digest = digest_text(written.text)
         detail = {"digest": text_digest, "rules": len(found.rules), "source": request.source, "note": request.note}
         async with self._pool.acquire() as connection, connection.transaction():

@@ -44,7 +44,7 @@ def test_expected_verdicts_are_checked_without_a_platform(cases: Path, capsys: p
     loose.write_text(POLICY.replace("<= 100", "<= 1000").replace("> 100", "> 1000"), "utf-8")
     assert main(["policy", "test", str(cases), "--policy", str(loose), "-o", "table"]) == 1
     shown = capsys.readouterr().out
-    assert "line 5  orders.refund amount=500: expected require_approval, got allow by small" in shown
+    assert f"{cases}:5: orders.refund amount=500: expected require_approval, got allow by small" in shown
     assert "✓ small allow  condition yes: args.amount <= 1000" in shown
     assert "2 of 3 verdicts" in shown
 
@@ -53,10 +53,11 @@ def test_a_bad_file_is_refused_with_its_name(cases: Path, capsys: pytest.Capture
     bad = cases.parent / "bad.yaml"
     bad.write_text(CASES.replace("verdict: allow", "verdict: alow"), "utf-8")
     assert main(["policy", "test", str(bad)]) == 2
-    assert "bad.yaml: 1 problem(s)" in capsys.readouterr().err
+    assert "The matrix can't be applied: /cases/0/verdict: " in (said := capsys.readouterr().err)
+    assert f"{bad}:4: " in said and "Correct the file at the line that is named" in said
     (cases.parent / "policy.yaml").write_text("kind: Policy\n", "utf-8")
     assert main(["policy", "test", str(cases)]) == 2
-    assert "policy.yaml: 1 problem(s)" in capsys.readouterr().err
+    assert f"{cases.parent / 'policy.yaml'}:1: " in capsys.readouterr().err
     assert main(["policy", "test", "/nowhere/cases.yaml"]) == 2
     assert main(["policy", "test", str(cases), "--policy", "p.yaml", "--live"]) == 2
 

@@ -29,11 +29,11 @@ def fields(count: int) -> dict[str, object]:
 def test_a_hundred_faults_are_listed_and_the_others_counted() -> None:
     found = list_faults(refused(fields(1_500)))
     assert (len(found.details), found.total) == (MAX_LISTED, 1_500)
-    assert found.summary == "1500 problem(s), 1400 of them not listed"
+    assert found.summary == "1500 problems, 1400 of them not listed"
 
 
 def test_few_faults_are_all_listed() -> None:
-    assert list_faults(refused(fields(3))).summary == "3 problem(s)"
+    assert list_faults(refused(fields(3))).summary == "3 problems"
 
 
 def test_a_sample_stands_for_faults_that_pydantic_is_not_asked_for() -> None:

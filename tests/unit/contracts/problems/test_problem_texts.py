@@ -5,9 +5,11 @@ from pydantic import ValidationError
 
 from towpath.cli.shared.exit_codes import format_problem
 from towpath.errors import RefusedError
+from towpath.networks.spec_files import PolicyFile, locate_policy_refusal
 from towpath_contracts.budgets import Budget
-from towpath_contracts.problems.input_faults import details_of, summary_of
+from towpath_contracts.problems.input_faults import details_of, locate_fault, summary_of, tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, problem
+from towpath_contracts.text import counted
 from towpath_engine.expressions.criterion import fault_of
 
 
@@ -63,4 +65,24 @@ def test_the_text_of_an_error_has_the_first_problems_once_and_the_number_of_the_
     few = "fault 0 (/0); fault 1 (/1); fault 2 (/2); and 1 more. Mend."
     assert told("n: fault 0; fault 1; fault 2; fault 3", 4) == f"network_invalid: n: {few}"
     assert told("", 4) == f"network_invalid: {few}"
+    assert told("did you mean 'a'?", 0) == "network_invalid: did you mean 'a'? Mend."
     assert told("it is not taken.", 0) == "network_invalid: it is not taken. Mend."
+
+
+def test_one_fault_is_told_with_its_place_and_several_are_counted() -> None:
+    errors = [ProblemDetail(pointer=f"/{n}", code="x", detail=f"fault {n}") for n in range(2)]
+    assert tell_faults(errors[:1]) == "/0: fault 0" and tell_faults(errors) == "2 problems"
+    assert [counted(number, "step") for number in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+    assert [counted(number, "entry", "entries") for number in (1, 2)] == ["1 entry", "2 entries"]
+
+
+def test_a_fault_of_a_policy_is_told_with_the_name_of_its_file_before_the_line() -> None:
+    assert locate_fault("p.yaml", "line 4: unknown key 'a'") == "p.yaml:4: unknown key 'a'"
+    assert locate_fault("p.yaml", "the policy is empty") == "p.yaml: the policy is empty"
+    errors = tuple(ProblemDetail(pointer=f"/rules/{n}", detail=f"line {n + 3}: no") for n in range(2))
+    found = problem("policy_invalid", "p.yaml: 2 problems", errors=errors)
+    placed = locate_policy_refusal(PolicyFile(text="", source="p.yaml"), found)
+    assert placed.detail == "p.yaml:3: no (/rules/0); p.yaml:4: no (/rules/1)" and "at the line" in placed.remedy
+    assert locate_policy_refusal(PolicyFile(text="", source=""), found) is found
+    other = problem("overloaded", "later")
+    assert locate_policy_refusal(PolicyFile(text="", source="p.yaml"), other) is other

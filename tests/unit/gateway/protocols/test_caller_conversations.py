@@ -109,7 +109,7 @@ def test_faults_stand_where_the_client_finds_them_and_the_first_are_listed() -> 
     for send in (lambda: response([many]), lambda: ag_ui([{"id": "1", "role": "user", "content": parts}])):
         with pytest.raises(ProblemError) as told:
             send()
-        assert len(told.value.problem.errors) == MAX_LISTED and "101 problem(s)" in told.value.problem.detail
+        assert len(told.value.problem.errors) == MAX_LISTED and "101 problems, 1 of" in told.value.problem.detail
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
