@@ -70,6 +70,7 @@ PROGRAMS = {
         "kubectl",
         "pip",
         "python",
+        "python3",
         "runuser",
         "source",
         "systemctl",

@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,19 @@ from towpath_fabric.settings import Settings
 from towpath_fabric.startup.process_end import DENIED, WRONG_SETTINGS
 
 UNITS = ROOT / "deploy" / "systemd"
+GUIDE = ROOT / "docs" / "guides" / "three-machines.md"
 SERVICE, WORKER, BROKER = "towpath@.service", "towpath-worker@.service", "towpath-nats.service"
 INSTANCES = {SERVICE: "towpath@tas.service", WORKER: "towpath-worker@orders.service", BROKER: BROKER}
 EXPOSURE = {SERVICE: 15, WORKER: 45, BROKER: 20}
 """What `systemd-analyze security` may say of each, in tenths; sandboxes of tools need namespaces of their own."""
 
 Unit = dict[str, list[str]]
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words of each command of a page's shell blocks."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line]
 
 
 def unit(name: str) -> Unit:
@@ -62,6 +70,14 @@ def test_there_is_a_user_for_every_role() -> None:
     assert unit(BROKER)["User"] == ["towpath-nats"]
     assert set(ROLES) - {"worker"} <= set(SERVICES), "%i is the user of the broker, too"
     assert all("TOWPATH_NATS_USER=%i" in unit(name)["Environment"][0] for name in (SERVICE, WORKER))
+
+
+def test_the_guide_has_users_made_where_systemd_looks_for_them() -> None:
+    """A relative path is looked up in folders of the system, whatever the working directory, and passed over there."""
+    made = [words for words in commands(GUIDE.read_text("utf-8")) if words[0] == "systemd-sysusers"]
+    assert made and all(words == ["systemd-sysusers"] for words in made)
+    files = [words[-1] for words in commands(GUIDE.read_text("utf-8")) if any("sysusers.d/" in word for word in words)]
+    assert files == ["/etc/sysusers.d/towpath.conf", "/etc/sysusers.d/towpath-worker-orders.conf"]
 
 
 @pytest.mark.parametrize("role", ROLES)
