@@ -5,8 +5,9 @@ anything is asked; what nobody answered for stays spent at that worst case and i
 """
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field, model_validator
@@ -27,6 +28,11 @@ MAX_LIMIT = 10**15
 
 SOFT = 0.8
 """Part of a limit that may be spent before a warning is given."""
+
+
+STEP_LIMITS = frozenset({"steps", "max_steps", "turns", "max_turns", "iterations"})
+TIME_LIMITS = frozenset({"wall", "seconds", "time", "timeout", "timeout_ms", "deadline"})
+"""What some call limits of steps and of time; here these are no amounts that are reserved and spent."""
 
 
 class Amounts(MessagePart):
@@ -75,6 +81,19 @@ class Budget(ClientMessagePart):
     tool_calls: int | None = Field(default=None, ge=0, le=MAX_LIMIT)
     soft: float = Field(default=SOFT, gt=0, le=1)
     on_soft: OnSoft = "warn"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limits_amounts_alone(cls, written: Any) -> Any:
+        """Say where the most steps and the time of a run are said: many frameworks have them in one object."""
+        others = {str(name) for name in written} if isinstance(written, Mapping) else set()
+        if others & STEP_LIMITS:
+            msg = "a budget limits no steps: say max_steps beside it, of the run or of the network"
+            raise ValueError(msg)
+        if others & TIME_LIMITS:
+            msg = "a budget limits no time: say timeout_ms beside it, or in Python deadline, such as 10m"
+            raise ValueError(msg)
+        return written
 
     @model_validator(mode="after")
     def _limits_something(self) -> "Budget":

@@ -10,10 +10,19 @@ from pydantic import BaseModel
 
 from towpath import (
     Agent,
+    Budget,
     Client,
     Goal,
+    LogEntry,
     Network,
     RefusedError,
+    RunFinished,
+    RunStreamAnswer,
+    RunStreamDelta,
+    RunStreamStatus,
+    RunStreamToolCall,
+    RunView,
+    StreamEvent,
     SubmittedRun,
     Swarm,
     SyncClient,
@@ -21,6 +30,7 @@ from towpath import (
     SyncWaitingGate,
     Tool,
     ToolContext,
+    WaitingGate,
     hook,
     run,
     run_sync,
@@ -28,8 +38,7 @@ from towpath import (
 )
 from towpath.hooks import HookEvent
 from towpath.tasks.outputs import TypedRun
-from towpath_contracts.events.log import LogEntry
-from towpath_contracts.runs.views import ActionDone, GateView, RunPage, RunView
+from towpath_contracts.runs.views import ActionDone, GateView, RunPage
 from towpath_contracts.tools.access import AuditPage
 
 
@@ -83,6 +92,7 @@ TOOLS = [find, search, tool(partial(count, "lamp"))]
 
 clerk = Agent("clerk", prompt="You are {agent_key}.", tools=[refund, "stock.count"], default=True, can_respond=True)
 shop = Network("shop", [clerk], model="gemini:gemini-2.5-flash", max_steps=20, force_respond=True)
+teller = Agent("teller", prompt="Pay.", budget=Budget(usd=0.5, on_soft="gate"), can_respond=True)
 pair = Swarm("pair", [clerk], mode="team", max_parallel=2, max_steps=40)
 
 
@@ -113,6 +123,29 @@ def without_asyncio() -> None:
             assert_type(line, str)
 
 
+async def show(event: StreamEvent) -> str:
+    """Show what a run does."""
+    match event:
+        case RunStreamDelta(part="text", text=text) | RunStreamAnswer(text=text):
+            assert_type(text, str)
+            return text
+        case RunStreamToolCall(tool=name, arguments=arguments):
+            return f"{name} {arguments}"
+        case WaitingGate():
+            assert_type(await event.approve(reason="checked", edit={"amount": "50"}), ActionDone)
+        case RunStreamStatus():
+            return event.status
+    return ""
+
+
+def answer_in(entry: LogEntry) -> dict[str, object]:
+    """Return the answer, where this entry is the end of a run."""
+    match entry.event:
+        case RunFinished(status="completed", final=answer):
+            return answer
+    return {}
+
+
 async def main() -> None:
     """Submit and read."""
     async with Client() as client:
@@ -124,7 +157,7 @@ async def main() -> None:
         assert_type(typed.output, Refund | None)
         plain = await client.run("shop", "hello", output_type=Stock)
         assert_type(plain.output, Stock | None)
-        submitted = await client.submit("shop", "hello", priority=3)
+        submitted = await client.submit("shop", "hello", priority=3, budget=Budget(tokens=5_000))
         assert_type(submitted, SubmittedRun)
         assert_type(await submitted.result(timeout="5m", as_=Stock), Stock)
         assert_type(await submitted.cancel("enough"), ActionDone)

@@ -2,7 +2,22 @@
 
 from dataclasses import dataclass
 
-from towpath import Agent, Client, Network, Swarm, SyncClient, Tool, ToolContext, run, run_sync, tool
+from towpath import (
+    Agent,
+    Budget,
+    Client,
+    Network,
+    RunStreamToolCall,
+    StreamEvent,
+    Swarm,
+    SyncClient,
+    Tool,
+    ToolContext,
+    WaitingGate,
+    run,
+    run_sync,
+    tool,
+)
 
 
 @dataclass
@@ -32,6 +47,9 @@ count(3)  # wrong for any
 Tool.from_schema("n", "N.", "object", count)  # wrong for any
 Tool.from_schema("n", "N.", {}, count, effect="pure")  # wrong
 Agent("a", prompt="", tool=["count"])  # wrong for any
+Agent("a", budget=3)  # wrong for any
+Budget(steps=3)  # wrong for any
+Budget(usd="much")  # wrong
 Network("n", [], max_stepz=3)  # wrong
 Network("n", [], max_steps="many")  # wrong for any
 Swarm("s", [], mode="anarchy")  # wrong for any
@@ -69,6 +87,16 @@ def without_asyncio() -> None:
         assert client.get("id").statuss  # wrong for any
         for event in client.events("id"):
             assert event.sequence  # wrong for any
+
+
+async def show(event: StreamEvent) -> None:
+    """Show what a run does, with slips."""
+    match event:
+        case RunStreamToolCall():
+            assert event.args  # wrong for any
+        case WaitingGate():
+            await event.approve(edit="50")  # wrong for any
+    assert event.tool_name  # wrong for any
 
 
 async def start(context: ToolContext) -> None:

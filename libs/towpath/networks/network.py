@@ -19,6 +19,7 @@ from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
 from towpath.tools.functions import check_keywords
 from towpath_contracts.base import JsonObject
+from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
@@ -91,7 +92,8 @@ class Agent(FlowMember):
     `model` may be a list: the next one is asked where the one before is out of service, over its limit or refuses.
     `prompt` is its text, or a function without arguments that returns it: it is called each time the network is built,
     so what it returns is what is published. `output` is what its answer must look like: a pydantic model or a JSON
-    Schema. `settings` say how its model is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`.
+    Schema. `settings` say how its model is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`; `budget`
+    is what it may spend in one run, such as `Budget(usd=0.5)`.
     """
 
     key: str
@@ -107,6 +109,7 @@ class Agent(FlowMember):
     output: type[BaseModel] | JsonObject | None = field(default=None, kw_only=True)
     guidance: str = field(default="", kw_only=True)
     settings: ModelSettings | JsonObject | None = field(default=None, kw_only=True)
+    budget: Budget | JsonObject | None = field(default=None, kw_only=True)
     declared_at: DeclaredPlace | None = field(default=None, kw_only=True, repr=False, compare=False)
     """The line that declares it, found by itself."""
 
@@ -160,10 +163,12 @@ class Agent(FlowMember):
         return text
 
     def _settings(self) -> JsonObject:
-        given = self.settings
-        if given is None:
-            return {}
-        return {"model_settings": given.model_dump(mode="json") if isinstance(given, ModelSettings) else given}
+        given = {"model_settings": self.settings, "budget": self.budget}
+        return {
+            name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one
+            for name, one in given.items()
+            if one is not None
+        }
 
 
 def _no_member(name: str, given: object) -> str:

@@ -21,12 +21,15 @@ _WAITING = re.compile(r"(?:waiting|iterating)\((\w+)\.\w+\)")
 
 def sdk_page() -> str:
     """Return the page."""
-    package = griffe.load("towpath", search_paths=[ROOT / "libs"], resolve_aliases=True, resolve_external=False)
     homes = towpath._HOMES
+    packages = {
+        name: griffe.load(name, search_paths=[ROOT / "libs"], resolve_aliases=True, resolve_external=False)
+        for name in {home.partition(".")[0] for home in homes.values()}
+    }
     parts = [_HEAD]
     for name in sorted(towpath.__all__, key=str.lower):
-        home = homes[name].removeprefix("towpath").lstrip(".")
-        found = package[f"{home}.{name}" if home else name]
+        package, _, home = homes[name].partition(".")
+        found = packages[package][f"{home}.{name}" if home else name]
         parts += [f"## {name}", "", *_described(found.final_target if found.is_alias else found, name, "###"), ""]
     return "\n".join(parts)
 

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from towpath import Agent, Network
 from towpath.cli import main
 from towpath.client.budgets import budget_of
 from towpath.client.client import Client
 from towpath.errors import RefusedError
-from towpath_contracts.budgets import Budget
+from towpath.tasks.task import task_of
+from towpath_contracts.budgets import STEP_LIMITS, TIME_LIMITS, Budget
 
 
 def test_limits_that_are_not_given_are_no_limits() -> None:
@@ -21,6 +23,32 @@ def test_an_unknown_word_is_refused_with_those_that_there_are() -> None:
     found = caught.value.problem
     assert found.code == "request_invalid" and found.errors[0].pointer == "/token"
     assert "tokens" in found.detail and "on_soft" in found.detail
+
+
+@pytest.mark.parametrize("name", sorted(STEP_LIMITS))
+def test_the_most_steps_stand_beside_a_budget(name: str) -> None:
+    with pytest.raises(RefusedError, match="budget limits no steps: say max_steps beside it"):
+        task_of("shop", "hello", {"budget": {"usd": 1, name: 20}})
+    with pytest.raises(ValueError, match="say max_steps"):
+        Budget(usd=1, **{name: 20})
+
+
+@pytest.mark.parametrize("name", sorted(TIME_LIMITS))
+def test_the_time_of_a_run_stands_beside_its_budget(name: str) -> None:
+    with pytest.raises(RefusedError, match="budget limits no time: say timeout_ms beside it, or in Python deadline"):
+        task_of("shop", "hello", {"budget": {"usd": 1, name: "10m"}})
+
+
+def test_a_budget_is_taken_as_an_object_where_a_dict_is() -> None:
+    budget = Budget(usd=0.5, on_soft="gate")
+    as_dict = {"usd": 0.5, "on_soft": "gate"}
+    assert task_of("shop", "hello", {"budget": budget}).budget == budget
+    one, other = (
+        Network("n", [Agent("a", budget=given, default=True, can_respond=True)]).to_spec()
+        for given in (budget, as_dict)
+    )
+    assert one == other and one.agents[0].budget == budget
+    assert Network("n", [Agent("a", default=True, can_respond=True)]).to_spec().agents[0].budget is None
 
 
 def test_a_budget_and_limits_by_name_are_not_mixed() -> None:
