@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from towpath.agents.request import AgentRequest
     from towpath.client import Client
     from towpath.client.embedded import embedded
-    from towpath.client.handles.run_handle import run, run_sync
+    from towpath.client.handles.run_handle import run, run_sync, submit, submit_sync
     from towpath.client.handles.sync_client import SyncClient
     from towpath.client.handles.sync_runs import SyncSubmittedRun, SyncWaitingGate
     from towpath.client.streams import WaitingGate
@@ -127,6 +127,8 @@ _HOMES = {
     "run": "towpath.client.handles.run_handle",
     "run_process": "towpath.tools.process",
     "run_sync": "towpath.client.handles.run_handle",
+    "submit": "towpath.client.handles.run_handle",
+    "submit_sync": "towpath.client.handles.run_handle",
     "tool": "towpath.tools.declaration",
 }
 
@@ -194,6 +196,8 @@ __all__ = [
     "run",
     "run_process",
     "run_sync",
+    "submit",
+    "submit_sync",
     "tool",
 ]
 

@@ -16,6 +16,7 @@ from towpath import (
     LogEntry,
     Network,
     RefusedError,
+    RunAccepted,
     RunFinished,
     RunStreamAnswer,
     RunStreamDelta,
@@ -34,6 +35,8 @@ from towpath import (
     hook,
     run,
     run_sync,
+    submit,
+    submit_sync,
     tool,
 )
 from towpath.hooks import HookEvent
@@ -175,6 +178,8 @@ async def main() -> None:
     assert_type(await run("shop", "hello", output_type=Stock), TypedRun[Stock])
     assert_type(run_sync("shop", "hello", output_type=Refund).output, Refund | None)
     assert_type(run_sync("shop", "hello", timeout=3), RunView)
+    assert_type(await submit(shop, "hello", priority=3, caller="ann"), RunAccepted)
+    assert_type(submit_sync("shop", "hello").run_id, UUID)
     try:
         run.sync(pair, "hello", server="http://127.0.0.1:8787", priority=3)
     except RefusedError as error:

@@ -16,6 +16,7 @@ from towpath import (
     WaitingGate,
     run,
     run_sync,
+    submit_sync,
     tool,
 )
 
@@ -77,6 +78,8 @@ async def main() -> None:
     run.sync("n", "hello", max_step=3)  # wrong
     run_sync("n", "hello", max_step=3)  # wrong
     assert run_sync("n", "hello").statuss  # wrong for any
+    assert submit_sync("n", "hello").result  # wrong for any
+    submit_sync("n", "hello", max_step=3)  # wrong
 
 
 def without_asyncio() -> None:

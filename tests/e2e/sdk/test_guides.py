@@ -223,6 +223,8 @@ async def test_a_refund_is_submitted_followed_and_approved_with_and_without_asyn
     newest = await asyncio.to_thread(plain.newest, "support")
     steps = await asyncio.to_thread(plain.steps, newest)
     assert (steps[0], steps[-1]) == ("run_created", "run_finished") and "gate_opened" in steps
+    begun = await asyncio.to_thread(plain.begin, SMALL)
+    assert begun == await asyncio.to_thread(plain.newest, "support")
 
 
 async def test_a_submitted_run_is_followed_stopped_and_read_in_a_type(place: Place) -> None:

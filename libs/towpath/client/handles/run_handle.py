@@ -1,5 +1,7 @@
 """`run`: submit a task and have its end, as one call; `run.sync` without asyncio, `run.stream` event by event.
 
+`run.submit` does not wait for the end, and is also called `submit`, or `submit_sync` without asyncio.
+
 Nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same; `embedded`
 starts one for the length of a block.
 """
@@ -19,6 +21,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.runs.views import RunView
+from towpath_contracts.tasks import RunAccepted
 from towpath_readings.stream.live import StreamEvent
 
 AnyNetwork = str | Agent | Network | NetworkSpec
@@ -111,6 +114,42 @@ class Run:
             if plan is not None:
                 return await client.run(name, message, timeout=timeout, plan=plan, **options)
             return await client.run(name, message, timeout=timeout, **options)
+
+    async def submit(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskKeywords],
+    ) -> RunAccepted:
+        """Submit a task and return once it is accepted, for a run whose end this program does not wait for.
+
+        Its `run_id` finds it again: `client.result(run_id)`. To follow it here use `Client.submit`.
+        """
+        async with self._client(server, api_key, caller) as client:
+            name = await _published(client, network, options)
+            accepted = await client.submit(name, message, plan=plan, **options)
+            return RunAccepted.model_validate(accepted.model_dump())
+
+    def submit_sync(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        plan: PlanDraft | JsonObject | str | None = None,
+        **options: Unpack[TaskKeywords],
+    ) -> RunAccepted:
+        """Submit a task without asyncio, as `submit`, and return once it is accepted."""
+        return LOOP.wait(
+            self.submit(network, message, server=server, api_key=api_key, caller=caller, plan=plan, **options)
+        )
 
     @overload
     async def reply(
@@ -299,3 +338,5 @@ async def _published(client: Client, network: AnyNetwork, options: TaskKeywords)
 run = Run()
 run_sync = run.sync
 """`run` without asyncio, under a name of its own."""
+submit = run.submit
+submit_sync = run.submit_sync

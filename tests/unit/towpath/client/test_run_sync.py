@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from towpath import UnavailableError, run, run_sync
+from towpath import UnavailableError, run, run_sync, submit, submit_sync
 from towpath.client.handles.loop_thread import LoopThread
 
 NOBODY = "http://127.0.0.1:9"
@@ -26,6 +26,13 @@ async def test_it_waits_inside_a_running_loop_as_in_a_notebook() -> None:
 def test_it_waits_where_there_is_no_loop() -> None:
     with pytest.raises(UnavailableError, match="server_unreachable"):
         run.sync("solo", "hello", server=NOBODY)
+
+
+async def test_a_task_can_be_begun_alone_with_and_without_asyncio() -> None:
+    with pytest.raises(UnavailableError, match="server_unreachable"):
+        await submit("solo", "hello", server=NOBODY)
+    with pytest.raises(UnavailableError, match="server_unreachable"):
+        submit_sync("solo", "hello", server=NOBODY)
 
 
 def test_one_thread_serves_all_and_a_fork_begins_its_own() -> None:
