@@ -177,6 +177,14 @@ def test_a_node_of_the_broker_reads_its_configuration(tmp_path: Path) -> None:
     assert unit(BROKER)["KillSignal"] == ["SIGUSR2"]
 
 
+def test_a_node_tells_others_its_name_which_its_certificate_has_and_not_its_address() -> None:
+    """Nodes that hear of addresses try them again and again, and no certificate holds for one."""
+    text = (UNITS / "nats-cluster.conf").read_text("utf-8")
+    cluster = text[text.index("\ncluster {") : text.index("\n}", text.index("\ncluster {"))]
+    assert "\n  advertise: $NATS_NODE\n" in cluster and "\nclient_advertise: $NATS_NODE\n" in text
+    assert variables("nats.env")["NATS_NODE"] == "one", "with the ports of the configuration"
+
+
 def test_every_process_knows_all_nodes_of_the_broker_and_speaks_tls_to_them() -> None:
     common, node = variables("common.env"), variables("nats.env")
     names = {node["NATS_NODE"], *(node[f"NATS_ROUTE_{number}"].split("/")[2].split(":")[0] for number in (1, 2))}
