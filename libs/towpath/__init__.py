@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from towpath.hooks import hook
     from towpath.networks.network import Agent, Network
+    from towpath.networks.policies import Policy, PolicyRule
     from towpath.networks.spec_files import load_network, load_policy
     from towpath.networks.swarms import Swarm
     from towpath.tasks.goals import Goal
@@ -84,6 +85,8 @@ _HOMES = {
     "ObjectiveResult": "towpath.tasks.objectives",
     "PlanDraft": "towpath.tasks.plans",
     "PlanRun": "towpath.tasks.plans",
+    "Policy": "towpath.networks.policies",
+    "PolicyRule": "towpath.networks.policies",
     "ProcessResult": "towpath.tools.process",
     "RefusedError": "towpath.errors",
     "RunAccepted": "towpath_contracts.tasks",
@@ -153,6 +156,8 @@ __all__ = [
     "ObjectiveResult",
     "PlanDraft",
     "PlanRun",
+    "Policy",
+    "PolicyRule",
     "ProcessResult",
     "RefusedError",
     "RunAccepted",

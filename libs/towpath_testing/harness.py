@@ -17,6 +17,7 @@ from towpath.client.resources import spec_json
 from towpath.errors import RefusedError, RunTimeoutError, TowpathError, error_from
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
+from towpath.networks.policies import Policy
 from towpath.networks.spec_files import PolicyFile, load_policy, locate_policy_refusal, locate_refusal
 from towpath.tasks.task import TaskKeywords, task_of
 from towpath.toolbox import WorkerTools, collect, load_module
@@ -39,7 +40,7 @@ from towpath_testing.provider_models import ProviderModels
 from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness
 
-AnyPolicy = str | Path | PolicyFile | JsonObject | Iterable[JsonObject] | None
+AnyPolicy = str | Path | Policy | PolicyFile | JsonObject | Iterable[JsonObject] | None
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
 AnyTools = Iterable[AnyTool | ModuleType | str | Path]
 AnyModel = ModelScript | ModelFunction | ProviderModels | str
@@ -263,6 +264,8 @@ class Harness:
 def _policy_text(policy: AnyPolicy) -> str:
     if policy is None:
         return "kind: Policy\nrules: []\n"
+    if isinstance(policy, Policy):
+        return policy.to_yaml()
     if isinstance(policy, PolicyFile):
         return policy.text
     if isinstance(policy, str | Path):
@@ -272,8 +275,12 @@ def _policy_text(policy: AnyPolicy) -> str:
 
 
 def _refused_policy(faults: Iterable[ProblemDetail], policy: AnyPolicy) -> RefusedError:
-    """Return the refusal of *policy*; what is wrong with one from a file with `file:line`, as with a network."""
-    source = policy.source if isinstance(policy, PolicyFile) else str(policy) if _is_path(policy) else ""
+    """Return the refusal of *policy*; what is wrong with one from a file with `file:line`, as with a network.
+
+    One that was written in Python is told by the line that declares it: nobody sees the text that was made of it.
+    """
+    file = policy.to_file() if isinstance(policy, Policy) else policy
+    source = file.source if isinstance(file, PolicyFile) else str(file) if _is_path(file) else ""
     found = tuple(faults)
     refused = problem("policy_invalid", tell_faults(found), errors=found)
     return RefusedError(locate_policy_refusal(PolicyFile(text="", source=source), refused))

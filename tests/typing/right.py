@@ -15,6 +15,8 @@ from towpath import (
     Goal,
     LogEntry,
     Network,
+    Policy,
+    PolicyRule,
     RefusedError,
     RunAccepted,
     RunFinished,
@@ -96,6 +98,11 @@ TOOLS = [find, search, tool(partial(count, "lamp"))]
 clerk = Agent("clerk", prompt="You are {agent_key}.", tools=[refund, "stock.count"], default=True, can_respond=True)
 shop = Network("shop", [clerk], model="gemini:gemini-2.5-flash", max_steps=20, force_respond=True)
 teller = Agent("teller", prompt="Pay.", budget=Budget(usd=0.5, on_soft="gate"), can_respond=True)
+large = PolicyRule(
+    "refunds-over-100", agent="billing", tool="refund", effect="require_approval", when="args.amount > 100"
+)
+policy = Policy([large], profile="strict")
+assert_type(policy.to_yaml(), str)
 pair = Swarm("pair", [clerk], mode="team", max_parallel=2, max_steps=40)
 
 
@@ -170,6 +177,8 @@ async def main() -> None:
         assert_type(await client.result(view.run_id), RunView)
         assert_type(view.text, str)
         assert_type(await client.runs(status="failed", limit=10), RunPage)
+        await client.policy.apply(policy, note="refunds", dry_run=True)
+        await client.policy.put_rule(large)
         await client.audit.search(tool="stock.count", limit=5)
         await client.budgets.set("caller", "ann", tokens=1_000)
         async for entry in client.events(view.run_id):

@@ -7,6 +7,7 @@ from towpath import (
     Budget,
     Client,
     Network,
+    PolicyRule,
     RunStreamToolCall,
     StreamEvent,
     Swarm,
@@ -51,6 +52,8 @@ Agent("a", prompt="", tool=["count"])  # wrong for any
 Agent("a", budget=3)  # wrong for any
 Budget(steps=3)  # wrong for any
 Budget(usd="much")  # wrong
+PolicyRule("r", effect="ask")  # wrong for any
+PolicyRule("r", effect="deny", agents="b")  # wrong for any
 Network("n", [], max_stepz=3)  # wrong
 Network("n", [], max_steps="many")  # wrong for any
 Swarm("s", [], mode="anarchy")  # wrong for any

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
+from towpath.networks.policies import Policy, PolicyRule
 from towpath.networks.spec_files import PolicyFile, load_policy, locate_policy_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, AgentPermissions, PolicyApplied, PolicyView
@@ -26,12 +27,14 @@ from towpath_contracts.tools.policy import (
     merge_diffs,
 )
 
-Written = PolicyFile | str | Path
-"""A matrix as a person has it: the path of a YAML file, or a loaded one."""
+Written = Policy | PolicyFile | str | Path
+"""A matrix as a person has it: the path of a YAML file, a loaded one, or one that is written in Python."""
 
 
 def policy_of(written: Written) -> PolicyFile:
     """Return *written* as text with its source."""
+    if isinstance(written, Policy):
+        return written.to_file()
     return written if isinstance(written, PolicyFile) else load_policy(written)
 
 
@@ -120,11 +123,12 @@ class PolicyResource:
         return PolicyApplied.model_validate(await self._transport.request("POST", "/v1/policy/rollback", body=body))
 
     async def put_rule(
-        self, rule: JsonObject, *, note: str = "", if_version: int | None = None, dry_run: bool = False
+        self, rule: PolicyRule | JsonObject, *, note: str = "", if_version: int | None = None, dry_run: bool = False
     ) -> RuleChanged:
         """Replace the rule of that name, or add it at the end."""
-        body = {"rule": rule, "note": note, "if_version": if_version, "dry_run": dry_run}
-        path = f"/v1/policy/rules/{rule.get('name', '')}"
+        written = rule.to_json() if isinstance(rule, PolicyRule) else rule
+        body = {"rule": written, "note": note, "if_version": if_version, "dry_run": dry_run}
+        path = f"/v1/policy/rules/{written.get('name', '')}"
         return RuleChanged.model_validate(await self._transport.request("PUT", path, body=body))
 
     async def remove_rule(self, name: str, *, note: str = "", if_version: int | None = None) -> RuleChanged:

@@ -179,10 +179,14 @@ def summary_of(details: Iterable[ProblemDetail]) -> str:
 _LINE = re.compile(r"^line (\d+): ")
 """How the tool-access service names a place: it gets the text of a policy and not its file."""
 
+_DECLARED = re.compile(r":\d+$")
+"""How the line of a program ends that declares a policy: nobody sees the text that was made of it."""
+
 
 def locate_fault(source: str, said: str) -> str:
     """Return what was *said* of a place in a policy with the name of its file: `policy.yaml:4: …` for `line 4: …`."""
-    at_line, count = _LINE.subn(lambda at: f"{source}:{at[1]}: ", said)
+    is_declared = _DECLARED.search(source) is not None
+    at_line, count = _LINE.subn(lambda at: f"{source}: " if is_declared else f"{source}:{at[1]}: ", said)
     return at_line if count else f"{source}: {said}"
 
 

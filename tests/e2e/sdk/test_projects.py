@@ -12,7 +12,7 @@ from tests.e2e.test_readme import blocks
 from tests.support.places import ROOT
 from tests.support.platform.up_in_process import Lines, status_after
 
-from towpath import Client, WaitingGate
+from towpath import Client, Policy, PolicyRule, WaitingGate
 from towpath.cli import main
 from towpath.project.project_file import OWN_TESTS
 from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
@@ -98,6 +98,10 @@ async def refund(address: str) -> tuple[Any, Any]:
         events = client.stream(accepted.run_id)
         verdicts = [await event.approve(reason="checked") async for event in events if isinstance(event, WaitingGate)]
         assert len(verdicts) == 1
+        checked = await client.policy.apply(Policy([PolicyRule("all", effect="allow")]), dry_run=True)
+        assert (checked.rules, checked.changed) == (1, True)
+        added = await client.policy.put_rule(PolicyRule("none", tool="mail.*", effect="deny"), dry_run=True)
+        assert added.rules == 5
         other = await client.submit("research", "What is the weather like in Ghent?")
         return (await client.result(accepted.run_id)).final, (await client.result(other.run_id)).final
 

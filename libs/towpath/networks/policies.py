@@ -1,0 +1,103 @@
+"""Permission matrices written in Python: the same rules as in a policy file, with types that editors know.
+
+A `Policy` is checked in form where it is written; what its conditions mean is known to the tool-access service alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import yaml
+from pydantic import ValidationError
+
+from towpath.errors import DeclarationError
+from towpath.networks.network import DeclaredPlace, checks_keywords, declared_place
+from towpath.networks.spec_files import PolicyFile
+from towpath_contracts.base import JsonObject
+from towpath_contracts.files.policy_document import (
+    CALLER_KEYS,
+    DEFAULT_EXPIRES_S,
+    DocumentRule,
+    OnExpiry,
+    ProfileName,
+    RuleEffect,
+    RuleRate,
+)
+from towpath_contracts.problems.input_faults import details_of, in_plain_words
+
+
+@checks_keywords
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One rule, `PolicyRule("refunds", tool="refund", effect="require_approval", when="args.amount > 100")`.
+
+    `project`, `network`, `agent`, `agent_type` and `caller` are what a file has below `who`; the others are its own
+    keys, with the same defaults. Raises DeclarationError for what no rule can have.
+    """
+
+    name: str
+    effect: RuleEffect = field(kw_only=True)
+    tool: str = field(default="*", kw_only=True)
+    operation: str = field(default="*", kw_only=True)
+    project: str = field(default="*", kw_only=True)
+    network: str = field(default="*", kw_only=True)
+    agent: str = field(default="*", kw_only=True)
+    agent_type: str = field(default="*", kw_only=True)
+    caller: str = field(default="*", kw_only=True)
+    when: str | bool | None = field(default=None, kw_only=True)
+    max_calls_per_run: int | None = field(default=None, kw_only=True)
+    rate: RuleRate | None = field(default=None, kw_only=True)
+    max_cost_per_run_usd: float | None = field(default=None, kw_only=True)
+    expires_s: int = field(default=DEFAULT_EXPIRES_S, kw_only=True)
+    quorum: int = field(default=1, kw_only=True)
+    on_expiry: OnExpiry = field(default="deny", kw_only=True)
+    discovered: bool = field(default=False, kw_only=True)
+    note: str = field(default="", kw_only=True)
+    owner: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        try:
+            self._document()
+        except ValidationError as error:
+            place = declared_place()
+            found = in_plain_words(details_of(error, DocumentRule))
+            said = "; ".join(f"{one.pointer.removeprefix('/').removeprefix('who/')}: {one.detail}" for one in found)
+            msg = f"{f'{place}: ' if place is not None else ''}rule {self.name!r}: {said}"
+            raise DeclarationError(msg) from error
+
+    def to_json(self) -> JsonObject:
+        """Return the rule as a policy file has it: what is left at its default is left out."""
+        return self._document().model_dump(mode="json", exclude_defaults=True)
+
+    def _document(self) -> DocumentRule:
+        written = asdict(self)
+        who = {key: written.pop(key) for key in CALLER_KEYS}
+        return DocumentRule.model_validate({**written, "who": who})
+
+
+@checks_keywords
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A permission matrix: `Policy([PolicyRule(…), …])`, for `client.policy.apply`, a harness, or a file.
+
+    Deny comes before require_approval, and that before allow; without a rule all is denied. `profile` adds rules below.
+    """
+
+    rules: Sequence[PolicyRule]
+    profile: ProfileName | None = field(default=None, kw_only=True)
+    note: str = field(default="", kw_only=True)
+    declared_at: DeclaredPlace | None = field(default=None, kw_only=True, repr=False, compare=False)
+    """The line that declares it, found by itself."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "declared_at", self.declared_at or declared_place())
+
+    def to_yaml(self) -> str:
+        """Return the text of the policy file that says the same."""
+        said = {"profile": self.profile, "note": self.note}
+        head = {"kind": "Policy", **{name: one for name, one in said.items() if one}}
+        written = {**head, "rules": [rule.to_json() for rule in self.rules]}
+        return str(yaml.safe_dump(written, sort_keys=False, allow_unicode=True))
+
+    def to_file(self) -> PolicyFile:
+        """Return the policy as it is applied: its text, and the line of the program that declares it."""
+        return PolicyFile(text=self.to_yaml(), source=str(self.declared_at or ""))
