@@ -134,8 +134,13 @@ def _with(dsn: str, *, user: str | None = None, database: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def printed_documents(monkeypatch: pytest.MonkeyPatch) -> Iterator["PrintedDocuments | None"]:
-    """Validate what commands print in this process; where none of the command line is imported it costs nothing."""
+def printed_documents(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator["PrintedDocuments | None"]:
+    """Validate what commands print in this process; where none of the command line is imported it costs nothing.
+
+    A test that is marked `prints` has to have printed a document of each of the commands that it names.
+    """
     if "towpath.cli" not in sys.modules:
         yield None
         return
@@ -144,6 +149,8 @@ def printed_documents(monkeypatch: pytest.MonkeyPatch) -> Iterator["PrintedDocum
     seen = watch_printers(monkeypatch)
     yield seen
     assert not seen.faults, "\n".join(seen.faults)
+    promised = {command for mark in request.node.iter_markers("prints") for command in mark.args}
+    assert promised <= seen.commands, f"it printed no document of {sorted(promised - seen.commands)}"
 
 
 @pytest.fixture

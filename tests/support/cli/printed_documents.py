@@ -6,7 +6,8 @@ not published is a fault too.
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,6 +21,7 @@ from towpath.cli.shared.output_schemas import output_schemas
 from towpath.cli.shared.text import plain_json
 
 _COMMAND: ContextVar[str] = ContextVar("command", default="")
+_ROWS: ContextVar[str] = ContextVar("rows", default="")
 
 
 class PrintedDocuments:
@@ -31,11 +33,23 @@ class PrintedDocuments:
 
     def look(self, value: Any, member: str = "") -> None:
         """Validate what the command that runs now prints; with *member* its rows, as JSON lines have them."""
-        command = _COMMAND.get()
-        if command not in FORMS:
-            return
+        if (command := _COMMAND.get()) in FORMS:
+            self.see(command, value, member)
+
+    def see(self, command: str, value: Any, member: str = "") -> None:
+        """Validate what *command* has printed, in a process of its own too."""
         self.commands.add(command)
         self.faults += document_faults(command, json.loads(plain_json(value)), member)
+
+
+@contextmanager
+def printing(command: str) -> Iterator[None]:
+    """Take what is printed in the block for documents of *command*."""
+    token = _COMMAND.set(command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
 
 
 def document_faults(command: str, document: Any, member: str = "") -> list[str]:
@@ -51,29 +65,34 @@ def document_faults(command: str, document: Any, member: str = "") -> list[str]:
 def watch_printers(monkeypatch: pytest.MonkeyPatch) -> PrintedDocuments:
     """Look at what commands print until *monkeypatch* ends."""
     seen = PrintedDocuments()
-    run, data, rows = app.run, OutputPrinter.data, OutputPrinter.rows
+    run, data, line, rows = app.run, OutputPrinter.data, OutputPrinter.line, OutputPrinter.rows
 
     def watched_run(arguments: list[str]) -> int:
-        token = _COMMAND.set(command_of(arguments))
-        try:
+        with printing(command_of(arguments)):
             return run(arguments)
-        finally:
-            _COMMAND.reset(token)
 
     def watched_data(self: OutputPrinter, value: Any) -> None:
         if not self.for_people:
             seen.look(value)
         data(self, value)
 
+    def watched_line(self: OutputPrinter, value: Any) -> None:
+        member = _ROWS.get()
+        seen.look({member: [value]} if member else value, member)
+        line(self, value)
+
     def watched_rows(
         self: OutputPrinter, name: str, found: Sequence[Row], columns: Sequence[Column], *, empty: str
     ) -> None:
-        if self.format == "jsonl":
-            seen.look({name: list(found)}, name)
-        rows(self, name, found, columns, empty=empty)
+        token = _ROWS.set(name)
+        try:
+            rows(self, name, found, columns, empty=empty)
+        finally:
+            _ROWS.reset(token)
 
     monkeypatch.setattr(app, "run", watched_run)
     monkeypatch.setattr(OutputPrinter, "data", watched_data)
+    monkeypatch.setattr(OutputPrinter, "line", watched_line)
     monkeypatch.setattr(OutputPrinter, "rows", watched_rows)
     return seen
 

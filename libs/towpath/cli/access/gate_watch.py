@@ -6,14 +6,13 @@ opens are left out: no decision of a person settles them. Watching decides nothi
 """
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 from uuid import UUID
 
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import call_in_words, cut_words, one_line, plain_json
+from towpath.cli.shared.text import call_in_words, cut_words, one_line
 from towpath.client.client import Client
 from towpath.client.resources import GateResource
 from towpath_contracts.runs.views import GateView
@@ -129,8 +128,7 @@ def _show(out: OutputPrinter, what: What, gate: GateView) -> None:
     if out.for_people:
         out.write(line(what, gate), _MARKS[what][1])
     else:
-        sys.stdout.write(plain_json({"event": what, **gate_row(gate)}) + "\n")
-        sys.stdout.flush()
+        out.line({"event": what, **gate_row(gate)})
 
 
 async def notices(

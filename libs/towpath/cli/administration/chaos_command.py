@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import one_line, plain_json
+from towpath.cli.shared.text import one_line
 
 Flag = Annotated[bool, Parameter(negative="")]
 Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]
@@ -70,7 +70,7 @@ async def chaos(
     arguments += ("--runs", str(runs), "--seed", str(seed))
     code, found = await run_module("towpath_embedded.chaos", *arguments)
     if json or not out.for_people:
-        print(plain_json(found), flush=True)
+        out.line(found)
     elif list:
         out.write("faults: " + ", ".join(found["faults"]))
     else:

@@ -26,7 +26,6 @@ from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import plain_json
 from towpath.client.client import Client
 from towpath_contracts.events.log import GateOpened, RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -104,12 +103,12 @@ async def _demonstrate(*, yes: bool, as_json: bool, data: Path | None, keep: boo
             result = await _run_sample(platform, out, approve if yes else ask_at_gate, clock, crash=crash)
             if looks:
                 if as_json:
-                    print(plain_json({**result, **clock.marks}), flush=True)
+                    out.line({**result, **clock.marks})
                 await _look(platform, out)
         clock.mark("total_s")
     out.write(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
     if as_json and not looks:
-        print(plain_json({**result, **clock.marks}), flush=True)
+        out.line({**result, **clock.marks})
     return OK if result["status"] == "completed" and (not crash or was_called_once(result)) else RUN_FAILED
 
 

@@ -17,8 +17,7 @@ from cyclopts import Parameter, validators
 
 from towpath.cli.shared.confirmation import Flag
 from towpath.cli.shared.options import STATE
-from towpath.cli.shared.output import Format, print_notice
-from towpath.cli.shared.text import plain_json, plain_yaml
+from towpath.cli.shared.output import Format, OutputPrinter, print_notice
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -68,8 +67,9 @@ async def logs(
     begin = parse_time(since, "--since")
     form: Format = output or ("json" if as_json else "table")
     form = "jsonl" if follow and form in {"json", "yaml"} else form  # there is no end to wait for
-    follower = LogFollower(folder, lambda name, text: _show(name, text, form, wanted))
-    _print(_past(folder, wanted, begin, lines), form)
+    out = OutputPrinter(form)
+    follower = LogFollower(folder, lambda name, text: _show(name, text, out, wanted))
+    _print(_past(folder, wanted, begin, lines), out)
 
     def is_up() -> bool:
         return running_state(data) is not None or starting_platform(data) is not None
@@ -140,23 +140,20 @@ def _lines(folder: Path, process: str) -> Iterator[LogLine]:
         yield LogLine(at, process, text)
 
 
-def _print(found: list[LogLine], form: Format) -> None:
-    rows = [{"process": line.process, "line": line.text} for line in found]
-    if form == "json":
-        print(plain_json({"lines": rows}, indent=2), flush=True)
-    elif form == "yaml":
-        print(plain_yaml({"lines": rows}), end="", flush=True)
-    else:
-        for line in found:
-            _show(line.process, line.text, form, frozenset({line.process}))
+def _print(found: list[LogLine], out: OutputPrinter) -> None:
+    if out.format in {"json", "yaml"}:
+        out.data({"lines": [{"process": line.process, "line": line.text} for line in found]})
+        return
+    for line in found:
+        _show(line.process, line.text, out, frozenset({line.process}))
 
 
-def _show(process: str, text: str, form: Format, wanted: frozenset[str]) -> None:
+def _show(process: str, text: str, out: OutputPrinter, wanted: frozenset[str]) -> None:
     from towpath_fabric.telemetry.log_follower import readable_line
 
     if process not in wanted:
         return
-    if form == "table":
+    if out.for_people:
         print(f"{process:<{NAME_WIDTH}}{readable_line(text)}", flush=True)
     else:
-        print(plain_json({"process": process, "line": text}), flush=True)
+        out.line({"process": process, "line": text})

@@ -5,7 +5,6 @@ The worker's own code connects to servers, as a child process. What editors star
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from cyclopts import App
 
 from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples, still_starting
-from towpath.cli.shared.output import Column
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.errors import unreachable
 from towpath.process_arguments import WorkerArguments
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -156,7 +155,7 @@ async def config(
         server = {"type": "http" if http else "stdio", **server}
     elif http and editor == "claude":
         server = {"type": "http", **server}
-    print(json.dumps({"servers" if editor == "vscode" else "mcpServers": {"towpath": server}}, indent=2))
+    OutputPrinter("json").data({"servers" if editor == "vscode" else "mcpServers": {"towpath": server}})
     return 0
 
 

@@ -111,7 +111,7 @@ class RunFollower:
     async def _show_child_event(self, entry: TreeEntry) -> None:
         """Show an event of a child run, with the names that lead to it; its gates are asked as well."""
         if self.out.format == "jsonl":
-            print(plain_json(entry.model_dump(mode="json")), flush=True)
+            self.out.line(entry.model_dump(mode="json"))
         self._write_child_lines(entry, self._child_lines(entry))
         if isinstance(entry.event, RunFinished):
             where = one_line("/".join(entry.path), 40)
@@ -169,7 +169,7 @@ class RunFollower:
         self.first_entry = self.first_entry or entry
         self._expect_answer(entry.event)
         if self.out.format == "jsonl":
-            print(plain_json(entry.model_dump(mode="json")), flush=True)
+            self.out.line(entry.model_dump(mode="json"))
         for line in self.formatter.lines(entry.event):
             self._write("  ", line)
         match entry.event:

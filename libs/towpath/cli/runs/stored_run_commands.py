@@ -21,7 +21,7 @@ from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter, show_text
 from towpath.cli.shared.progress import ProgressLine, progress, without_progress
-from towpath.cli.shared.text import json_escaped, one_line, plain_json
+from towpath.cli.shared.text import json_escaped, one_line
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, RunRecordPiece
@@ -283,7 +283,7 @@ async def _replay_all(client: Any, out: OutputPrinter, filters: JsonObject, show
         found = ", ".join(f"{value} {name}" for name, value in totals.items() if name not in _NO_COUNT)
         out.write(f"{totals['runs']} runs, {totals['events']} events on engine {page.engine_version}: {found}")
     else:
-        print(plain_json(totals), flush=True)
+        out.line(totals)
     if not totals["runs"]:
         out.write("no stored run fits, so nothing was checked", "bold red")
         return RUN_FAILED
@@ -305,7 +305,7 @@ def _show_replay(out: OutputPrinter, result: ReplayResult) -> int:
 
 def _show(out: OutputPrinter, result: ReplayResult) -> None:
     if not out.for_people:
-        print(plain_json(result.model_dump(mode="json")), flush=True)
+        out.line(result.model_dump(mode="json"))
         return
     if result.verdict == "identical":
         added = f"; {result.widened} of them with fields that are new since" if result.widened else ""

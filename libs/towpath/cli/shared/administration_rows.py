@@ -221,3 +221,66 @@ class PathRow(TypedDict):
     """A file that was written."""
 
     path: str
+
+
+class ProcessRow(TypedDict):
+    """A process of the platform; servers have no address of their own for health."""
+
+    pid: int | None
+    restarts: int
+    log: str
+    health_url: NotRequired[str]
+
+
+class ReadyPlatformRow(TypedDict):
+    """Where everything of a platform is once it is ready, without any password; `sample` is the folder of one."""
+
+    schema_version: int
+    pid: int
+    started_at: datetime
+    data: str
+    logs: str
+    gateway_url: str | None
+    sign_in_url: NotRequired[str | None]
+    authorization_file: str
+    nats_url: str
+    nats_passwords: str
+    database_url: str
+    sample: NotRequired[str]
+    refused_files: dict[str, list[str]]
+    processes: dict[str, ProcessRow]
+    ready_s: float
+    ephemeral: bool
+
+
+class McpServerRow(TypedDict):
+    """How an editor reaches the platform: by a command, or by its address."""
+
+    type: NotRequired[str]
+    command: NotRequired[str]
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+    url: NotRequired[str]
+    headers: NotRequired[dict[str, str]]
+
+
+class EditorSettingsRow(TypedDict):
+    """What to write into the settings of an editor, under the name that it gives to servers."""
+
+    mcpServers: NotRequired[dict[str, McpServerRow]]
+    servers: NotRequired[dict[str, McpServerRow]]
+
+
+class AgentCardRow(TypedDict):
+    """An agent card, as version 1.0 of A2A has it."""
+
+    name: str
+    description: str
+    version: str
+    skills: list[dict[str, Any]]
+    supportedInterfaces: list[dict[str, Any]]
+    capabilities: dict[str, Any]
+    securitySchemes: dict[str, Any]
+    securityRequirements: list[dict[str, Any]]
+    defaultInputModes: list[str]
+    defaultOutputModes: list[str]

@@ -112,11 +112,16 @@ class OutputPrinter:
             case "table" | "yaml":
                 print(plain_yaml(value), end="", flush=True)
 
+    def line(self, value: Any) -> None:
+        """Print *value* on a line of its own for a program, whatever the format."""
+        with without_progress():
+            print(plain_json(value), flush=True)
+
     def rows(self, name: str, rows: Sequence[Row], columns: Sequence[Column], *, empty: str) -> None:
         """Print a list: a table, or `{name: [...]}`, or one JSON line per row. *empty* says why a table has no row."""
         if self.format == "jsonl":
             for row in rows:
-                print(plain_json(row), flush=True)
+                self.line(row)
         elif not self.for_people:
             self.data({name: list(rows)})
         elif not rows:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from towpath.cli.shared import administration_rows as machine
 from towpath.cli.shared import output_rows as rows
+from towpath.cli.shared import report_rows as reports
 from towpath.tools.declaration_lint import DeclarationGap
 from towpath_contracts import budgets, dead_letters, gate_notices, switches
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.grant_proposals.proposals import GrantProposal
 from towpath_contracts.networks.spec import NetworkVersion
-from towpath_contracts.runs import bulk, costs, views
+from towpath_contracts.runs import bulk, costs, records, views
 from towpath_contracts.runs.run_control import RunSteered
 from towpath_contracts.runs.tree import RunTreeNode
 from towpath_contracts.tasks import RunAccepted
@@ -21,6 +22,7 @@ from towpath_contracts.tools import access, audit, calls, erasures, policy, queu
 from towpath_readings.execution_log import RunLogView
 from towpath_readings.goals import GoalView
 from towpath_readings.plans import PlanView
+from towpath_readings.stream.tree import TreeEntry
 
 
 class OutputForm(NamedTuple):
@@ -52,16 +54,26 @@ _CONTEXT = _one(machine.ContextRow, also=machine.ContextFileField)
 _SETTLED = _one(views.ActionDone, left_out=("schema_version",))
 _APPLIED = _one(access.PolicyApplied)
 _GRANT = _one(GrantProposal)
+_DEMO = _one(reports.DemoRow)
+_FOLLOWED = _one(LogEntry) + _one(TreeEntry)
+_WORKERS = _list("credentials", machine.WorkerCredentialRow)
+_AGENTS = _list("credentials", machine.AgentCredentialRow)
 _BUDGETS = _list("budgets", budgets.BudgetUnitBalance, also=rows.BudgetAccountFields)
 
 FORMS: dict[str, tuple[OutputForm, ...]] = {
     "init": _one(machine.CreatedProjectRow),
     **dict.fromkeys(("new agent", "new network", "new tool", "new policy"), _one(machine.WrittenFilesRow)),
     "test": _one(rows.TestResultRow),
-    "run": _RUN + _one(RunAccepted),
+    "eval": _one(reports.EvaluationRow),
+    "run": _RUN + _one(RunAccepted) + _FOLLOWED,
     "runs list": _list("runs", views.RunView),
     "runs show": _RUN,
     "runs cancel": _RUN,
+    "runs watch": _FOLLOWED + _RUN,
+    "runs replay": _one(records.ReplayResult) + _one(reports.ReplayTotalsRow),
+    "runs diff": _one(reports.ComparedRunsRow),
+    "runs history": _one(reports.RunHistoryRow),
+    "runs export": _one(reports.RecordHeadRow) + _one(reports.RecordFactRow) + _one(reports.RecordEventRow),
     "runs tree": _one(RunTreeNode),
     "runs events": _list("events", LogEntry),
     "runs log": _one(RunLogView),
@@ -76,6 +88,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "gates list": _list("gates", views.GateView, also=rows.GateSummaryField),
     "gates show": _one(views.GateView, also=rows.GateSummaryField),
     **dict.fromkeys(("gates approve", "gates deny", "gates resolve"), _DECIDED),
+    "gates watch": _one(views.GateView, also=reports.WatchedGateFields),
     "gates delegate": _one(views.GateView),
     "gates notices": _list("notices", gate_notices.GateNoticeDelivery) + _one(rows.RetriedNoticeRow),
     "networks validate": _one(NetworkVersion, **_NETWORK),
@@ -83,6 +96,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "networks list": _list("networks", NetworkVersion, **_NETWORK),
     "networks show": _one(NetworkVersion),
     "networks rollback": _one(NetworkVersion, **_NETWORK),
+    "networks diff": _one(reports.NetworkDiffRow),
     "networks graph": _one(rows.GraphRow),
     "networks prompt": _one(rows.PromptRow),
     "networks invoke": _RUN,
@@ -99,6 +113,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "policy test": _one(rows.PolicyTestRow),
     "policy suggest": _one(rows.SuggestedDeclarationsRow),
     "policy profiles list": _list("profiles", rows.ProfileRow),
+    "policy rule show": _one(rows.PolicyRuleRow),
     "policy rule put": _one(policy.RuleChanged),
     "policy rule remove": _one(policy.RuleChanged),
     **dict.fromkeys(("grants from-network", "grants from-plan", "grants from-runs", "grants propose"), _GRANT),
@@ -124,6 +139,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "audit show": _one(access.AuditEntry),
     "audit stats": _one(policy.ToolCallStatistics),
     "audit export": _one(rows.ExportedAuditRow),
+    "audit verify": _one(reports.VerificationRow),
     "audit prove": _one(rows.ProofFileRow),
     "audit checkpoint": _one(audit.CheckpointView),
     "audit erase": _ERASURE,
@@ -152,38 +168,36 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "db restored": _one(machine.RestoredRow),
     "upgrade check": _list("checks", machine.CheckRow),
     "streams ensure": _list("streams", machine.StreamRow),
-    "workers credential list": _list("credentials", machine.WorkerCredentialRow),
+    **dict.fromkeys([f"workers credential {word}" for word in ("list", "add", "remove")], _WORKERS),
     "workers list": _list("workers", workers.WorkerInstance),
     "workers drain": _one(workers.WorkerInstance, also=machine.DrainedFields),
-    "agents credential list": _list("credentials", machine.AgentCredentialRow),
+    **dict.fromkeys([f"agents credential {word}" for word in ("list", "add", "remove")], _AGENTS),
+    "mcp inspect": _list("tools", reports.InspectedToolRow),
+    "mcp config": _one(machine.EditorSettingsRow),
+    "a2a card": _one(machine.AgentCardRow),
+    "backup": _one(reports.BackupRow),
+    "restore": _one(reports.RestoreRow),
+    "demo": _DEMO,
+    "demo run": _DEMO,
+    "demo crash": _one(reports.DemoRow, also=reports.CrashFields),
+    "chaos": _one(reports.CampaignRow) + _one(reports.FaultNamesRow),
+    "up": _one(machine.ReadyPlatformRow),
     "completion install": _one(machine.CompletionRow),
-    "logs": _list("lines", machine.LogLineRow),
+    "logs": _list("lines", machine.LogLineRow) + _one(machine.LogLineRow),
     "doctor": _list("checks", machine.CheckRow),
     "schema": _list("kinds", machine.SchemaKindRow) + _list("written", machine.PathRow) + _one(machine.JsonSchemaFile),
     "explain": _list("problems", machine.ProblemRow) + _one(machine.ProblemRow, also=machine.ProblemExampleRow),
     "version": _one(machine.VersionRow),
 }
-"""The forms of the document that `-o json` prints, by command."""
+"""The forms of the document that `-o json` prints, by command; of one that prints lines each line has one of them."""
 
-_LIVE = "prints a line for each thing as it happens, and ends with what the last one is"
-_REPORT = "its report is for people; what it holds may change with any version"
 _NO_JSON = "prints no JSON"
 _A_PROGRAM = "runs until it is stopped"
-_ANOTHER = "prints what another program has defined"
 
 WITHOUT_SCHEMA: dict[str, str] = {
-    **dict.fromkeys(("demo", "demo run", "demo crash", "chaos", "eval", "backup", "restore"), _REPORT),
-    **dict.fromkeys(("runs diff", "runs history", "networks diff", "mcp inspect", "audit verify"), _REPORT),
-    **dict.fromkeys(("runs watch", "runs replay", "gates watch"), _LIVE),
-    **dict.fromkeys(("up", "worker", "serve", "mcp serve", "agents serve"), _A_PROGRAM),
-    **dict.fromkeys(("workers credential add", "workers credential remove"), _NO_JSON),
-    **dict.fromkeys(("agents credential add", "agents credential remove"), _NO_JSON),
+    **dict.fromkeys(("worker", "serve", "mcp serve", "agents serve"), _A_PROGRAM),
     **dict.fromkeys(("completion show", "policy profiles show", "streams authority"), _NO_JSON),
     "api": "prints what the operation answers, as openapi.json has it",
-    "runs export": "prints the record of a run as JSON lines for `towpath runs replay --file`",
     "runs output": "prints what the tool has returned, as the tool declares it",
-    "policy rule show": "prints those members of the rule that say something, as `towpath schema policy` has them",
-    "mcp config": _ANOTHER,
-    "a2a card": _ANOTHER,
 }
 """Commands whose output has no schema, each with the reason."""

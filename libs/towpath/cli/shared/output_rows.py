@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Literal, NotRequired
 from uuid import UUID
 
+from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from towpath_contracts.switches import ActiveSwitch
@@ -215,3 +216,11 @@ class PolicyTestRow(TypedDict):
     cases: int
     failed: int
     results: list[dict[str, Any]]
+
+
+@with_config(ConfigDict(extra="allow"))
+class PolicyRuleRow(TypedDict):
+    """A rule of the matrix, with those of its members that say something, as `towpath schema policy` has them."""
+
+    name: str
+    effect: str

@@ -17,7 +17,8 @@ from towpath_contracts.base import JsonObject
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ABOUT = (
-    "What commands print with -o json: $defs has a schema for each command, by its name. "
+    "What commands print with -o json: $defs has a schema for each command, by its name; "
+    "of a command that prints lines it is that of each line. "
     "Later versions add fields and values; they rename and remove none."
 )
 _LEFT_OUT = frozenset(

@@ -8,10 +8,11 @@ from cyclopts import App
 from jsonschema import Draft202012Validator
 from tests.docs_site.page_list import DOCS
 from tests.docs_site.reference import WRITE, command_schemas_text
-from tests.support.cli.printed_documents import PrintedDocuments, command_of, document_faults
+from tests.support.cli.printed_documents import PrintedDocuments, command_of, document_faults, printing
 
 from towpath.cli import main
 from towpath.cli.app import make_app
+from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.output_forms import FORMS, WITHOUT_SCHEMA
 from towpath.cli.shared.output_schemas import output_schemas
 
@@ -83,6 +84,23 @@ def test_what_commands_print_is_looked_at(
     assert printed_documents.commands == {"version", "explain"}
     faults = [printed_documents.faults.pop() for _ in tuple(printed_documents.faults)]
     assert [fault.partition(": ")[2] for fault in faults] == ["$.python: 3 is not of type 'string'"]
+
+
+def test_lines_that_a_command_prints_one_by_one_are_looked_at(printed_documents: PrintedDocuments) -> None:
+    totals = {"runs": 1, "events": 5, "identical": 0, "diverged": 1, "engine_version": "1"}
+    printer = OutputPrinter("json")
+    with printing("runs replay"):
+        printer.line(totals)
+        printer.line({**totals, "runs": "1"})
+    (fault,) = printed_documents.faults
+    printed_documents.faults.clear()
+    assert fault.startswith("towpath runs replay: $.runs: '1' is not of type 'integer'")
+    assert printed_documents.commands == {"runs replay"}
+
+
+@pytest.mark.prints("version")
+def test_a_document_of_another_process_counts_where_it_is_shown(printed_documents: PrintedDocuments) -> None:
+    printed_documents.see("version", {"towpath": "1", "python": "3"})
 
 
 def test_a_command_line_is_known_by_its_first_words() -> None:
