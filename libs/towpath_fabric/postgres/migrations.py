@@ -3,6 +3,7 @@
 An applied file never changes (its checksum is stored); files run in order of (owner's place, number), each in one
 transaction, under one advisory lock, so that two processes may start at the same time. A file that services of some
 earlier version can't work with says so, `-- oldest: 0.3` is the oldest one that can: earlier ones refuse to start then.
+One that writes tables anew names them, `-- rewrites: runs.run, runs.event`: nobody reads or writes them meanwhile.
 """
 
 import importlib.util
@@ -36,6 +37,7 @@ LOCK_KEY = 7_026_113
 _UP = re.compile(r"^--\s*migrate:up.*$", re.MULTILINE)
 _DOWN = re.compile(r"^--\s*migrate:down.*$", re.MULTILINE)
 _OLDEST = re.compile(r"^--\s*oldest:\s*(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
+_REWRITES = re.compile(r"^--\s*rewrites:\s*(\S.*)$", re.MULTILINE)
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 _TABLE = """
@@ -45,12 +47,21 @@ CREATE TABLE IF NOT EXISTS public.towpath_migration (
 ALTER TABLE public.towpath_migration ADD COLUMN IF NOT EXISTS oldest text;
 """
 
+_APPLIED = """
+SELECT owner, version, name, checksum, to_jsonb(towpath_migration) ->> 'oldest' AS oldest FROM public.towpath_migration
+"""
+_SIZES = """
+SELECT name, pg_total_relation_size(to_regclass(name)) AS bytes FROM unnest($1::text[]) AS name
+WHERE to_regclass(name) IS NOT NULL
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
     """One file. `applied` is whether the database has it; `newer` whether only a newer version knows it.
 
-    `oldest` is the oldest version whose services can work with it; None where all can.
+    `oldest` is the oldest version whose services can work with it; None where all can. `rewrites` are the tables, with
+    their schemas, that were there before and are written anew.
     """
 
     owner: str
@@ -61,6 +72,7 @@ class Migration:
     applied: bool = False
     newer: bool = False
     oldest: str | None = None
+    rewrites: tuple[str, ...] = ()
 
 
 def _files(owner: str) -> list[Path]:
@@ -82,7 +94,7 @@ def discover() -> list[Migration]:
                 raise ValueError(msg)
             version, _, name = path.stem.partition("_")
             up = _DOWN.split(after[1], maxsplit=1)[0]
-            oldest = _OLDEST.search(after[0])
+            oldest, rewrites = _OLDEST.search(after[0]), _REWRITES.search(after[0])
             found.append(
                 Migration(
                     owner=owner,
@@ -91,6 +103,7 @@ def discover() -> list[Migration]:
                     sql=up,
                     checksum=digest_text(text),
                     oldest=oldest[1] if oldest else None,
+                    rewrites=tuple(name.strip() for name in rewrites[1].split(",")) if rewrites else (),
                 )
             )
     return found
@@ -105,6 +118,30 @@ async def status(dsn: str) -> list[Migration]:
     try:
         await connection.execute(_TABLE)
         return await applied_status(connection)
+    finally:
+        await connection.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationPlan:
+    """What `migrate` would do: `missing` in order, the `sizes` in bytes of tables that it writes anew, and `newer`."""
+
+    missing: list[Migration]
+    sizes: Mapping[str, int]
+    newer: list[Migration]
+
+
+async def plan(dsn: str) -> MigrationPlan:
+    """Return what `migrate` would do, and change nothing; raises ProblemError `migration_changed` as it does."""
+    connection = await DatabaseHosts(dsn).connect()
+    try:
+        async with connection.transaction(readonly=True):
+            is_there = await connection.fetchval("SELECT to_regclass('public.towpath_migration') IS NOT NULL")
+            found = compare_applied(await connection.fetch(_APPLIED) if is_there else [])
+            missing = [migration for migration in found if not migration.applied]
+            names = sorted({name for migration in missing for name in migration.rewrites})
+            sizes = {row["name"]: row["bytes"] for row in await connection.fetch(_SIZES, names)}
+        return MigrationPlan(missing=missing, sizes=sizes, newer=[migration for migration in found if migration.newer])
     finally:
         await connection.close()
 

@@ -79,6 +79,7 @@ COMMANDS = [
         "keys nkey",
         *("backup", "restore", "upgrade check", "db restored"),
         "db migrate",
+        "db plan",
         "db status",
         "streams ensure",
         "streams authority",

@@ -1,20 +1,23 @@
 """`towpath db`: the database's migrations, and what is to be said after a restore, as its owner."""
 
 import getpass
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
-from towpath.cli.shared.output import Column, print_notice
+from towpath.cli.shared.output import Column, Row, print_notice
 from towpath.cli.shared.times import parse_moment
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(
     name="db",
     help="Bring the database up to date, and say that it was restored.",
-    help_epilogue=examples("towpath db status", "towpath db migrate"),
+    help_epilogue=examples("towpath db plan", "towpath db migrate"),
 )
+
+BYTES_OF_MIB = 1024 * 1024
 
 Address = Annotated[str | None, Parameter(env_var="TOWPATH_DATABASE_URL")]
 _COLUMNS = (
@@ -48,6 +51,48 @@ async def migrate(*, database_url: Address = None, printed: OutputOptions = OUTP
         done = await _reached(apply, database_url)
     rows = [{**_row(migration), "applied": True} for migration in done]
     printed.out().rows("migrations", rows, _COLUMNS, empty="The database is up to date.")
+
+
+@app.command(
+    help_epilogue=examples("towpath db plan", "towpath db plan --database-url postgresql://owner@host/db -o json")
+)
+async def plan(*, database_url: Address = None, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+    """Say what `towpath db migrate` would apply, and change nothing.
+
+    It says which tables would be written anew, with their sizes: nobody reads or writes them meanwhile. And whether
+    services of earlier versions start afterwards.
+
+    Args:
+        database_url: The database, as its owner.
+    """
+    from towpath_fabric.postgres.migrations import plan as look
+
+    with printed.out().progress("Looking at the database"):
+        found = await _reached(look, database_url)
+    rows = [_planned_row(migration, found.sizes) for migration in found.missing]
+    printed.out().rows("migrations", rows, _PLANNED, empty="The database is up to date: nothing would be applied.")
+    if found.newer:
+        print_notice(f"The database is newer than this version, which does not know the last {len(found.newer)}.")
+
+
+def _planned_row(migration: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
+    said = {name: getattr(migration, name) for name in ("owner", "version", "name", "oldest", "checksum")}
+    rewritten = [{"table": name, "bytes": sizes.get(name, 0)} for name in migration.rewrites]
+    return {**said, "rewrites": rewritten, "old_versions_go_on": migration.oldest is None}
+
+
+def _rewritten(row: Row) -> str:
+    """Return which tables are written anew, each with its size."""
+    return ", ".join(f"{one['table']} ({one['bytes'] / BYTES_OF_MIB:,.1f} MiB)" for one in row["rewrites"]) or "nothing"
+
+
+_PLANNED = (
+    Column("owner", "owner"),
+    Column("version", "version"),
+    Column("name", "name"),
+    Column("writes anew", _rewritten, is_whole=True),
+    Column("earlier services", lambda row: "go on" if row["old_versions_go_on"] else f"end, before {row['oldest']}"),
+)
 
 
 @app.command(help_epilogue=examples("towpath db status", "towpath db status -o json"))

@@ -100,6 +100,25 @@ class MigrationRow(TypedDict):
     checksum: str
 
 
+class RewrittenTableRow(TypedDict):
+    """A table that is written anew, with the bytes that it has now; nobody reads or writes it meanwhile."""
+
+    table: str
+    bytes: int
+
+
+class PlannedMigrationRow(TypedDict):
+    """A migration that is missing; services of versions before `oldest` refuse to start once it is applied."""
+
+    owner: str
+    version: str
+    name: str
+    oldest: str | None
+    checksum: str
+    rewrites: list[RewrittenTableRow]
+    old_versions_go_on: bool
+
+
 class RestoredRow(TypedDict):
     """What was marked in a database that came from a backup."""
 

@@ -164,6 +164,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "keys seal": _one(machine.KeyFileRow),
     "keys nkey": _one(machine.KeyFileRow, also=machine.PublicKeyRow),
     "db migrate": _list("migrations", machine.MigrationRow),
+    "db plan": _list("migrations", machine.PlannedMigrationRow),
     "db status": _list("migrations", machine.MigrationRow),
     "db restored": _one(machine.RestoredRow),
     "upgrade check": _list("checks", machine.CheckRow),

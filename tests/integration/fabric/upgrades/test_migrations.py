@@ -1,14 +1,20 @@
 """Migrations are applied once, in order, by whoever comes first, and never changed afterwards."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from importlib.resources import files
+from pathlib import Path
 
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
+from tests.support.cli.printed_documents import printing
 
+from towpath.cli.administration import database_commands
+from towpath.cli.shared.options import OutputOptions
 from towpath_contracts.problems.registry import ProblemError
+from towpath_fabric.postgres import migrations
 from towpath_fabric.postgres.migrations import OWNERS, discover, migrate, status
 
 
@@ -68,3 +74,78 @@ async def test_a_migration_that_was_edited_after_it_was_applied_is_refused(datab
         with pytest.raises(ProblemError, match="0001_gateway is not the file that was applied") as refused:
             await look(database())
         assert refused.value.problem.code == "migration_changed"
+
+
+NEXT = """-- oldest: 9.1
+-- rewrites: runs.run, gateway.gone
+-- migrate:up
+ALTER TABLE runs.run ALTER COLUMN version TYPE bigint;
+-- migrate:down
+"""
+TABLES = """
+SELECT c.oid::regclass::text AS name, c.relfilenode FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND c.relname <> 'towpath_migration'
+"""
+
+
+async def test_a_plan_says_what_would_be_applied_and_changes_nothing(
+    empty: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = await relations(empty)
+    assert [one["name"] for one in await planned(empty, capsys)] == [one.name for one in discover()]
+    assert await relations(empty) == before, "not even the table of migrations"
+    await migrate(empty)
+    assert await planned(empty, capsys) == []
+    file = tmp_path / "9001_next.sql"
+    file.write_text(NEXT, "utf-8")
+    plain, added = migrations._files, {"towpath_tas": [file]}
+    monkeypatch.setattr(migrations, "_files", lambda owner: [*plain(owner), *added.get(owner, ())])
+    (row,) = await planned(empty, capsys)
+    assert {name: row[name] for name in ("owner", "version", "name", "oldest", "old_versions_go_on")} == {
+        "owner": "towpath_tas",
+        "version": "9001",
+        "name": "next",
+        "oldest": "9.1",
+        "old_versions_go_on": False,
+    }
+    size, gone = row["rewrites"]
+    assert (size["table"], size["bytes"] > 0, gone) == ("runs.run", True, {"table": "gateway.gone", "bytes": 0})
+    await database_commands.plan(database_url=empty, printed=OutputOptions(output="table"))
+    shown = capsys.readouterr().out
+    assert "runs.run (0." in shown and " MiB), gateway.gone (0.0 MiB)" in shown and "end, before 9.1" in shown
+    assert [one.applied for one in await status(empty) if one.name == "next"] == [False]
+    await migrate(empty)
+    monkeypatch.undo()
+    await database_commands.plan(database_url=empty, printed=OutputOptions(output="json"))
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"migrations": []}
+    assert "newer than this version, which does not know the last 1" in said.err
+
+
+async def planned(dsn: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    with printing("db plan"):
+        await database_commands.plan(database_url=dsn, printed=OutputOptions(output="json"))
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["migrations"]
+    return found
+
+
+@pytest.mark.parametrize("added", ["", NEXT.replace(", gateway.gone", "")])
+async def test_every_migration_names_the_tables_that_it_writes_anew_and_no_other(
+    empty: str, added: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if added:
+        (tmp_path / "9001_next.sql").write_text(added, "utf-8")
+        plain, more = migrations._files, {"towpath_tas": [tmp_path / "9001_next.sql"]}
+        monkeypatch.setattr(migrations, "_files", lambda owner: [*plain(owner), *more.get(owner, ())])
+    connection = await asyncpg.connect(empty)
+    try:
+        await connection.execute(migrations._TABLE)
+        for migration in discover():
+            before = {row["name"]: row["relfilenode"] for row in await connection.fetch(TABLES)}
+            async with connection.transaction():
+                await connection.execute(migration.sql)
+            after = {row["name"]: row["relfilenode"] for row in await connection.fetch(TABLES)}
+            written = {name for name in before if name in after and before[name] != after[name]}
+            assert written == {*migration.rewrites}, f"{migration.owner}/{migration.version}_{migration.name}"
+    finally:
+        await connection.close()
