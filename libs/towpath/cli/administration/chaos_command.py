@@ -5,16 +5,20 @@ work is done by `python -m towpath_embedded.chaos`; this file passes options on 
 """
 
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from towpath.cli.shared.child_process import run_module
+import towpath
+from towpath.cli.shared.child_process import run_in_checkout, run_module
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
+from towpath_contracts.problems.registry import ProblemError, problem
 
+SCENARIOS = "tests.chaos"
 Flag = Annotated[bool, Parameter(negative="")]
 Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]
 
@@ -37,6 +41,7 @@ async def chaos(
     runs: int = 0,
     seed: int = 1,
     long: Flag = False,
+    scenario: Names = (),
     data: Path | None = None,
     json: Flag = False,
     list: Flag = False,  # noqa: A002 - the option's name
@@ -56,12 +61,28 @@ async def chaos(
         kills: How many kills.
         runs: Further runs that nobody aims at.
         seed: The same seed and network give the same plan.
-        long: Freeze processes for longer than every lease.
+        long: Freeze processes for longer than every lease; of a scenario the form whose figures the catalogue names.
+        scenario: Run these scenarios in place of a campaign, or all: broker-cluster, postgres-failover,
+            rolling-upgrade, restore and the others; with --seed, --long, --data and --json alone. They belong to the
+            tests of Towpath, so they run in a checkout only.
         data: Keep the platform and the outside file in this new folder.
         json: Print one JSON document; everything else goes to stderr.
         list: Print the faults.
     """
     out = OutputPrinter("json" if json else None, aside=json)
+    if scenario:
+        campaign: dict[str, object] = {
+            "quick": quick,
+            "network": network,
+            "decisions": decisions,
+            "tools": tools,
+            "policy": policy,
+        }
+        campaign |= {"faults": faults, "kills": kills, "runs": runs, "list": list}
+        if given := [f"--{name}" for name, value in campaign.items() if value not in (None, False, (), 0)]:
+            raise ProblemError(problem("request_invalid", f"{', '.join(given)}: of a campaign, not of a scenario"))
+        words = _command_line({"seed": seed, "data": _absolute(data)}, {"scenario": scenario}, {"long": long})
+        return await _run_scenarios(words, out, as_json=json)
     arguments = _command_line(
         {"network": network, "decisions": decisions, "tools": tools, "policy": policy, "kills": kills, "data": data},
         {"faults": faults},
@@ -76,6 +97,42 @@ async def chaos(
     else:
         _show(found, out)
     return OK if code == OK else RUN_FAILED
+
+
+async def _run_scenarios(words: tuple[str, ...], out: OutputPrinter, *, as_json: bool) -> int:
+    """Run the scenarios of this checkout, and show how each went; raises ProblemError `binary_missing` without one."""
+    code, found = await run_in_checkout(checkout_of(Path(towpath.__file__)), SCENARIOS, *words)
+    if as_json or not out.for_people:
+        out.line(found)
+        return OK if code == OK else RUN_FAILED
+    columns = (Column("scenario", "name"), Column("outcome", "outcome"), Column("seconds", "seconds"))
+    out.rows("scenarios", found["scenarios"], columns, empty="nothing was run")
+    for one in found["scenarios"]:
+        for sentence in (*one["problems"], *filter(None, [one["reason"]])):
+            out.write(f"  {one['name']}: {one_line(sentence, 300)}", "red" if one["problems"] else "yellow")
+        out.write(
+            f"  {one['name']}: " + ", ".join(f"{name} {figure}" for name, figure in one["figures"].items()), "dim"
+        )
+    return OK if code == OK else RUN_FAILED
+
+
+def _absolute(data: Path | None) -> Path | None:
+    """Return the folder as the child finds it, which runs in another."""
+    return None if data is None else data.absolute()
+
+
+def checkout_of(package: Path) -> Path:
+    """Return the checkout that *package*, a file of the SDK, is part of; raises ProblemError where it is installed."""
+    for folder in package.resolve().parents:
+        if (folder / "tests" / "chaos" / "__main__.py").is_file() and (folder / "pyproject.toml").is_file():
+            return folder
+    version = metadata.version("towpath")
+    detail = f"scenarios belong to the tests of Towpath, and {package.parent} is installed without them"
+    remedy = (
+        f"Clone it as version {version}: git clone --branch v{version} REPOSITORY towpath && cd towpath; "
+        "then: uv run --group dev towpath chaos --scenario NAME."
+    )
+    raise ProblemError(problem("binary_missing", detail, remedy=remedy))
 
 
 def _command_line(

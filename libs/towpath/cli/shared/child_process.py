@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from towpath.cli.shared.exit_codes import INTERRUPTED, USAGE
@@ -36,8 +37,19 @@ async def run_module(module: str, *arguments: str, **environment: str) -> tuple[
     child printed, and KeyboardInterrupt where the child was interrupted.
     """
     require_package(module.partition(".")[0])
+    return await _run(module, ("-P", "-m", module, *arguments), None, environment)
+
+
+async def run_in_checkout(folder: Path, module: str, *arguments: str) -> tuple[int, Any]:
+    """Do what `run_module` does, for a module of the checkout *folder* that is installed nowhere; it runs there."""
+    return await _run(module, ("-m", module, *arguments), folder, {})
+
+
+async def _run(
+    module: str, words: Sequence[str], folder: Path | None, environment: Mapping[str, str]
+) -> tuple[int, Any]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", module, *arguments,
+        sys.executable, *words, cwd=folder,
         stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
         env={**os.environ, **environment},  # noqa: TID251 - handed on
     )  # fmt: skip

@@ -181,7 +181,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "demo": _DEMO,
     "demo run": _DEMO,
     "demo crash": _one(reports.DemoRow, also=reports.CrashFields),
-    "chaos": _one(reports.CampaignRow) + _one(reports.FaultNamesRow),
+    "chaos": _one(reports.CampaignRow) + _one(reports.FaultNamesRow) + _one(reports.ScenariosRow),
     "up": _one(machine.ReadyPlatformRow),
     "completion install": _one(machine.CompletionRow),
     "logs": _list("lines", machine.LogLineRow) + _one(machine.LogLineRow),

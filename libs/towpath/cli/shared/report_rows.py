@@ -124,6 +124,26 @@ class CampaignRow(TypedDict):
     problems: list[str]
 
 
+class ScenarioRow(TypedDict):
+    """How a scenario went: what it counted, what did not hold, and why it could not run here."""
+
+    number: int
+    name: str
+    outcome: Literal["passed", "failed", "cannot run here"]
+    figures: dict[str, int | float | str | bool | None]
+    problems: list[str]
+    reason: str
+    seconds: float
+
+
+class ScenariosRow(TypedDict):
+    """The scenarios that were run."""
+
+    seed: int
+    versions: dict[str, str]
+    scenarios: list[ScenarioRow]
+
+
 class EvaluationTotals(TypedDict):
     """How runs of an evaluation went together; `usd` is null where the price of one of them is not known."""
 
