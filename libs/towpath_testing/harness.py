@@ -95,7 +95,7 @@ class Harness:
             self._platform = MemoryPlatform(self._toolbox, self._hooks, function, HarnessLog(), self._scripts)
             self._platform.apply(self._policy)
             self._platform.publish(self._spec)
-            await self._platform.bus.subscribe(subjects.RUN_EVENT_ALL, self._on_events)
+            self._platform.bus.listen(subjects.RUN_EVENT_ALL, self._on_events)
             await self._platform.start()
         except BaseException as error:  # whatever it is, such as a cancellation: no clock and no task stays behind
             await self._close()
@@ -256,7 +256,7 @@ class Harness:
     async def _look(self) -> None:
         await self._open.look()
 
-    async def _on_events(self, _message: Any) -> None:
+    def _on_events(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

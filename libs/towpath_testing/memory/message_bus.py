@@ -21,31 +21,9 @@ from towpath_fabric.nats.replies import problem_from_validation, request_type
 from towpath_fabric.ports import Handler
 from towpath_fabric.turns.fair_queue import take_in_turns
 from towpath_fabric.turns.fair_request_queue import FairQueueLimits
+from towpath_testing.memory.subject_patterns import SubjectIndex
 
 OnMessage = Callable[[Any], Awaitable[None]]
-
-
-class SubjectPattern:
-    """Which subjects a consumer or a subscription takes: `*` stands for one token, and a last `>` for the rest."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = tuple(text.split("."))
-        # What precedes the first wildcard: every message is held against every pattern, and most fall out by it.
-        self.begin = text.partition("*")[0].removesuffix(">")
-        self._exact = self.begin == text
-
-    def fits(self, subject: str) -> bool:
-        """Return whether *subject* is one of them."""
-        if self._exact:
-            return subject == self.begin
-        tokens = subject.split(".")
-        if self._tokens[-1] == ">":
-            return len(tokens) >= len(self._tokens) and _equal(self._tokens[:-1], tokens)
-        return len(tokens) == len(self._tokens) and _equal(self._tokens, tokens)
-
-
-def _equal(pattern: tuple[str, ...], tokens: list[str]) -> bool:
-    return all(want in ("*", token) for want, token in zip(pattern, tokens, strict=False))
 
 
 class MemoryMessage:
@@ -106,14 +84,25 @@ class MessageFeed:
 
     def __init__(self, bus: "MemoryBus", spec: ConsumerSpec, arrived: asyncio.Event | None = None) -> None:
         self.paused = False
-        self.pattern = SubjectPattern(spec.filter_subject)
         self._ready: deque[Any] = deque()
         self._arrived = arrived or asyncio.Event()
-        bus.feeds.append(self)
+        self._ids: set[str] = set()
+        self._stored = 0
+        bus.takers.add(spec.filter_subject, self)
 
     @property
     def waiting(self) -> int:
         return len(self._ready)
+
+    def deliver(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Store a message; one that was stored before, as its id says, is left out."""
+        named = headers.get("Nats-Msg-Id")
+        if named is not None:
+            if named in self._ids:
+                return
+            self._ids.add(named)
+        self._stored += 1
+        self.put(QueuedMessage(self, subject, body, headers, self._stored))
 
     def put(self, message: QueuedMessage) -> None:
         """Add a message, and wake whoever takes them."""
@@ -136,12 +125,26 @@ class MessageFeed:
 class MemorySubscription:
     """A subscription, which ends with `stop`."""
 
-    def __init__(self, bus: "MemoryBus", entry: tuple[SubjectPattern, OnMessage]) -> None:
-        self._bus, self._entry = bus, entry
+    def __init__(self, bus: "MemoryBus", subject: str, handler: OnMessage) -> None:
+        self._bus, self._subject, self.handler = bus, subject, handler
+
+    def deliver(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Handle a message in a task of its own."""
+        self._bus.spawn(self.handler(MemoryMessage(subject, body, headers, self._bus)), f"on {subject}")
 
     async def stop(self) -> None:
-        if self._entry in self._bus.subscribers:
-            self._bus.subscribers.remove(self._entry)
+        self._bus.takers.remove(self._subject, self)
+
+
+class MemoryListener:
+    """Wants to know that there is a message, and not which one: it is told at once, without a task."""
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+
+    def deliver(self, _subject: str, _body: bytes, _headers: Mapping[str, str]) -> None:
+        """Tell it."""
+        self._notify()
 
 
 class MemoryBus:
@@ -151,12 +154,9 @@ class MemoryBus:
     reconnects = 0
 
     def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
-        self.feeds: list[MessageFeed] = []
-        self.subscribers: list[tuple[SubjectPattern, OnMessage]] = []
+        self.takers = SubjectIndex[MessageFeed | MemorySubscription | MemoryListener]()
         self._handlers: dict[str, Callable[[bytes, str], Awaitable[Any]]] = {}
-        self._patterns: list[tuple[SubjectPattern, Callable[[bytes, str], Awaitable[Any]]]] = []
-        self._ids: set[str] = set()
-        self._stored = 0
+        self._patterns = SubjectIndex[Callable[[bytes, str], Awaitable[Any]]]()
         self._inboxes = 0
         self._replies: dict[str, asyncio.Future[MemoryMessage]] = {}
         self._failed = failed
@@ -174,25 +174,8 @@ class MemoryBus:
             if not waiting.done():
                 waiting.set_result(MemoryMessage(subject, body, headers or {}, self))
             return True
-        given = headers or {}
-        named = given.get("Nats-Msg-Id")
-        for feed in self.feeds:
-            if subject.startswith(feed.pattern.begin) and feed.pattern.fits(subject) and self._is_new(named, feed):
-                self._stored += 1
-                feed.put(QueuedMessage(feed, subject, body, given, self._stored))
-        for pattern, handler in tuple(self.subscribers):
-            if subject.startswith(pattern.begin) and pattern.fits(subject):
-                self.spawn(handler(MemoryMessage(subject, body, given, self)), f"on {subject}")
-        return True
-
-    def _is_new(self, named: str | None, feed: MessageFeed) -> bool:
-        """Return whether a stream takes a message: it takes each id once."""
-        if named is None:
-            return True
-        key = f"{id(feed)} {named}"
-        if key in self._ids:
-            return False
-        self._ids.add(key)
+        for taker in self.takers.find(subject):
+            taker.deliver(subject, body, headers or {})
         return True
 
     async def store(
@@ -222,7 +205,7 @@ class MemoryBus:
 
     async def _ask_subscriber(self, data: bytes, subject: str) -> bytes:
         """Ask one that subscribed to *subject* and answers by publishing; raises ProblemError where there is none."""
-        found = next((handler for pattern, handler in self.subscribers if pattern.fits(subject)), None)
+        found = next((one for one in self.takers.find(subject) if isinstance(one, MemorySubscription)), None)
         if found is None:
             raise ProblemError(problem("unavailable", f"nobody answers on {subject}", retry_after_s=2))
         reply: asyncio.Future[MemoryMessage] = asyncio.get_running_loop().create_future()
@@ -232,7 +215,7 @@ class MemoryBus:
         message = MemoryMessage(subject, data, {}, self)
         message.reply = inbox
         try:
-            self.spawn(found(message), f"on {subject}")
+            self.spawn(found.handler(message), f"on {subject}")
             answered = await reply
         finally:
             del self._replies[inbox]
@@ -243,13 +226,17 @@ class MemoryBus:
     def _handler(self, subject: str) -> Callable[[bytes, str], Awaitable[Any]] | None:
         found = self._handlers.get(subject)
         if found is None:
-            found = next((handler for pattern, handler in self._patterns if pattern.fits(subject)), None)
+            found = next(iter(self._patterns.find(subject)), None)
         return found
 
     async def subscribe(self, subject: str, handler: OnMessage, *, shared: bool = False) -> MemorySubscription:
-        entry = (SubjectPattern(subject), handler)
-        self.subscribers.append(entry)
-        return MemorySubscription(self, entry)
+        subscription = MemorySubscription(self, subject, handler)
+        self.takers.add(subject, subscription)
+        return subscription
+
+    def listen(self, subject: str, notify: Callable[[], None]) -> None:
+        """Call *notify* for every message on *subject*."""
+        self.takers.add(subject, MemoryListener(notify))
 
     def subscriber(self, address: RpcMethod | str) -> Callable[[Handler], Handler]:
         """Register a handler; parts of the subject in braces are handed to it by their names."""
@@ -294,7 +281,7 @@ class MemoryBus:
             return reply
 
         if "*" in pattern:
-            self._patterns.append((SubjectPattern(pattern), answer))
+            self._patterns.add(pattern, answer)
         else:
             self._handlers[pattern] = answer
 

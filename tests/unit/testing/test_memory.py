@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from towpath_orchestrator.metrics import OrchestratorMetrics
-from towpath_testing.memory.message_bus import SubjectPattern
+from towpath_testing.memory.subject_patterns import SubjectIndex, SubjectPattern
 from towpath_testing.metrics import uncounted
 from towpath_testing.tables.gate_rows import GateTable
 
@@ -26,12 +26,28 @@ from towpath_testing.tables.gate_rows import GateTable
         ("task.*.gate", "task.ada.gate", True),
         ("task.*.gate", "task.ada.note", False),
         ("*.inbox", "run.inbox", True),
+        (">", "run", True),
+        ("run.>", "run.inbox.1", True),
+        ("run", "run", True),
     ],
 )
 def test_a_subject_fits_a_pattern_token_by_token(pattern: str, subject: str, fits: bool) -> None:
-    found = SubjectPattern(pattern)
-    assert found.fits(subject) is fits
-    assert not fits or subject.startswith(found.begin)  # what is looked at first leaves none out
+    index = SubjectIndex[str]()
+    index.add(pattern, "taker")
+    assert SubjectPattern(pattern).fits(subject) is fits
+    assert index.find(subject) == (["taker"] if fits else [])  # where it looks leaves none out
+
+
+def test_takers_of_a_subject_are_found_until_they_are_removed() -> None:
+    index = SubjectIndex[str]()
+    for pattern, taker in (("run.event.*", "one"), ("run.event.>", "two"), ("run.*.1", "three"), ("run.inbox", "four")):
+        index.add(pattern, taker)
+    assert index.find("run.event.1") == ["one", "two", "three"]
+    assert index.find("run.other.1") == ["three"]
+    index.remove("run.event.*", "one")
+    index.remove("run.event.*", "one")
+    index.remove("run.*.1", "three")
+    assert index.find("run.event.1") == ["two"]
 
 
 def _gate(run_id: UUID, status: str = "pending") -> dict[str, Any]:
