@@ -78,16 +78,23 @@ def scripted_decisions(
 class SteadyLoad:
     """A platform under steady work, as a context: started with it and stopped with it.
 
-    *options* are those of *make*, by default the Platform's own. `run_ids` are all accepted runs.
+    *options* are those of *make*, by default the Platform's own; *rules* are more lines of the permission matrix.
+    `run_ids` are all accepted runs.
     """
 
     def __init__(
-        self, folder: Path, *, workers: int = 1, make: Callable[..., Platform] = Platform, **options: Any
+        self,
+        folder: Path,
+        *,
+        workers: int = 1,
+        make: Callable[..., Platform] = Platform,
+        rules: str = "",
+        **options: Any,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.outside = folder / "outside.txt"
         policy = folder / "policy.yaml"
-        policy.write_text(_POLICY)
+        policy.write_text(_POLICY + rules)
         environment = {name: dict(values) for name, values in options.pop("role_environment", {}).items()}
         environment.setdefault("tas", {})["TOWPATH_POLICY_FILE"] = str(policy)
         worker = WorkerLaunch(
