@@ -19,7 +19,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 MOST_FAULTS = 3
 """Entries of a problem's `errors` that the text of an exception names; the exception itself has all of them."""
 
-_ENDINGS = (".", "?", "!")
+_ENDINGS = (".", "?", "!", "…")
 
 
 class TowpathError(ProblemError):

@@ -5,6 +5,7 @@ there. So it is neither read nor written below these folders, while installed pa
 may change, or that lies in a package that they may change, is refused.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Set as AbstractSet
@@ -91,7 +92,20 @@ def describe_import_fault(name: str, error: Exception) -> str:
         hint = "" if near is None else f"did you mean {near}? If not, "
         return f"{where}: there is no module {error.name}; {hint}check the name, then install the package that has it"
     said = f"{type(error).__name__}: {error}".rstrip(": ")
-    return f"{where}: {said}; this was raised while {name} was imported"
+    return f"{where}: {said}; this was raised while {name} was imported{_import_cure(error)}"
+
+
+def _import_cure(error: Exception) -> str:
+    """Return what to do about an *error* that user code raised: set a variable, or import only what it declares."""
+    variable = str(error.args[0]) if isinstance(error, KeyError) and error.args else ""
+    if _is_read_from_environment(error) and variable.isidentifier():
+        return f". Set the variable {variable} where this command is started: export {variable}=…"
+    return ". Mend this line, or move it into a function: while a file is imported, it only declares"
+
+
+def _is_read_from_environment(error: Exception) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename in {"<frozen os>", os.__file__}
 
 
 def _module_meant(name: str) -> str | None:

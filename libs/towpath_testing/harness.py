@@ -167,7 +167,7 @@ class Harness:
 
         Raises NoGateError, a TimeoutError: at once where every run has ended, else after *timeout*.
         """
-        limit_s = seconds(timeout)
+        limit_s = seconds(timeout, "timeout")
         scope = asyncio.timeout(limit_s)
         try:
             async with scope:
@@ -204,7 +204,7 @@ class Harness:
     async def result_of(self, run_id: UUID, timeout: str | float) -> RunResult:
         """Return what a run came to, once it has ended."""
         try:
-            async with asyncio.timeout(seconds(timeout)):
+            async with asyncio.timeout(seconds(timeout, "timeout")):
                 while True:
                     changed = self._changed
                     if self._open.has_ended(run_id):

@@ -351,7 +351,7 @@ async def test_e8_a_plan_is_given_on_the_command_line(
         assert code == 0, printed
         return printed.out
 
-    assert "is valid: 1 steps" in await shown(
+    assert "is valid: 1 step" in await shown(
         "plans", "check", str(file), "--network", "support", "--set", "order=8812", "-o", "table"
     )
     given = ["--plan", str(file), "--set", "order=8812", "--script", str(script), "--wait", "90s"]

@@ -48,6 +48,8 @@ _TRANSPORTS = {
 }
 """Imported when used: neither client library is cheap to import."""
 
+_ADDRESS_REMEDY = "Correct it where it is named: --server, TOWPATH_SERVER, a context, or Client(URL) in a program."
+
 LONGEST_WAIT_S = 30.0
 """Of one submit; longer waits follow the run instead of holding one request."""
 
@@ -74,7 +76,7 @@ class Client(ClientResources, RunControls):
             options["check"] = ServerOwnerCheck(self.server, DATA_FOLDER.absolute())
         home = _TRANSPORTS.get(urlsplit(self.server).scheme) if is_address(self.server) else None
         if home is None:
-            raise RefusedError(problem("server_unreachable", address_fault(self.server)))
+            raise RefusedError(problem("server_unreachable", address_fault(self.server), remedy=_ADDRESS_REMEDY))
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 
@@ -179,7 +181,7 @@ class Client(ClientResources, RunControls):
         from towpath.tools.declaration import seconds
 
         began = monotonic()
-        limit_s = None if timeout is None else seconds(timeout)
+        limit_s = None if timeout is None else seconds(timeout, "timeout")
         wait_s = LONGEST_WAIT_S if limit_s is None else min(LONGEST_WAIT_S, limit_s)
         accepted = await self._transport.submit(task_of(network, message, options), wait_s)
         if isinstance(accepted, RunView):
@@ -287,7 +289,7 @@ class Client(ClientResources, RunControls):
     async def _ended(self, run_id: UUID, timeout: str | float | None) -> RunView:
         from towpath.tools.declaration import seconds
 
-        scope = asyncio.timeout(None if timeout is None else seconds(timeout))
+        scope = asyncio.timeout(None if timeout is None else seconds(timeout, "timeout"))
         try:
             async with scope:
                 view = await self._transport.get(run_id)

@@ -133,7 +133,12 @@ def call(
     criteria: Collection[str] = (),
 ) -> JsonObject:
     """Return one agent of a parallel step, with words as in `PlanDraft.step`."""
-    more: JsonObject = {"prompt": prompt, "with": with_, "result_key": bind, "timeout_ms": _milliseconds(timeout)}
+    more: JsonObject = {
+        "prompt": prompt,
+        "with": with_,
+        "result_key": bind,
+        "timeout_ms": _milliseconds(timeout),
+    }
     more["acceptance_criteria"] = [{"when": one} for one in criteria] or None
     return {"agent_key": agent, **{name: value for name, value in more.items() if value not in ("", None)}}
 
@@ -169,7 +174,7 @@ def refusal(found: list[ProblemDetail]) -> Any:
 
 
 def _milliseconds(timeout: str | float | None) -> int | None:
-    return None if timeout is None else round(seconds(timeout) * 1_000)
+    return None if timeout is None else round(seconds(timeout, "timeout") * 1_000)
 
 
 def _calls(steps: tuple[JsonObject, ...]) -> list[Any]:

@@ -6,6 +6,7 @@ changed on the way beyond what the declared type asks for: a text is no number, 
 """
 
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -212,8 +213,19 @@ def _hints(function: Callable[..., object], where: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(underlying_function(function), include_extras=True)
     except NameError as error:
-        msg = f"{where}: {error}; types of a tool's parameters must be importable where the tool is defined"
-        raise DeclarationError(msg) from error
+        raise DeclarationError(
+            f"{where}: {_unknown_type(underlying_function(function), error.name or 'that')}"
+        ) from error
+
+
+def _unknown_type(function: Callable[..., object], name: str) -> str:
+    """Return which parameter has a type of which Python knows no *name* there, and what to do about it."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    noted = inspect.get_annotations(function)
+    found = [one for one, hint in noted.items() if isinstance(hint, str) and word.search(hint)]
+    place = "a parameter" if not found else "the result" if found[0] == "return" else f"parameter {found[0]}"
+    cure = f"import {name} at the head of the file, and not below `if TYPE_CHECKING:`"
+    return f"{place} has the type {name}, which Python does not know there; {cure}"
 
 
 def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> None:

@@ -199,7 +199,7 @@ def _make(function: Callable[..., Any], arguments: ToolArguments, where: str, op
             parameters=schema,
             system_params=arguments.system,
             effect_class=effect_class,
-            timeout_ms=round(seconds(given["timeout"]) * 1000),
+            timeout_ms=round(seconds(given["timeout"], "timeout") * 1000),
             operation=given["operation"],
             trusted_output=given["trusted_output"],
             trusted_fields=_listed("trusted_fields", given["trusted_fields"]),
@@ -298,12 +298,16 @@ def _probe(
     return None if probe is None else read_probe(probe, function, where)
 
 
-def seconds(duration: str | float) -> float:
-    """Read a duration: a number of seconds, or text such as "500ms", "30s", "5m", "1h". Raises ValueError."""
+def seconds(duration: str | float, parameter: str = "") -> float:
+    """Read a duration: a number of seconds, or text such as "500ms", "30s", "5m", "1h".
+
+    Raises ValueError, which names the *parameter* that it was given for.
+    """
     if not isinstance(duration, str):
         return float(duration)
     match = _DURATION.match(duration)
     if match is None:
-        msg = f"{duration!r} is not a duration; write e.g. 30s, 500ms, 5m"
+        where = f"{parameter}: " if parameter else ""
+        msg = f"{where}{duration!r} is not a duration; write e.g. 30s, 500ms, 5m"
         raise ValueError(msg)
     return float(match.group(1)) * _UNIT_S[match.group(2)]

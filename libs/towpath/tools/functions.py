@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from towpath.errors import DeclarationError
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import entry_message, plain_bound
 from towpath_contracts.problems.near_names import suggest_or_list
 
 _PUBLIC = {"timeout_ms": "timeout", "system_params": "system_parameters", "parameters": "the JSON Schema"}
@@ -160,7 +160,7 @@ def _describe_option(entry: Any, given: Mapping[str, Any]) -> str:
         return f"{option}{value}: {_literal(entry)}"
     if field == "timeout_ms":
         return f"timeout{value} is not between 1ms and 1h"
-    return f"{option}{value}: {entry_message(entry)}"
+    return f"{option}{value}: {plain_bound(entry_message(entry))}"
 
 
 def _literal(entry: Any) -> str:

@@ -41,8 +41,8 @@ def model_fault(model: str) -> str:
         return f"{shown} names no model that {provider} can have; write {provider}:NAME"
     what = f"no provider is called {provider[:SHOWN_CHARS]!r}" if colon and name else "that is not provider:model"
     meant = _meant_model(model)
-    hint = f"; did you mean {meant!r}?" if meant and len(model) <= SHOWN_CHARS else ""
-    return f"{shown}: {what}{hint}; there are {served}; {OTHER_SERVERS}"
+    hint = f"did you mean {meant!r}? There are" if meant and len(model) <= SHOWN_CHARS else "there are"
+    return f"{shown}: {what}; {hint} {served}; {OTHER_SERVERS}"
 
 
 def _meant_model(model: str) -> str:

@@ -221,7 +221,17 @@ def _plain(one: ProblemDetail) -> str:
         )
     if one.code == "missing" and one.pointer:
         return f"{one.pointer.rpartition('/')[2]!r} is missing: add it"
-    said = _WORDS.get(one.code, one.detail)
+    return plain_bound(_WORDS.get(one.code, one.detail))
+
+
+_BOUNDS = (("less than or equal to", "at most"), ("greater than or equal to", "at least"))
+"""How pydantic says a bound, and how people do."""
+
+
+def plain_bound(said: str) -> str:
+    """Return in plain words what pydantic *said* of a value that is out of its bounds; all else as it is."""
+    for words, plain in _BOUNDS:
+        said = said.replace(words, plain)
     return re.sub(r"^Input should be ", "it has to be ", said)
 
 

@@ -34,7 +34,12 @@ PROCESS_PROBLEMS = (
         "Call sys.exit below `if __name__ == '__main__':`, and start it again.",
     ),
     ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
-    ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
+    ProblemKind(
+        "server_unreachable",
+        0,
+        "No Towpath answers there",
+        "Start it: towpath up, or name another: --server URL, in a program Client(URL).",
+    ),
     ProblemKind("server_not_yours", 0, "Another user answers there", "Stop them, or start on another port: --port N."),
     ProblemKind(
         "settings_invalid",

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
+from towpath_contracts.text import counted
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource, ScriptLoadError
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
@@ -64,7 +65,8 @@ class ScriptedProvider:
             return ModelReply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if answer is None:
             agent = request.context.agent_key
-            message = f"the script of {len(script)} entries has nothing left for agent {agent}: add what it does next"
+            entries = counted(len(script), "entry", "entries")
+            message = f"the script of {entries} has nothing left for agent {agent}: add what it does next"
             return ModelCallFailure(code="script_exhausted", message=message)
         text = answer.text(question.repairs)
         if answer.delay_ms:

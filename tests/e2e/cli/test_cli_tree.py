@@ -80,7 +80,7 @@ def test_two_runs_are_compared_and_one_is_run_again(ask: Ask, capsys: pytest.Cap
     assert {"name": "order_id", "a": "8812", "b": "8813"} in found["rows"][0]["changes"]
     assert main(["runs", "diff", one, other, "-o", "table"]) in (0, None)
     shown = capsys.readouterr().out
-    assert "- order_id: 8812" in shown and "+ order_id: 8813" in shown and "0 of 1 steps are equal" in shown
+    assert "- order_id: 8812" in shown and "+ order_id: 8813" in shown and "0 of 1 step are equal" in shown
     code, waiting = ask(*REFUND, "--yes")
     assert code == 5
     assert ask("runs", "cancel", waiting["run_id"], "--wait")[0] == 0

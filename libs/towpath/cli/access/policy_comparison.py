@@ -11,6 +11,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.text import counted
 
 Flag = Annotated[bool, Parameter(negative="")]
 
@@ -79,7 +80,9 @@ async def diff(
     out = common.out()
     answer = found.model_dump(mode="json")
     if out.for_people:
-        out.write(f"{found.calls} calls weighed against version {found.version}; limits: {found.limits}", "bold")
+        out.write(
+            f"{counted(found.calls, 'call')} weighed against version {found.version}; limits: {found.limits}", "bold"
+        )
         if found.left_out:
             out.write(f"left out: {left_out(found.left_out)}")
         out.rows("groups", answer["groups"], _GROUPS, empty="Nothing would have been decided otherwise.")
@@ -119,7 +122,8 @@ def _show(view: Mapping[str, Any], out: OutputPrinter) -> None:
         return
     state = "on" if view["on"] else "off"
     out.write(
-        f"{state}: {view['rules']} rules from {view['source']}, set by {view['set_by']} at {view['set_at']}", "bold"
+        f"{state}: {counted(view['rules'], 'rule')} from {view['source']}, set by {view['set_by']} at {view['set_at']}",
+        "bold",
     )
     more = " (the newest)" if view["more"] else ""
     out.write(f"{view['divergences']} live calls decided otherwise{more}; limits: not replayed")

@@ -46,6 +46,8 @@ _AUDIT = (
 )
 MODEL = "gemini:gemini-2.5-flash"
 MESSAGE = "Please refund order 8812, it arrived broken."
+_NOBODY_TO_ASK = "the demo asks for an approval, and its input is no terminal where somebody could answer"
+_APPROVE_BY_ITSELF = "Start it in a terminal, or have it approve by itself, with --yes."
 HISTORY_TIMEOUT_S = 20.0
 HISTORY_POLL_S = 0.1
 
@@ -93,7 +95,7 @@ async def crash(*, yes: Flag = False, json: Flag = False, data: Path | None = No
 
 async def _demonstrate(*, yes: bool, as_json: bool, data: Path | None, keep: bool | None, crash: bool) -> int:
     if not yes and not is_interactive():
-        raise ProblemError(problem("request_invalid", "nobody can be asked here", remedy="Approve by itself: --yes."))
+        raise ProblemError(problem("request_invalid", _NOBODY_TO_ASK, remedy=_APPROVE_BY_ITSELF))
     out = OutputPrinter("table", aside=as_json)
     looks = keep if keep is not None else not yes and not as_json
     clock = DemoTimings()

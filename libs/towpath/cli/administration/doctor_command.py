@@ -20,6 +20,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOpti
 from towpath.errors import problem_of
 from towpath.stopped_processes import is_stopped
 from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
     from towpath import Client
@@ -177,7 +178,7 @@ def _count(name: str, answer: Any) -> str:
         case "tools":
             return f"{len(answer.tools)} registered"
         case "policy":
-            return f"version {answer.version}, {len(answer.rules)} rules"
+            return f"version {answer.version}, {counted(len(answer.rules), 'rule')}"
         case "gates":
             return f"{len(answer)} wait for a person"
         case _:

@@ -30,7 +30,9 @@ def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIO
     if name not in REGISTRY:
         near = difflib.get_close_matches(name, REGISTRY, n=3)
         hint = f"; near it: {', '.join(near)}" if near else ""
-        raise ProblemError(problem("not_found", f"no problem has the code {code}{hint}", remedy="towpath explain"))
+        raise ProblemError(
+            problem("not_found", f"no problem has the code {code}{hint}", remedy="List every code: towpath explain.")
+        )
     more = EXAMPLES[name]._asdict()
     printed.out().record(REGISTRY[name]._asdict() | more, (*columns, *(Column(title, title) for title in more)))
 

@@ -12,6 +12,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
@@ -80,7 +81,7 @@ async def check(
     steps = 0 if plan is None else len(plan.steps)
     out = common.out()
     if out.for_people:
-        out.write(f"{file} is valid: {steps} steps")
+        out.write(f"{file} is valid: {counted(steps, 'step')}")
     else:
         out.data({"valid": True, "steps": steps, "network": network})
     return OK

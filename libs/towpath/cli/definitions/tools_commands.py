@@ -17,6 +17,7 @@ from towpath.cli.shared.text import cut_words, one_line, shorten
 from towpath.tools.declaration_lint import lint_declaration
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.text import counted
 from towpath_contracts.tools.calls import ToolSpec
 
 LINE_CHARS = 160
@@ -166,7 +167,12 @@ async def lint(
     tools = await read_tools(files, mcp, common, live=live)
     found = [asdict(gap) for tool in tools for gap in lint_declaration(tool.spec, tool.output)]
     out = common.out()
-    out.rows("gaps", found, _GAPS, empty=f"{len(tools)} tools declare what can be told from their names and schemas.")
+    out.rows(
+        "gaps",
+        found,
+        _GAPS,
+        empty=f"{counted(len(tools), 'tool')}: nothing is left to declare that can be told from names and schemas.",
+    )
     return RUN_FAILED if found else OK
 
 

@@ -15,6 +15,7 @@ from towpath.cli.shared.input_files import read_labels
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.text import counted
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 Row = dict[str, Any]
@@ -118,7 +119,7 @@ def _show(runs: Sequence[Row], min_pass: float, *, compared: bool, repeated: boo
     out.rows("models", models, MODEL_COLUMNS, empty="")
     passed = sum(run["passed"] for run in runs)
     wanted = f"; {min_pass:.0%} have to" if min_pass < 1 else ""
-    out.write(f"{passed} of {len(runs)} runs passed{wanted}", "bold" if enough else "bold red")
+    out.write(f"{passed} of {counted(len(runs), 'run')} passed{wanted}", "bold" if enough else "bold red")
     return OK if enough else RUN_FAILED
 
 

@@ -18,6 +18,7 @@ from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.cli.shared.text import json_escaped
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.bulk import MAX_AT_ONCE
+from towpath_contracts.text import counted
 
 _COUNT = (
     Column("action", "action"),
@@ -102,7 +103,7 @@ async def bulk(
                 shown.count(len(results), "runs", of=selection["count"])
     out.rows("runs", results, _DONE, empty="No run matches.")
     if not selection["whole"]:
-        sys.stderr.write(f"these were {selection['count']} runs; there are more\n")
+        sys.stderr.write(f"these were {counted(selection['count'], 'run')}; there are more\n")
     return RUN_FAILED if any(one["code"] for one in results) else OK
 
 
@@ -133,7 +134,7 @@ async def _export(client: Any, selection: dict[str, Any]) -> int:
                     sys.stdout.write(json_escaped(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
     more = "" if selection["whole"] else "; there are more"
-    sys.stderr.write(f"{selection['count']} runs{more}\n")
+    sys.stderr.write(f"{counted(selection['count'], 'run')}{more}\n")
     return OK
 
 

@@ -8,6 +8,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.base import JsonObject
+from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
@@ -71,4 +72,4 @@ def _show(out: OutputPrinter, views: list[dict[str, Any]], rows: list[dict[str, 
                 if value is not None:
                     out.write(f"    {sign} {change['name']}: {one_line(value, VALUE_CHARS)}", colour)
     equal = sum(row["kind"] == "same" for row in rows)
-    out.write(f"{equal} of {len(rows)} steps are equal", "dim")
+    out.write(f"{equal} of {counted(len(rows), 'step')} {'is' if equal == 1 else 'are'} equal", "dim")

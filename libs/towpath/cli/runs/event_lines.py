@@ -20,6 +20,7 @@ from towpath_contracts.decisions.decision import (
     TransferInstruction,
 )
 from towpath_contracts.events import log as ev
+from towpath_contracts.text import counted
 from towpath_contracts.tools.call_summaries import summary_of_gate
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
@@ -314,9 +315,9 @@ def summary(
     used = [finished.usage, *(child.usage for child in children), *(child.usage_below for child in children)]
     costs = [finished.cost, *(child.cost for child in children), *(child.below for child in children)]
     parts = [
-        f"{finished.steps} steps",
-        f"{sum(one.model_calls for one in used if one is not None)} model calls",
-        f"{sum(one.total_tokens for one in used if one is not None)} tokens",
+        counted(finished.steps, "step"),
+        counted(sum(one.model_calls for one in used if one is not None), "model call"),
+        counted(sum(one.total_tokens for one in used if one is not None), "token"),
     ]
     usd = sum(one.usd or 0.0 for one in costs if one is not None)
     if usd and all(one.price_known for one in costs if one is not None):

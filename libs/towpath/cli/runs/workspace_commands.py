@@ -13,6 +13,7 @@ from towpath.cli.shared.text import one_line
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.text import counted
 from towpath_contracts.tools.workspace import WorkspaceFileView, WorkspaceView, clean_path
 
 app = App(
@@ -120,7 +121,7 @@ async def export(run: str, folder: Path, /, *, common: ConnectionOptions = CONNE
     written = _write(folder, texts)
     out = common.out()
     if out.for_people:
-        out.write(f"  {len(written)} files in {folder}")
+        out.write(f"  {counted(len(written), 'file')} in {folder}")
     else:
         out.data({"folder": str(folder), "files": written})
 

@@ -35,6 +35,7 @@ _BY_CODE = {
 
 
 _CORRECT = "Correct the command and run it again; with --help it says what it takes."
+_START = "Start it: towpath up, or name another: --server URL."
 _CORRECT_LISTED = "Correct what is listed, and run the command again."
 
 
@@ -73,8 +74,10 @@ def report(error: Exception, arguments: Sequence[str] = ()) -> int:
 
 def _of_a_command(found: Problem) -> Problem:
     """Return *found* with a remedy for who typed a command, where it has the one for whoever sends requests."""
-    if found.code != "request_invalid" or found.remedy != REGISTRY["request_invalid"].remedy:
+    if found.code not in {"request_invalid", "server_unreachable"} or found.remedy != REGISTRY[found.code].remedy:
         return found
+    if found.code == "server_unreachable":
+        return found.model_copy(update={"remedy": _START})
     return found.model_copy(update={"remedy": _CORRECT_LISTED if len(found.errors) > 1 else _CORRECT})
 
 

@@ -28,6 +28,8 @@ They are written out, as ACTIONS are: every start of a command would pay for the
 ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
 """What a decision may say to do."""
 
+_SCRIPT_EXAMPLE = '[{"action": "RESPOND", "action_details": {"payload": {"message": "done"}}}]'
+
 MAX_BYTES = 4_000_000
 """Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
 
@@ -69,7 +71,8 @@ def read_script(path: Path) -> list[Any]:
     if isinstance(script, dict) and "script" in script:  # a whole task brings its script along
         script = script["script"]
     if not isinstance(script, list):
-        raise ProblemError(problem("request_invalid", f"{path} holds no JSON array of decisions"))
+        detail = f"{path}:1: a script is a list of decisions: put them in brackets, {_SCRIPT_EXAMPLE}"
+        raise ProblemError(problem("request_invalid", detail))
     _warn_of_unknown(path, script)
     return script
 
@@ -89,7 +92,9 @@ def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
     """Return `key=value` pairs as labels."""
     for pair in pairs:
         if "=" not in pair:
-            raise ProblemError(problem("request_invalid", f"--label takes key=value, not {pair}"))
+            raise ProblemError(
+                problem("request_invalid", f"--label takes KEY=VALUE, not {pair}: write e.g. --label {pair}=blue")
+            )
     return dict(pair.split("=", 1) for pair in pairs)
 
 
@@ -97,7 +102,9 @@ def read_quoted(pairs: tuple[str, ...]) -> dict[str, str]:
     """Return the texts of `name=FILE` pairs by name."""
     for pair in pairs:
         if "=" not in pair:
-            raise ProblemError(problem("request_invalid", f"--quote takes name=FILE, not {pair}"))
+            raise ProblemError(
+                problem("request_invalid", f"--quote takes NAME=FILE, not {pair}: write e.g. --quote mail={pair}")
+            )
     return {name: read_text(Path(file)) for name, _, file in (pair.partition("=") for pair in pairs)}
 
 
@@ -107,7 +114,9 @@ def read_attached(pairs: tuple[str, ...]) -> list[dict[str, str]]:
     for pair in pairs:
         name, equals, file = pair.partition("=")
         if not equals:
-            raise ProblemError(problem("request_invalid", f"--attach takes name=FILE, not {pair}"))
+            raise ProblemError(
+                problem("request_invalid", f"--attach takes NAME=FILE, not {pair}: write e.g. --attach invoice={pair}")
+            )
         path = Path(file)
         try:
             data = path.read_bytes()

@@ -12,6 +12,8 @@ _NEAR = 0.7
 """How much of two names has to be alike for one to be a slip of the other: `rnus` is 0.75 like `runs`, and `deploy` 0.6
 like `demo`, which the parser would suggest."""
 
+_UNREAD = re.compile(r'Invalid value for (?P<option>\S+): unable to convert (?P<value>".*") into (?P<kind>\S+)\.')
+
 _SUGGESTED = re.compile(r' Did you mean "([^"]*)"\?')
 
 
@@ -32,17 +34,43 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
             "the command with --help says what it takes."
         )
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
-        return _with_near_names_only(str(error), str(error.unused_tokens[0]))
+        return _unknown_command(error, str(error.unused_tokens[0]))
     if isinstance(error, CoercionError):
-        return str(error).replace("int|Literal[auto]", "a whole number or auto")
+        return _unread_value(error)
     return error
 
 
-def _with_near_names_only(text: str, typed: str) -> str:
-    """Return *text* without the suggestion of a command that nobody means by *typed*."""
+def _unknown_command(error: UnknownCommandError, typed: str) -> str:
+    """Return what was probably meant by *typed*, or all commands there: the parser suggests others and names eight."""
     from difflib import SequenceMatcher
 
-    found = _SUGGESTED.search(text)
-    if found is None or SequenceMatcher(None, typed, found[1]).ratio() >= _NEAR:
+    text = str(error)
+    place = " ".join(("towpath", *(error.command_chain or ())))
+    found, known = _SUGGESTED.search(text), _names_of(error)
+    if found is not None and SequenceMatcher(None, typed, found[1]).ratio() >= _NEAR:
+        return f'Unknown command "{typed}". Did you mean "{found[1]}"? {place} --help lists all commands.'
+    return f'Unknown command "{typed}". There are {", ".join(known)}. {place} --help says what each does.'
+
+
+def _names_of(error: UnknownCommandError) -> list[str]:
+    """Return the names of the commands that could stand there."""
+    app = error.app
+    return [] if app is None else [name for name in app if not name.startswith("-") and app[name].show]
+
+
+_KINDS = {
+    "int": ("a whole number", "4"),
+    "float": ("a number", "0.5"),
+    "int|Literal[auto]": ("a whole number or auto", "auto"),
+}
+"""What an option takes, and an example of it, by the words of the parser."""
+
+
+def _unread_value(error: CoercionError) -> str:
+    """Return what an option takes instead of the value that can't be read as that, in the words of who types."""
+    text = str(error)
+    found = _UNREAD.fullmatch(text)
+    if found is None or found["kind"] not in _KINDS:
         return text
-    return text.replace(found[0], "", 1)
+    kind, example = _KINDS[found["kind"]]
+    return f"{found['option']} takes {kind}, not {found['value']}: write e.g. {found['option']} {example}"

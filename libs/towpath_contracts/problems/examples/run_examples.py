@@ -77,7 +77,7 @@ RUN_EXAMPLES = {
     ),
     "run_failed": ProblemExample(
         "A program waited for the answer, and the run failed, timed out, or was stopped on the way.",
-        "failed, script_exhausted: the script of 1 entries has nothing left for agent triage: add what it does next →"
+        "failed, script_exhausted: the script of 1 entry has nothing left for agent triage: add what it does next →"
         " `towpath runs show 7c1e`",
     ),
     "answer_missing": ProblemExample(

@@ -45,7 +45,8 @@ def tokens_of(condition: str) -> list[Token]:
         if kind == "refused":
             raise ValueError(_REMEDIES.get(word, _REMEDIES["r" if "r" in word.lower() else ""]))
         if kind == "sign" and word in "\"'":
-            msg = f"the text that begins with {condition[match.start() : match.start() + 20]!r} has no end"
+            begin = condition[match.start() : match.start() + 20]
+            msg = f"the text that begins with {begin!r} has no end; close it with {word}"
             raise ValueError(msg)
         if kind is not None:
             found.append(Token(kind, word))

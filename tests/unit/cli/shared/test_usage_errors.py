@@ -12,5 +12,34 @@ def test_a_word_that_no_command_is_like_gets_the_commands_and_no_suggestion(
     with pytest.raises(SystemExit) as stopped:
         main(typed.split())
     said = " ".join(capsys.readouterr().err.split())
-    assert stopped.value.code == 2 and "Unknown command" in said and "Available commands" in said
+    assert stopped.value.code == 2 and "Unknown command" in said and "There are" in said and "--help says" in said
     assert "Did you mean" not in said
+
+
+def test_a_word_without_a_near_command_gets_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["gates", "decide"])
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert (
+        "There are watch, notices, list, show, approve, deny, resolve, delegate." in said
+        and "towpath gates --help says" in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["runs", "list", "--limit", "many"], '--limit takes a whole number, not "many": write e.g. --limit 4'),
+        (
+            ["policy", "check", "--network", "n", "--agent", "a", "--tool", "t", "--spent-usd", "x"],
+            '--spent-usd takes a number, not "x": write e.g. --spent-usd 0.5',
+        ),
+        (["runs", "list", "--stauts", "failed"], "Did you mean --status?"),
+    ],
+)
+def test_a_value_that_is_no_number_is_told_in_plain_words(
+    typed: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(typed)
+    assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -48,10 +48,10 @@ def send(to: str, amount: float) -> None:
         ({"toolset": "a.b"}, "toolset 'a.b' can't be used: a toolset begins with a letter or digit, and has letters"),
         ({"timeout": "2h"}, "timeout '2h' is not between 1ms and 1h"),
         ({"timeout": 0}, "timeout 0 is not between 1ms and 1h"),
-        ({"timeout": "soon"}, "'soon' is not a duration; write e.g. 30s"),
+        ({"timeout": "soon"}, "timeout: 'soon' is not a duration; write e.g. 30s"),
         ({"workspace": "all"}, "workspace 'all': it is one of '', 'read' or 'scratch'"),
         ({"summary": "x" * 300}, "summary: String should have at most 256 characters"),
-        ({"cost_usd": -1}, "cost_usd -1: Input should be greater than or equal to 0"),
+        ({"cost_usd": -1}, "cost_usd -1: it has to be at least 0"),
     ],
 )
 def test_a_wrong_option_names_the_line_and_what_was_meant(options: dict[str, Any], expected: str) -> None:
