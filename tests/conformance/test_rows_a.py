@@ -176,8 +176,13 @@ def test_a6_respond_ends_and_a_string_becomes_a_message() -> None:
 @pytest.mark.parametrize(
     ("decision", "code", "words"),
     [
-        (use("delete", text="x"), "tool_not_allowed", ["clerk", "'delete'", "Allowed tools: pay"]),
-        (use("echo", text="x"), "tool_not_allowed", ["'echo'"]),
+        (use("delete", text="x"), "tool_not_allowed", ["clerk", "'delete'. Allowed tools: pay"]),
+        (
+            use("echo", text="x"),
+            "tool_not_allowed",
+            ["'echo'; it may route to triage, expert, which have it. Allowed tools: pay"],
+        ),
+        (use("pya", text="x"), "tool_not_allowed", ["clerk may not use 'pya'; did you mean 'pay'? Allowed"]),
         (route("ghost"), "route_not_allowed", ["'ghost'", "Allowed routes: triage, expert"]),
         (route("clerk"), "route_not_allowed", ["'clerk'"]),
         (respond("x"), "respond_not_allowed", ["clerk may not respond", "pay", "triage, expert"]),

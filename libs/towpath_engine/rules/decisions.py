@@ -31,6 +31,7 @@ from towpath_contracts.ids import execution_id
 from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
 from towpath_contracts.networks.swarm import handoff_name_in
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_engine.reducers.routes import handoff_of, routes_of
@@ -119,6 +120,16 @@ def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish
     return FinishInstruction(payload=payload)
 
 
+def _tool_not_allowed(state: RunState, agent: CompiledAgent, name: str) -> str:
+    """Say that the agent has no such tool: which one was meant by a name that nobody has, and else who has it."""
+    hint = "."
+    if name not in state.snapshot.all_tools:
+        hint = suggest_name(name, agent.equipped_tools, otherwise=hint)
+    elif routes := [key for key in agent.allowed_routes if name in state.snapshot.agents[key].equipped_tools]:
+        hint = f"; it may route to {_names(tuple(routes))}, which {'has' if len(routes) == 1 else 'have'} it."
+    return f"{agent.key} may not use {name!r}{hint} Allowed tools: {_names(agent.equipped_tools)}."
+
+
 def _tools(
     state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]
 ) -> CallToolsInstruction | DecisionRefusal:
@@ -129,9 +140,7 @@ def _tools(
     for index, proposal in enumerate(proposals):
         if proposal.tool_name not in agent.equipped_tools and proposal.tool_name not in OUTPUT_TOOLS:
             code = "tool_not_allowed"
-            problems.append(
-                f"{agent.key} may not use {proposal.tool_name!r}. Allowed tools: {_names(agent.equipped_tools)}."
-            )
+            problems.append(_tool_not_allowed(state, agent, proposal.tool_name))
             continue
         spec = state.snapshot.all_tools[proposal.tool_name]
         if isinstance(proposal.tool_params, str):

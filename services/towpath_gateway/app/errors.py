@@ -19,6 +19,7 @@ from starlette.routing import Match
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.input_faults import FaultList, details_of, in_plain_words
+from towpath_contracts.problems.near_names import likeness
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_gateway.core.a2a_errors import is_a2a, unread_call
 from towpath_gateway.core.headers import SAFE_METHODS
@@ -43,6 +44,13 @@ _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE
 
 
 _NO_PATH = "Nothing is served at this path; GET /openapi.json lists what there is."
+
+
+_SLIP = 0.7
+"""From which likeness on a part of a path is one of the API with a slip in it: `run` is 0.86 like `runs`."""
+
+_LONGEST_SLIP = 32
+"""Characters of a part that is compared: whoever asks for a path needs no key, and this takes time."""
 
 
 class HttpProblemError(HTTPException):
@@ -127,12 +135,32 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         return problem_response(error.problem, request)
     code = _CODES.get(HTTPStatus(error.status_code), "internal")
     remedy = {"remedy": _NO_PATH} if code == "not_found" else {}
-    headers = error.headers
+    headers, detail = error.headers, f"{request.method} {request.url.path}: {error.detail}"
+    if code == "not_found" and (near := _near_path(request)):
+        detail = f"{request.method} {request.url.path}: nothing is served there; did you mean {near}?"
     if code == "method_not_allowed" and (allowed := _methods_at(request)):
         remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}
         headers = {**(headers or {}), "Allow": allowed}
-    found = problem(code, f"{request.method} {request.url.path}: {error.detail}", **remedy)
+    found = problem(code, detail, **remedy)
     return problem_response(found, request, headers)
+
+
+def _near_path(request: Request) -> str:
+    """Return the path of the API that was probably meant; empty where none is near.
+
+    One part of it may have a slip; all others are equal, or stand for an id. So few paths are compared by letters.
+    """
+    typed = request.url.path.split("/")
+    found: dict[str, float] = {}
+    for route in iter_route_contexts(request.app.routes):
+        parts = (route.path or "").split("/")
+        if not getattr(route.original_route, "include_in_schema", False) or len(parts) != len(typed):
+            continue
+        wrong = [pair for pair in zip(typed, parts, strict=True) if not pair[1].startswith("{") and pair[0] != pair[1]]
+        if len(wrong) == 1 and len(wrong[0][0]) <= _LONGEST_SLIP:
+            found["/".join(parts)] = likeness(wrong[0][0])(wrong[0][1])
+    near = max(found, key=lambda path: found[path], default="")
+    return near if found.get(near, 0.0) >= _SLIP else ""
 
 
 def _methods_at(request: Request) -> str:

@@ -377,4 +377,5 @@ def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     assert main(["audit", "verify", bundle, "-o", "table"]) == 1
     said = capsys.readouterr().out
     assert "This bundle does not hold. First fault: " in said and "Keep this file as evidence" in said
+    assert "Don't trust leaf " in said and " entries are still what was signed." in said and "Trust none" not in said
     monkeypatch.undo()

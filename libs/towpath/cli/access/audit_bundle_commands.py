@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from towpath.cli.shared.progress import ProgressLine
 from towpath.cli.shared.text import json_escaped
 from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.text import counted
 
 _YAML_NOTE = re.compile(r"^note:", re.MULTILINE)
 """Begins the note of a checkpoint in YAML; no line of a signed note itself begins so."""
@@ -50,11 +51,14 @@ _PROVED = (
 SHOWN_CHARS = 300
 """Of the details of a proved entry; a program gets all of them."""
 
-_AFTER_FAULT = (
-    "Trust none of these entries. Keep this file as evidence, compare it with a backup and with checkpoints that you "
-    "kept, and look who could write to the database."
+_EVIDENCE = (
+    "Keep this file as evidence, compare it with a backup and with checkpoints that you kept, and look who could write "
+    "to the database."
 )
 """What to do about a fault."""
+
+_OF_ONE_ENTRY = frozenset({"entry_changed", "payload_changed", "hidden_entry_changed", "line_changed"})
+"""Faults that leave every other entry proved: its hash is in the tree whose root was signed."""
 
 SHOWN = 20
 """Faults that a person is shown; a program gets all of them."""
@@ -241,6 +245,22 @@ def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) 
         key_file.write_text(f"{public_key}\n", "utf-8")
 
 
+def _what_is_proved(report: Mapping[str, Any]) -> str:
+    """Say which entries can't be trusted, and what is proved nevertheless."""
+    from towpath_audit.verifier import MAX_FAULTS
+
+    faults = report["faults"]
+    if len(faults) == MAX_FAULTS or any(one["code"] not in _OF_ONE_ENTRY for one in faults):
+        return "Trust none of these entries: what does not fit is more than single entries."
+    leaves = sorted({one["leaf"] for one in faults if one["leaf"] is not None})
+    if not leaves:  # only the file was changed, and not what an entry says
+        return "The lines above are not as they were exported; every entry is what was signed."
+    named = ", ".join(str(leaf) for leaf in leaves[:SHOWN]) + (" and others" if len(leaves) > SHOWN else "")
+    rest = report["figures"]["leaves"] + report["figures"]["hidden"] - len(leaves)
+    which = "leaf" if len(leaves) == 1 else "leaves"
+    return f"Don't trust {which} {named}; the other {counted(rest, 'entry', 'entries')} are still what was signed."
+
+
 def _show_verification(out: OutputPrinter, report: dict[str, Any]) -> None:
     figures, faults = report["figures"], report["faults"]
     if faults:
@@ -248,7 +268,7 @@ def _show_verification(out: OutputPrinter, report: dict[str, Any]) -> None:
         out.rows("faults", faults[:SHOWN], _FAULTS, empty="")
         if len(faults) > SHOWN:
             out.write(f"and {len(faults) - SHOWN} more: -o json")
-        out.write(_AFTER_FAULT)
+        out.write(f"{_what_is_proved(report)} {_EVIDENCE}")
     else:
         out.write("This bundle holds.", "bold green")
     if figures["project"] is not None:
