@@ -11,6 +11,10 @@ from towpath.tools.declaration_advice import WRITTEN_BY_OTHERS, advise, changing
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
+_EFFECTS = 'effect_class="irreversible", or "idempotent" or "reconcilable", if it changes something'
+_NO_SINKS = "sinks=[] if no argument says where something goes, else the names of those that do"
+_DESCRIBE = "a docstring below its def, or description=, in the words of who calls it"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclarationGap:
@@ -27,7 +31,7 @@ def lint_declaration(spec: ToolSpec, output: JsonObject | None = None) -> tuple[
     found = [*_of_effect(spec), *_of_sinks(spec), *_of_hazards(spec), *_of_records(spec, output)]
     if not spec.description.strip():
         found.append(
-            ("description", "it has no description: neither a model nor a person knows what it does", "write one")
+            ("description", "it has no description: neither a model nor a person knows what it does", _DESCRIBE)
         )
     return tuple(
         DeclarationGap(tool=spec.name, code=code, detail=detail, remedy=remedy) for code, detail, remedy in found
@@ -45,7 +49,7 @@ def _of_effect(spec: ToolSpec) -> _Found:
         yield "effect_class", detail, 'effect_class="pure" if it changes nothing'
     if spec.effect_class is EffectClass.PURE and changes:
         detail = f"it is declared pure, though its name says {changes[0]!r}: rules about writers pass it over"
-        yield "pure_writer", detail, "declare the effect that it has"
+        yield "pure_writer", detail, _EFFECTS
 
 
 def _of_sinks(spec: ToolSpec) -> _Found:
@@ -59,7 +63,7 @@ def _of_sinks(spec: ToolSpec) -> _Found:
     if spec.sinks is None:
         if not set(spec.parameters.get("properties", {})) - set(spec.system_params):
             return
-        remedy = f"sinks={list(advised.value)}: {advised.reason}" if advised is not None else "sinks=[…], perhaps []"
+        remedy = f"sinks={list(advised.value)}: {advised.reason}" if advised is not None else _NO_SINKS
         yield "sinks", "it declares no sinks, so every argument counts as a destination, texts and amounts too", remedy
         return
     missing = [path for path in (advised.value if advised is not None else ()) if not _covered(path, spec.sinks)]

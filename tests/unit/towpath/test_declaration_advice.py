@@ -133,3 +133,16 @@ def test_sinks_are_looked_for_six_levels_down(levels: int, sinks: tuple[str, ...
     for _ in range(levels - 1):
         schema = {"type": "object", "properties": {"part": schema}}
     assert advised(spec("pay", parameters=schema)).get("sinks", ()) == sinks
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "remedy"),
+    [
+        (spec("refund", effect_class="pure"), "pure_writer", 'effect_class="irreversible", or "idempotent" or'),
+        (spec("do_it", {"what": TEXT}, effect_class="idempotent"), "sinks", "sinks=[] if no argument says where"),
+        (spec("clock.now", effect_class="pure", description=" "), "description", "a docstring below its def, or desc"),
+    ],
+)
+def test_what_a_declaration_lacks_comes_with_what_to_write(tool: ToolSpec, code: str, remedy: str) -> None:
+    (found,) = [gap for gap in lint_declaration(tool) if gap.code == code]
+    assert found.remedy.startswith(remedy)
