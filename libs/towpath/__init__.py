@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         RunStreamUsage,
         StreamEvent,
     )
+    from towpath_readings.tool_calls import ToolCallRecord
 
 _HOMES = {
     "Agent": "towpath.networks.network",
@@ -114,6 +115,7 @@ _HOMES = {
     "SyncWaitingGate": "towpath.client.handles.sync_runs",
     "SystemParameter": "towpath.tools.arguments",
     "Tool": "towpath.tools.declaration",
+    "ToolCallRecord": "towpath_readings.tool_calls",
     "ToolContext": "towpath.tools.context",
     "ToolError": "towpath.errors",
     "TowpathError": "towpath.errors",
@@ -185,6 +187,7 @@ __all__ = [
     "SyncWaitingGate",
     "SystemParameter",
     "Tool",
+    "ToolCallRecord",
     "ToolContext",
     "ToolError",
     "TowpathError",

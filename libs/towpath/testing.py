@@ -5,11 +5,12 @@ needs the extra `testing`: the platform's own services decide here too.
 """
 
 from towpath.agents.operations import execute_tool, execute_tools, respond, route
+from towpath_readings.tool_calls import ToolCallRecord
 from towpath_testing.harness import Harness, harness
 from towpath_testing.missing_gates import NoGateError
 from towpath_testing.models import script
 from towpath_testing.provider_models import live, replay
-from towpath_testing.runs import HarnessGate, HarnessRun, RunResult, ToolCallRecord
+from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
 
 __all__ = [
     "Harness",

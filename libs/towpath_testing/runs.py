@@ -1,36 +1,17 @@
 """A run in the harness, what it came to, and the gates at which it waits."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, overload
 from uuid import UUID
 
 from towpath.tasks.outputs import Output, answer_of
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions.decision import CallToolsInstruction
-from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
-from towpath_contracts.events.decision_events import InstructionIssued
 from towpath_contracts.events.log import Event, LogEntry
 from towpath_contracts.runs.views import GateView, RunView
+from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
 
 Resolve = Callable[[GateView, str, str, str, JsonObject | None], Awaitable[None]]
 """Takes a gate, a verdict, its reason, who says so, and changed arguments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallRecord:
-    """A call of a tool, as the run's log has it. A call that was refused did not run: its status is `denied`."""
-
-    tool: str
-    args: JsonObject
-    agent: str
-    status: str
-    result: Any = None
-    error: str = ""
-    """Why there is no result: the code of the tool's failure, or of the refusal."""
-
-    rule: str = ""
-    """The rule that refused it."""
 
 
 class HarnessGate:
@@ -145,47 +126,11 @@ class RunResult:
 
     def tool_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
         """Return the calls that ran, in the order of their ends; those of one tool where it is named."""
-        return [call for call in self._calls(tool) if call.status != "denied"]
+        return recorded_calls(self.events, tool)
 
     def denied_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
         """Return the calls that were refused, by the policy or by a person."""
-        return [call for call in self._calls(tool) if call.status == "denied"]
-
-    def _calls(self, tool: str | None) -> list[ToolCallRecord]:
-        asked: dict[UUID, JsonObject] = {}
-        found: list[ToolCallRecord] = []
-        for event in self.events:
-            match event:
-                case InstructionIssued(instruction=CallToolsInstruction(calls=calls)):
-                    asked |= {call.execution_id: call.args for call in calls}
-                case ToolCallEdited():
-                    asked[event.execution_id] = event.args
-                case ToolCallFinished():
-                    failure = event.failure
-                    found.append(
-                        ToolCallRecord(
-                            tool=event.tool,
-                            args=asked.get(event.execution_id, {}),
-                            agent=event.agent_key,
-                            status=event.status,
-                            result=event.result,
-                            error=failure.code if failure is not None else "",
-                        )
-                    )
-                case ToolCallDenied():
-                    found.append(
-                        ToolCallRecord(
-                            tool=event.tool,
-                            args=asked.get(event.execution_id, {}),
-                            agent=event.agent_key,
-                            status="denied",
-                            error=event.denial.violation_type,
-                            rule=event.denial.rule or "",
-                        )
-                    )
-                case _:
-                    pass
-        return [call for call in found if tool in (None, call.tool)]
+        return recorded_denials(self.events, tool)
 
 
 class HarnessRun:

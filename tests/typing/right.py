@@ -32,6 +32,7 @@ from towpath import (
     SyncSubmittedRun,
     SyncWaitingGate,
     Tool,
+    ToolCallRecord,
     ToolContext,
     WaitingGate,
     hook,
@@ -126,6 +127,8 @@ def without_asyncio() -> None:
                 assert_type(event.approve(reason="checked"), ActionDone)
         assert_type(client.run("shop", "hello", output_type=Refund).output, Refund | None)
         assert_type(client.get(submitted.run_id), RunView)
+        assert_type(client.tool_calls(submitted.run_id), list[ToolCallRecord])
+        assert_type(submitted.denied_calls(), list[ToolCallRecord])
         assert_type(client.gates.list(limit=3), tuple[GateView, ...])
         assert_type(client.audit.search(tool="stock.count"), AuditPage)
         assert_type(client.cancel(submitted.run_id, "enough"), ActionDone)
@@ -170,6 +173,7 @@ async def main() -> None:
         submitted = await client.submit("shop", "hello", priority=3, budget=Budget(tokens=5_000))
         assert_type(submitted, SubmittedRun)
         assert_type(await submitted.result(timeout="5m", as_=Stock), Stock)
+        assert_type(await submitted.tool_calls("refund"), list[ToolCallRecord])
         assert_type(await submitted.cancel("enough"), ActionDone)
         async for one in submitted.events(after=3):
             assert_type(one, LogEntry)

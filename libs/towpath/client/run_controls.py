@@ -1,5 +1,6 @@
-"""What a client does to runs beside cancelling them: pause, resume, notes, gates, and forks."""
+"""What a client does to runs beside cancelling them: pause, resume, notes, gates, forks; and what calls a run made."""
 
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID, uuid4
 
@@ -9,8 +10,10 @@ from towpath_contracts.problems.registry import problem
 if TYPE_CHECKING:
     from towpath.client.transport import Transport
     from towpath_contracts.base import JsonObject
+    from towpath_contracts.events.log import Event
     from towpath_contracts.runs.run_control import RunSteered
     from towpath_contracts.tasks import RunAccepted
+    from towpath_readings.tool_calls import ToolCallRecord
 
 
 class RunFilters(TypedDict, total=False):
@@ -29,7 +32,7 @@ class RunFilters(TypedDict, total=False):
 
 
 class RunControls:
-    """Steers runs over `_transport`; each act is audited and stands in the log of the run."""
+    """Steers runs over `_transport`, each act audited and in the log of the run; and reads their calls from there."""
 
     _transport: "Transport"
 
@@ -79,6 +82,31 @@ class RunControls:
     async def check_confidence(self, run_id: UUID | str, reason: str = "") -> "RunSteered":
         """Ask a goal run how confident its model is, when the step is over."""
         return await self._transport.steer(uuid_of(run_id), "confidence", reason)
+
+    async def tool_calls(self, run_id: UUID | str, tool: str | None = None) -> "list[ToolCallRecord]":
+        """Return the calls of a run that ran and have ended, in the order of their ends; those of *tool* alone."""
+        from towpath_readings.tool_calls import recorded_calls
+
+        return recorded_calls(await self._log_so_far(uuid_of(run_id)), tool)
+
+    async def denied_calls(self, run_id: UUID | str, tool: str | None = None) -> "list[ToolCallRecord]":
+        """Return the calls of a run that the policy or a person has refused so far; those of *tool* alone."""
+        from towpath_readings.tool_calls import recorded_denials
+
+        return recorded_denials(await self._log_so_far(uuid_of(run_id)), tool)
+
+    async def _log_so_far(self, run_id: UUID) -> "list[Event]":
+        """Return the events that the run has now: following its log waits for those to come."""
+        last = (await self._transport.get(run_id)).seq
+        found: list[Event] = []
+        entries = self._transport.events(run_id, 0)
+        async for entry in entries:
+            found.append(entry.event)
+            if entry.seq >= last:
+                break
+        if isinstance(entries, AsyncGenerator):
+            await entries.aclose()
+        return found
 
 
 def uuid_of(run_id: UUID | str) -> UUID:

@@ -13,6 +13,7 @@ from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted
 from towpath_readings.stream.live import StreamEvent
+from towpath_readings.tool_calls import ToolCallRecord
 
 
 class RunClient(Protocol):
@@ -42,6 +43,14 @@ class RunClient(Protocol):
         children: bool,
     ) -> AsyncIterator[StreamEvent]:
         """Yield a run as it happens."""
+        ...
+
+    async def tool_calls(self, run_id: UUID, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that ran."""
+        ...
+
+    async def denied_calls(self, run_id: UUID, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that were refused."""
         ...
 
     async def cancel(self, run_id: UUID, reason: str = "") -> ActionDone:
@@ -121,6 +130,14 @@ class SubmittedRun(HeldRun):
         return self._client.stream(
             self.run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children
         )
+
+    async def tool_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that ran and have ended so far; as `Client.tool_calls`."""
+        return await self._client.tool_calls(self.run_id, tool)
+
+    async def denied_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that were refused so far; as `Client.denied_calls`."""
+        return await self._client.denied_calls(self.run_id, tool)
 
     async def cancel(self, reason: str = "") -> ActionDone:
         """Ask the run to stop. It has stopped when its status says so."""

@@ -98,6 +98,9 @@ async def refund(address: str) -> tuple[Any, Any]:
         events = client.stream(accepted.run_id)
         verdicts = [await event.approve(reason="checked") async for event in events if isinstance(event, WaitingGate)]
         assert len(verdicts) == 1
+        (paid,) = await client.tool_calls(accepted.run_id, "orders.refund")
+        assert (paid.status, paid.args["order_id"], paid.agent) == ("succeeded", "8812", "billing")
+        assert await accepted.denied_calls() == []
         checked = await client.policy.apply(Policy([PolicyRule("all", effect="allow")]), dry_run=True)
         assert (checked.rules, checked.changed) == (1, True)
         added = await client.policy.put_rule(PolicyRule("none", tool="mail.*", effect="deny"), dry_run=True)

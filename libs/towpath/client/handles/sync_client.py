@@ -74,6 +74,8 @@ class SyncClient:
     note = waiting(Client.note)
     gate = waiting(Client.gate)
     check_confidence = waiting(Client.check_confidence)
+    tool_calls = waiting(Client.tool_calls)
+    denied_calls = waiting(Client.denied_calls)
     events = iterating(Client.events)
 
     def submit(

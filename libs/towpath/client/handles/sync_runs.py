@@ -15,6 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_readings.stream.live import RunStreamGate, RunStreamStatus, StreamEvent
+from towpath_readings.tool_calls import ToolCallRecord
 
 
 class SyncWaitingGate(RunStreamStatus):
@@ -102,3 +103,11 @@ class SyncSubmittedRun(HeldRun):
     def cancel(self, reason: str = "") -> ActionDone:
         """Ask the run to stop. It has stopped when its status says so."""
         return LOOP.wait(self._wrapped.cancel(reason))
+
+    def tool_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that ran and have ended so far; as `SyncClient.tool_calls`."""
+        return LOOP.wait(self._wrapped.tool_calls(tool))
+
+    def denied_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
+        """Return the calls that were refused so far; as `SyncClient.denied_calls`."""
+        return LOOP.wait(self._wrapped.denied_calls(tool))
