@@ -79,7 +79,7 @@ _PLATFORM = (
     ("chaos", "administration.chaos_command:chaos", "Break a platform on purpose, and judge what is left of it."),
     ("completion", "connection.completion_command:app", "Have the shell complete commands, options and choices."),
     ("logs", "administration.logs_command:logs", "Show what the processes of the platform in this folder write."),
-    ("doctor", "administration.doctor_command:doctor", "Check this machine and the platform it talks to."),
+    ("doctor", "administration.doctor_command:app", "Check this machine and the platform it talks to."),
     ("schema", "definitions.project_commands:schema", "Print the JSON Schema of a kind of file, for editors."),
     ("explain", "administration.explain_command:explain", "Say what a problem code means and what to do."),
     ("version", "administration.explain_command:version", "Print the version."),
@@ -115,7 +115,6 @@ _EXAMPLES = {
     "api": "Examples:\n  towpath api GET /v1/runs -f status=waiting"
     "\n  towpath api POST /v1/policy/check --input question.json",
     "chaos": "Examples:\n  towpath chaos --quick\n  towpath chaos --network my.yaml --decisions my.json --kills 50",
-    "doctor": "Examples:\n  towpath doctor\n  towpath doctor --model openai:gpt-5-mini -o json",
     "logs": "Examples:\n  towpath logs\n  towpath logs orchestrator worker --follow --since 10m",
     "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",
     "version": "Examples:\n  towpath version\n  towpath version -o json",

@@ -12,11 +12,12 @@ from importlib import metadata
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.administration.server_checks import DoctorCheck, check_servers, print_checks
-from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions
+from towpath.cli.runs.trace_command import trace
+from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, examples
 from towpath.errors import problem_of
 from towpath.stopped_processes import is_stopped
 from towpath_contracts.problems.registry import ProblemError
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 3.0
 
+app = App(
+    name="doctor",
+    help="Check this machine and the platform it talks to, or what is recorded of one run.",
+    help_epilogue=examples("towpath doctor", "towpath doctor --model openai:gpt-5-mini", "towpath doctor trace 0192f3"),
+)
+app.command(trace, help_epilogue=examples("towpath doctor trace 0192f3", "towpath doctor trace 0192f3 -o json"))
 
+
+@app.default
 async def doctor(
     *, model: Annotated[tuple[str, ...], Parameter(negative="")] = (), common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> int:

@@ -186,6 +186,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "completion install": _one(machine.CompletionRow),
     "logs": _list("lines", machine.LogLineRow) + _one(machine.LogLineRow),
     "doctor": _list("checks", machine.CheckRow),
+    "doctor trace": _one(reports.TracedRunRow),
     "schema": _list("kinds", machine.SchemaKindRow) + _list("written", machine.PathRow) + _one(machine.JsonSchemaFile),
     "explain": _list("problems", machine.ProblemRow) + _one(machine.ProblemRow, also=machine.ProblemExampleRow),
     "version": _one(machine.VersionRow),

@@ -260,6 +260,54 @@ class ComparedRunsRow(TypedDict):
     complete: bool
 
 
+class AuditPlaceRow(TypedDict):
+    """An entry of the audit."""
+
+    entry_id: int
+    phase: str
+    verdict: str
+
+
+class TracedCallRow(TypedDict):
+    """A call, with the entries that the audit has of it; `duration_ms` is what its worker took."""
+
+    execution_id: UUID
+    tool: str
+    status: str
+    worker: str | None
+    requested_at: datetime | None
+    finished_at: datetime | None
+    duration_ms: int | None
+    audit: list[AuditPlaceRow]
+
+
+class TracedStepRow(TypedDict):
+    """A step, and what of its time models took to decide."""
+
+    step: int
+    agent: str | None
+    began_at: datetime
+    ended_at: datetime | None
+    duration_ms: int | None
+    deciding_ms: int
+    calls: list[TracedCallRow]
+
+
+class TracedRunRow(TypedDict):
+    """A run, its trace, its steps and its audit; `missing` is what one record has and another lacks."""
+
+    run_id: UUID
+    network: str
+    version: int
+    status: str
+    trace_id: str
+    seq: int
+    recorded_seq: int
+    audit_entries: int
+    steps: list[TracedStepRow]
+    missing: list[str]
+
+
 class RunHistoryRow(TypedDict):
     """What the log-writer recorded of a run, column by column; `history` is null before it has begun."""
 
