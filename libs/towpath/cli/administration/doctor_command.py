@@ -31,7 +31,10 @@ PROBE_TIMEOUT_S = 3.0
 app = App(
     name="doctor",
     help="Check this machine and the platform it talks to, or what is recorded of one run.",
-    help_epilogue=examples("towpath doctor", "towpath doctor --model openai:gpt-5-mini", "towpath doctor trace 0192f3"),
+    help_epilogue=examples(
+        *("towpath doctor", "towpath doctor --model openai:gpt-5-mini -o json"),
+        *("towpath doctor trace 0192f3", "towpath doctor trace 0192f3 -o json"),
+    ),
 )
 app.command(trace, help_epilogue=examples("towpath doctor trace 0192f3", "towpath doctor trace 0192f3 -o json"))
 
