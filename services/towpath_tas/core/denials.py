@@ -154,7 +154,10 @@ def denied_schema(tool: str, fault: str) -> Denial:
 def denied_drifted(tool: str, version: int) -> Denial:
     """A server has redefined its tool, and nobody has accepted the new definition yet."""
     reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"
-    suggestion = "A policy admin has to look at it; go on with other tools, or respond with what is missing."
+    suggestion = (
+        f"A policy admin has to see what changed (towpath tools diff {tool} --version {version}), and to accept or "
+        "refuse it; go on with other tools, or respond with what is missing."
+    )
     return _denial(DenialCode.DRIFTED, reason, None, (), suggestion)
 
 

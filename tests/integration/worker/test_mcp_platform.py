@@ -171,7 +171,10 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         described = await held(caller, "bad.echo")
         assert [(one.spec.name, one.version, one.held) for one in described.proposals] == [("bad.echo", 2, True)]
         assert worker.count("towpath_worker_tools_held", toolset="bad") == 1
-        assert (await denial(caller, "bad.echo", text="hello"))["violation_type"] == "tool_drifted"
+        denied = await denial(caller, "bad.echo", text="hello")
+        assert denied["violation_type"] == "tool_drifted"
+        assert "its calls are held until version 2 is accepted" in denied["reason"]
+        assert "towpath tools diff bad.echo --version 2" in denied["suggestion"]
 
         tools.write_text(json.dumps(hostile_mcp.TOOLS))
         assert await result(caller, "bad.kept") == {"count": 3}
