@@ -239,6 +239,8 @@ class BundleCompletenessCheck:
         erased = sum(why is None for why in lost.values())
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
         report.figures["runs_erased"] = len(self.erasures.runs)
+        if self.erasures.pruned:
+            report.figures["runs_pruned"] = len(self.erasures.pruned)
         report.notes += self.erasures.notes()
         self._finish_outdated()
         self.tools.partial = self.states.partial = self.calls.partial = self.partial or self.retention.dropped

@@ -2,8 +2,9 @@
 
 An erased payload rests on three entries, in this order: somebody asked, another person confirmed (or the same one once
 the delay was over, or where the platform is a single person's), and what was erased is named. What other tables held of
-a run rests on the first two. Where one is missing or says something else, nothing is covered, whatever tables say:
-whoever owns the database can write tables.
+a run rests on the first two, or on the entry of a retention that pruned it: one person or a setting is enough for that,
+so it covers nothing that was younger than a week. Where one is missing or says something else, nothing is covered,
+whatever tables say: whoever owns the database can write tables.
 """
 
 import json
@@ -17,6 +18,7 @@ from towpath_audit.notes import write_time
 REQUESTED = "audit.erase_requested"
 CONFIRMED = "audit.erase_confirmed"
 ERASED = "audit.erased"
+PRUNED = "audit.pruned"
 
 NOT_NAMED = "no erasure in the log names it"
 
@@ -28,6 +30,9 @@ EXPIRES = timedelta(days=7)
 
 WRITTEN_WITHIN = timedelta(minutes=1)
 """How much later than the decision its entry may be written."""
+
+LEAST_AGE_TO_PRUNE = timedelta(days=7)
+"""What retention may take of runs, and what is written about them then, is at least so old."""
 
 _NEVER = "~"
 """Later than any time."""
@@ -51,6 +56,14 @@ class _Request:
     runs: frozenset[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    """Retention took what tables held of the calls of a run of *project*, which may be what is older than *before*."""
+
+    project: str
+    before: str
+
+
 @dataclass
 class SealedErasures:
     """Receives the log's own entries in order; answers whether something that is gone is covered.
@@ -71,6 +84,7 @@ class SealedErasures:
     told_from: str = _NEVER
     of_runs: dict[str, str] = field(default_factory=dict)
     untold: set[str] = field(default_factory=set)
+    pruned: dict[str, list[_Pruning]] = field(default_factory=dict)
 
     def on_entry(self, entry: AuditLogEntry, payload: ErasablePayload, *, after: str = "") -> None:
         """Add an entry of the log about itself; it was written after the time *after*, whatever it says."""
@@ -84,6 +98,8 @@ class SealedErasures:
             self._on_confirmed(entry, said, erasure)
         elif entry.phase == ERASED:
             self._on_erased(said, erasure, max(entry.at, after))
+        elif entry.phase == PRUNED:
+            self._on_pruned(entry, said)
 
     def why_entry_is_uncovered(self, entry: AuditLogEntry) -> str | None:
         """Return why the payload of *entry* may not be gone; None where it may."""
@@ -92,7 +108,14 @@ class SealedErasures:
     def why_ledger_is_uncovered(self, entry: AuditLogEntry) -> str | None:
         """Return why what tables hold of the call of *entry* may not be gone; None where it may."""
         erasures = [one for one in self.runs.get(str(entry.run_id), ()) if self.requested[one].project == entry.project]
-        return None if erasures else "no erasure of its run in the log was asked for and confirmed"
+        prunings = self.pruned.get(str(entry.run_id), ())
+        if erasures or any(one.project == entry.project and entry.at < one.before for one in prunings):
+            return None
+        return (
+            "retention pruned its run, and may not have: it was younger"
+            if prunings
+            else "no erasure of its run in the log was asked for and confirmed"
+        )
 
     def notes(self) -> list[str]:
         """Return what can't be told of the erasures that covered something."""
@@ -146,6 +169,13 @@ class SealedErasures:
             for one in self.confirmed[erasure]:
                 self.runs.setdefault(one, []).append(erasure)
 
+    def _on_pruned(self, entry: AuditLogEntry, said: Detail) -> None:
+        before = _what(said).get("before", _NEVER)
+        if before > _shifted(entry.at, -LEAST_AGE_TO_PRUNE):
+            before = ""  # nothing is older
+        for one in _runs(said):
+            self.pruned.setdefault(one, []).append(_Pruning(entry.project, before))
+
     def _on_erased(self, said: Detail, erasure: str, at: str) -> None:
         if said.get("kind") == "run":
             self.of_runs[erasure] = at
@@ -195,8 +225,13 @@ def _fits(what: dict[str, str], runs: frozenset[str], entry: AuditLogEntry) -> b
 
 def _expiry(alone_from: str) -> str:
     """Return until when a confirmation is written of a request that can be confirmed alone from *alone_from* on."""
+    return _shifted(_utc(alone_from), EXPIRES + WRITTEN_WITHIN)
+
+
+def _shifted(at: str, by: timedelta) -> str:
+    """Return the time so much later; one before any where *at* is none."""
     try:
-        return write_time(datetime.fromisoformat(_utc(alone_from)) + EXPIRES + WRITTEN_WITHIN)
+        return write_time(datetime.fromisoformat(at) + by)
     except (ValueError, OverflowError):
         return ""
 

@@ -147,6 +147,7 @@ AUDIT_CHECKPOINT = RpcMethod("tas", "audit_checkpoint", audit.GetCheckpoint, aud
 AUDIT_PROVE = RpcMethod("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
 REQUEST_ERASURE = RpcMethod("tas", "request_erasure", erasures.RequestErasure, erasures.ErasureView)
 DECIDE_ERASURE = RpcMethod("tas", "decide_erasure", erasures.DecideErasure, erasures.ErasureView)
+PRUNE_RUNS = RpcMethod("tas", "prune_runs", retention.PruneRuns, retention.PrunedRuns)
 LIST_ERASURES = RpcMethod("tas", "list_erasures", erasures.ListErasures, erasures.ErasureList, repeatable=True)
 POLICY_VERSIONS = RpcMethod("tas", "policy_versions", policy.ListPolicyVersions, policy.PolicyVersions, repeatable=True)
 POLICY_CHANGES = RpcMethod("tas", "policy_changes", policy.ListPolicyVersions, policy.PolicyChangeLog, repeatable=True)
@@ -221,6 +222,7 @@ METHODS: tuple[RpcMethod, ...] = (
     REQUEST_ERASURE,
     DECIDE_ERASURE,
     LIST_ERASURES,
+    PRUNE_RUNS,
     SET_SWITCH,
     LIST_SWITCHES,
     LIST_QUEUES,

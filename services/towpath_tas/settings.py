@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
+from towpath_contracts.tools.retention import MAX_KEEP_DAYS, MIN_KEEP_DAYS
 from towpath_fabric.settings import Settings
 
 
@@ -71,6 +72,17 @@ class TasSettings(Settings):
 
     audit_keep_days: int = 365
     """How long entries of the audit are kept; 0: for ever."""
+
+    run_keep_days: int = Field(default=0, ge=0, le=MAX_KEEP_DAYS)
+    """How long runs are kept after their end; 0: for ever. At least 7."""
+
+    @field_validator("run_keep_days")
+    @classmethod
+    def _never_young(cls, days: int) -> int:
+        if 0 < days < MIN_KEEP_DAYS:
+            msg = f"runs are kept for at least {MIN_KEEP_DAYS} days, or with 0 for ever"
+            raise ValueError(msg)
+        return days
 
     erase_delay_h: float = Field(default=72.0, ge=0, le=8_760)
     """Hours after which whoever asked for an erasure may confirm it without another person."""

@@ -45,6 +45,7 @@ from towpath_tas.app.audit.audit_proofs import AuditProofs
 from towpath_tas.app.audit.audit_queries import CallBlobRequests
 from towpath_tas.app.audit.erasures import Erasures
 from towpath_tas.app.audit.housekeeping import AuditRetention, RetentionQueries
+from towpath_tas.app.audit.run_retention import RunPruning, RunRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
@@ -251,16 +252,20 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     serve(bus, rpc.DECIDE_ERASURE, erasures.decide)
     serve(bus, rpc.LIST_ERASURES, erasures.list)
     service.loop(erasures.run)
+    serve(bus, rpc.PRUNE_RUNS, RunPruning(pool).prune)
+    service.loop(RunRetention(pool, log, keep_days=settings.run_keep_days).run)
     serve(bus, rpc.GET_RETENTION, RetentionQueries(retention_of(settings)).get)
     service.loop(AuditRetention(pool, log, metrics, keep_days=settings.audit_keep_days).run)
 
 
 def retention_of(settings: TasSettings) -> TasRetention:
-    """Return for how long the audit is kept with *settings*, and whether somebody has set it."""
+    """Return for how long the audit and runs are kept with *settings*, and whether somebody has set it."""
     return TasRetention(
         instance=settings.instance,
         audit_keep_days=settings.audit_keep_days,
         origin="set" if "audit_keep_days" in settings.model_fields_set else "default",
+        run_keep_days=settings.run_keep_days,
+        runs_origin="set" if "run_keep_days" in settings.model_fields_set else "default",
     )
 
 

@@ -82,6 +82,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Nothing brings it back. Who asked for it and why: towpath erasures list, towpath audit search.",
     ),
     ProblemKind(
+        "prune_under_way",
+        409,
+        "Old runs of the project are being pruned",
+        "Wait until they are gone, and ask again: towpath erasures list --status confirmed.",
+    ),
+    ProblemKind(
         "run_not_ended",
         409,
         "The run, or one of its tree, has not ended",

@@ -15,8 +15,13 @@ from towpath_contracts.base import Message
 ErasureStatus = Literal["requested", "confirmed", "done", "withdrawn"]
 """`confirmed` is being carried out; `done` and `withdrawn` are final."""
 
-ErasureKind = Literal["payloads", "run"]
-"""What is erased: payloads of audit entries, or all that is stored of a run and of every run below it."""
+ErasureKind = Literal["payloads", "run", "prune"]
+"""What is erased: payloads of audit entries, or all that is stored of a run and of every run below it.
+
+Retention prunes the same of runs that ended before a time. Nobody has to confirm that, and their audit stays.
+"""
+
+RequestedKind = Literal["payloads", "run"]
 
 MAX_REASON = 2_000
 
@@ -31,7 +36,7 @@ class RequestErasure(Message):
     actor: str
     key_prefix: str = ""
     key_commitment: str = ""
-    kind: ErasureKind = "payloads"
+    kind: RequestedKind = "payloads"
     reason: str = Field(min_length=1, max_length=MAX_REASON)
     run_id: UUID | None = None
     execution_id: UUID | None = None
@@ -67,7 +72,7 @@ class ErasureView(Message):
 
     Of the kind `run`: `runs` counts the run and those below it, which were fixed when it was asked for, and `run_ids`
     are they; in lists only the first five. `parts` names what is erased, of `runs`, `blobs`, `history` and `tas`: each
-    is the tables of one owner, and `blobs` those of the run log.
+    is the tables of one owner, and `blobs` those of the run log. With the kind `prune` they ended before `before`.
     """
 
     erasure_id: UUID

@@ -1,4 +1,4 @@
-"""For how long what is kept: the fixed periods, written down once, and the audit's, which TAS tells.
+"""For how long what is kept: the fixed periods, written down once, and those of audit and runs, which TAS tells.
 
 The services delete by their own statements and streams; each period here is held against these by a test.
 """
@@ -16,6 +16,8 @@ DAY_S = 24 * HOUR_S
 
 AUDIT = "audit"
 AUDIT_SETTING = "TOWPATH_AUDIT_KEEP_DAYS"
+RUNS = "runs"
+RUNS_SETTING = "TOWPATH_RUN_KEEP_DAYS"
 
 Decides = Literal["set", "default", "fixed", "unknown"]
 
@@ -38,7 +40,7 @@ class RetentionPeriod(MessagePart):
 
 
 class RetentionReport(Message):
-    """What is kept for how long; `tas_instance` is the replica of TAS that told of the audit."""
+    """What is kept for how long; `tas_instance` is the replica of TAS that told of audit and runs."""
 
     periods: tuple[RetentionPeriod, ...]
     tas_instance: str | None = None
@@ -58,7 +60,6 @@ _STREAMED = {
 it is handled."""
 
 FIXED: tuple[RetentionPeriod, ...] = (
-    _fixed("runs", "orchestrator", None, "runs with their events, calls, approvals, results and history"),
     _fixed("policies", "tas", None, "versions of the policy and of networks"),
     _fixed("keys", "gateway", None, "keys that somebody made, revoked ones too"),
     _fixed("sign_in_keys", "gateway", DAY_S, "keys of sign-ins at a provider", "their end"),
@@ -83,14 +84,18 @@ FIXED: tuple[RetentionPeriod, ...] = (
 
 
 def retention_report(told: TasRetention | None) -> RetentionReport:
-    """Return all periods; that of the audit as it was *told*, unknown where nobody did."""
-    audit = RetentionPeriod(
-        name=AUDIT,
-        what="entries of the audit",
-        owner="tas",
-        since="being written",
-        kept_s=None if told is None or told.audit_keep_days <= 0 else told.audit_keep_days * DAY_S,
-        setting=AUDIT_SETTING,
-        origin="unknown" if told is None else told.origin,
+    """Return all periods; those of the audit and of runs as they were *told*, unknown where nobody did."""
+    told_of = None if told is None else (told.audit_keep_days, told.origin)
+    audit = _told(AUDIT, AUDIT_SETTING, "entries of the audit", "being written", told_of)
+    told_of = None if told is None or told.run_keep_days is None else (told.run_keep_days, told.runs_origin)
+    what = "runs with their events, calls, approvals, results and history"
+    runs = _told(RUNS, RUNS_SETTING, what, "their end", told_of)
+    return RetentionReport(periods=(audit, runs, *FIXED), tas_instance=None if told is None else told.instance)
+
+
+def _told(name: str, setting: str, what: str, since: str, told: tuple[int, Decides] | None) -> RetentionPeriod:
+    days, origin = (0, "unknown") if told is None else told
+    kept_s = days * DAY_S if days > 0 else None
+    return RetentionPeriod(
+        name=name, what=what, owner="tas", since=since, kept_s=kept_s, setting=setting, origin=origin
     )
-    return RetentionReport(periods=(audit, *FIXED), tas_instance=None if told is None else told.instance)

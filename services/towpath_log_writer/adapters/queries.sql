@@ -220,8 +220,9 @@ SELECT c.seq, row_to_json(h)::text AS history
 FROM history.run_cursor c JOIN history.agent_execution_history h ON h.id = c.run_id
 WHERE c.run_id = $1 AND h.project_id = $2
 
--- name: is_erased
-SELECT erased FROM history.run_cursor WHERE run_id = $1 AND project = $2
+-- name: erased_how
+SELECT CASE WHEN pruned THEN 'pruned, as old runs are' ELSE 'erased' END FROM history.run_cursor
+WHERE run_id = $1 AND project = $2 AND erased
 
 -- name: run_steps
 SELECT step_number, row_to_json(s)::text AS step FROM history.agent_execution_steps s

@@ -57,8 +57,9 @@ class HistoryQueries:
     async def _history(self, request: GetHistory) -> ExecutionHistory:
         row = await self._pool.fetchrow(QUERIES.run_history, request.run_id, request.project)
         if row is None:
-            if await self._pool.fetchval(QUERIES.is_erased, request.run_id, request.project):
-                raise ProblemError(problem("run_erased", f"the history of run {request.run_id} was erased"))
+            how = await self._pool.fetchval(QUERIES.erased_how, request.run_id, request.project)
+            if how is not None:
+                raise ProblemError(problem("run_erased", f"the history of run {request.run_id} was {how}"))
             raise ProblemError(problem("run_not_found", f"no history of run {request.run_id}"))
         steps: list[JsonObject] = []
         tools: list[JsonObject] = []

@@ -146,7 +146,8 @@ CREATE TABLE history.run_cursor (
   project   text NOT NULL,
   seq       bigint NOT NULL,
   prior_seq bigint NOT NULL,
-  erased    boolean NOT NULL DEFAULT false
+  erased    boolean NOT NULL DEFAULT false,
+  pruned    boolean NOT NULL DEFAULT false       -- erased by retention
 ) WITH (fillfactor = 50);
 
 CREATE TABLE history.skipped_event (
@@ -182,7 +183,7 @@ CREATE FUNCTION history.due_erasures(passed_over uuid[]) RETURNS TABLE (erasure_
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT e.erasure_id, e.run_ids FROM tas.erasure e
-    WHERE e.status = 'confirmed' AND e.kind = 'run' AND 'runs' = ANY (e.parts) AND 'history' <> ALL (e.parts)
+    WHERE e.status = 'confirmed' AND e.kind IN ('run', 'prune') AND 'runs' = ANY (e.parts) AND 'history' <> ALL (e.parts)
       AND e.erasure_id <> ALL (passed_over)
     ORDER BY e.erasure_id LIMIT 100;
 END $$;
@@ -197,25 +198,27 @@ DECLARE
   chosen uuid[];
 BEGIN
   SELECT * INTO wanted FROM tas.confirmed_erasure(of_erasure);
-  IF wanted.kind <> 'run' OR 'runs' <> ALL (wanted.parts) OR 'history' = ANY (wanted.parts) THEN
+  IF wanted.kind NOT IN ('run', 'prune') OR 'runs' <> ALL (wanted.parts) OR 'history' = ANY (wanted.parts) THEN
     RETURN 0;
   END IF;
   SELECT coalesce(array_agg(o.run_id), '{}') INTO chosen FROM (
     SELECT k.run_id FROM unnest(wanted.run_ids) k (run_id)
     WHERE NOT EXISTS (SELECT FROM history.run_cursor c WHERE c.run_id = k.run_id AND c.erased)
     ORDER BY k.run_id LIMIT at_most) o;
-  INSERT INTO history.run_cursor AS c (run_id, project, seq, prior_seq, erased)
-    SELECT k.run_id, wanted.project, 9223372036854775807, 0, true FROM unnest(chosen) k (run_id) ORDER BY k.run_id
-    ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq, erased = true;
+  INSERT INTO history.run_cursor AS c (run_id, project, seq, prior_seq, erased, pruned)
+    SELECT k.run_id, wanted.project, 9223372036854775807, 0, true, wanted.kind = 'prune'
+    FROM unnest(chosen) k (run_id) ORDER BY k.run_id
+    ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq, erased = true,
+      pruned = excluded.pruned;
   LOCK TABLE history.llm_call, history.tool_log IN SHARE ROW EXCLUSIVE MODE;
   -- A label that other runs have keeps its costs, which are sums; the erased ones are no longer counted among its runs, and
-  -- once none is left, its name goes.
+  -- once none is left, its name goes. What retention prunes is still counted.
   WITH had AS (
     SELECT left(l.key || '=' || l.value, 256) AS name, (h.created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS runs
     FROM history.agent_execution_history h
     CROSS JOIN jsonb_each_text(CASE jsonb_typeof(h.state_snapshot -> 'labels') WHEN 'object'
       THEN h.state_snapshot -> 'labels' ELSE '{}' END) l
-    WHERE h.id = ANY (chosen) GROUP BY 1, 2),
+    WHERE h.id = ANY (chosen) AND wanted.kind = 'run' GROUP BY 1, 2),
   less AS (
     UPDATE history.cost c SET runs = greatest(c.runs - h.runs, 0) FROM had h
     WHERE c.project = wanted.project AND c.part = 'label' AND c.day = h.day AND c.name = h.name
@@ -227,7 +230,7 @@ BEGIN
     SELECT DISTINCT left(l.key || '=' || l.value, 256) AS name FROM history.agent_execution_history h
     CROSS JOIN jsonb_each_text(CASE jsonb_typeof(h.state_snapshot -> 'labels') WHEN 'object'
       THEN h.state_snapshot -> 'labels' ELSE '{}' END) l
-    WHERE h.id = ANY (chosen)),
+    WHERE h.id = ANY (chosen) AND wanted.kind = 'run'),
   gone AS (
     SELECT c.name FROM history.cost c JOIN had USING (name) WHERE c.project = wanted.project AND c.part = 'label'
     GROUP BY c.name HAVING sum(c.runs) = 0),

@@ -547,7 +547,7 @@ WITH RECURSIVE tree AS (
 )
 SELECT run_id, project, kind, network, version, snapshot_digest, status, reason, caller, agent_key, user_message, step, max_steps,
   seq, labels, created_at, started_at, ended_at, trace_id, debug, parent_run_id, root_run_id, depth, thread_id, continues,
-  calls, erased_at, octet_length(outcome::text) AS outcome_bytes
+  calls, erased_at, pruned, octet_length(outcome::text) AS outcome_bytes
 FROM tree ORDER BY below, run_id LIMIT $3
 
 -- name: outcomes
@@ -565,7 +565,7 @@ SELECT r.seq, r.status, r.reason, r.outcome, r.ended_at IS NOT NULL AS ended FRO
 WHERE r.run_id = $1 AND r.parent_run_id = $2
 
 -- name: run_seq
-SELECT seq, status, erased_at FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
+SELECT seq, status, erased_at, pruned FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
 
 -- name: run_statuses
 SELECT run_id, project, status, seq FROM runs.run WHERE run_id = ANY ($1::uuid[])

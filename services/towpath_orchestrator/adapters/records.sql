@@ -2,7 +2,7 @@
 
 -- name: record
 -- A run whose record is read; $2 is NULL for readers of every project.
-SELECT run_id, seq, network, version, status, reason, snapshot_digest, erased_at FROM runs.run
+SELECT run_id, seq, network, version, status, reason, snapshot_digest, erased_at, pruned FROM runs.run
 WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
 
 -- name: record_events
@@ -55,7 +55,7 @@ FROM runs.run WHERE run_id = $1 AND project = $2
 
 -- name: earlier_run
 -- What whoever continues a run needs of it, and whether its log says anything of files.
-SELECT r.run_id, r.caller, r.status, r.reason, r.outcome, r.depth, r.thread_id, r.erased_at, (
+SELECT r.run_id, r.caller, r.status, r.reason, r.outcome, r.depth, r.thread_id, r.erased_at, r.pruned, (
   SELECT e.event FROM runs.run_event e WHERE e.run_id = r.run_id AND e.seq = 1) AS created, EXISTS (
   SELECT FROM runs.run_event e WHERE e.run_id = r.run_id AND e.type IN ('workspace_changed', 'run_forked')) AS has_files
 FROM runs.run r WHERE r.run_id = $1 AND r.project = $2

@@ -44,6 +44,7 @@ CREATE TABLE runs.run (
   continues       uuid,                          -- the run before it in its thread, and the first run of that; both
   thread_id       uuid,                          -- are NULL where a run continues none
   erased_at       timestamptz,                   -- since then only ids, times, numbers, kind, status and caller are left
+  pruned          boolean NOT NULL DEFAULT false, -- erased by retention
   inactive_wake_at timestamptz GENERATED ALWAYS AS (
     CASE WHEN status NOT IN ('running', 'cancelling') THEN wake_at END) STORED,
   inactive_updated_at timestamptz GENERATED ALWAYS AS (
@@ -53,6 +54,9 @@ CREATE INDEX run_live ON runs.run (status, project) WHERE status IN ('running', 
 CREATE INDEX run_wake ON runs.run (inactive_wake_at) WHERE inactive_wake_at IS NOT NULL;
 CREATE INDEX run_updated ON runs.run (inactive_updated_at) WHERE inactive_updated_at IS NOT NULL;
 CREATE INDEX run_project ON runs.run (project, run_id DESC);
+-- Oldest first, what retention may take: runs with which a tree or a thread begins. Pruned ones are passed over.
+CREATE INDEX run_oldest ON runs.run (project, run_id)
+  WHERE parent_run_id IS NULL AND continues IS NULL AND erased_at IS NULL;
 -- In the order of run_id, which is written otherwise so that lists of a status are read here and nowhere else.
 CREATE INDEX run_status ON runs.run (project, status, uuid_send(run_id) DESC);
 
@@ -378,14 +382,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Confirmed erasures of runs whose parts here are not done, but for *passed_over*; first those of which rows are left, with
--- the runs of these.
+-- the runs of these of which messages may be left: of what is pruned the last one went days ago.
 CREATE FUNCTION runs.due_erasures(passed_over uuid[]) RETURNS TABLE (erasure_id uuid, run_ids uuid[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT e.erasure_id, ARRAY(
-      SELECT r.run_id FROM runs.run r WHERE r.run_id = ANY (e.run_ids) AND r.erased_at IS NULL)
+      SELECT r.run_id FROM runs.run r WHERE r.run_id = ANY (e.run_ids) AND r.erased_at IS NULL AND e.kind = 'run')
     FROM tas.erasure e
-    WHERE e.status = 'confirmed' AND e.kind = 'run' AND NOT e.parts @> ARRAY['runs', 'blobs']
+    WHERE e.status = 'confirmed' AND e.kind IN ('run', 'prune') AND NOT e.parts @> ARRAY['runs', 'blobs']
       AND e.erasure_id <> ALL (passed_over)
     ORDER BY 'runs' = ANY (e.parts), e.erasure_id LIMIT 100;
 END $$;
@@ -395,7 +399,7 @@ CREATE FUNCTION runs.is_to_be_erased(of_project text, of_run uuid) RETURNS boole
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN EXISTS (SELECT FROM tas.erasure e
-    WHERE e.project = of_project AND e.status = 'confirmed' AND e.kind = 'run' AND of_run = ANY (e.run_ids));
+    WHERE e.project = of_project AND e.status = 'confirmed' AND e.kind IN ('run', 'prune') AND of_run = ANY (e.run_ids));
 END $$;
 
 -- Whether somebody has stored the same bytes again lately: the log of another run may be about to name them.
@@ -450,7 +454,8 @@ DECLARE
   wanted record;
   chosen uuid[];
 BEGIN
-  SELECT * INTO wanted FROM tas.erasure e WHERE e.erasure_id = of_erasure AND e.status = 'confirmed' AND e.kind = 'run';
+  SELECT * INTO wanted FROM tas.erasure e WHERE e.erasure_id = of_erasure AND e.status = 'confirmed'
+    AND e.kind IN ('run', 'prune');
   IF 'runs' = ANY (wanted.parts) THEN
     IF 'blobs' = ANY (wanted.parts) THEN
       RETURN 0;
@@ -462,12 +467,13 @@ BEGIN
     RETURN 0;
   END IF;
   SELECT * INTO wanted FROM tas.confirmed_erasure(of_erasure);
-  IF wanted.kind <> 'run' OR 'runs' = ANY (wanted.parts) THEN
+  IF wanted.kind NOT IN ('run', 'prune') OR 'runs' = ANY (wanted.parts) THEN
     RETURN 0;
   END IF;
   SELECT coalesce(array_agg(o.run_id), '{}') INTO chosen FROM (
     SELECT r.run_id FROM runs.run r
     WHERE r.run_id = ANY (wanted.run_ids) AND r.project = wanted.project AND r.erased_at IS NULL AND r.ended_at IS NOT NULL
+      AND (wanted.kind = 'run' OR r.ended_at < wanted.before)
     ORDER BY r.run_id LIMIT at_most FOR UPDATE) o;
   INSERT INTO runs.blob_to_erase (erasure_id, digest) SELECT DISTINCT of_erasure, b.digest FROM (
       SELECT e.event::text AS said FROM runs.run_event e WHERE e.run_id = ANY (chosen)
@@ -489,8 +495,12 @@ BEGIN
     WHERE d.run_id IS NULL AND (d.project = wanted.project OR d.project IS NULL) AND EXISTS (
       SELECT FROM unnest(chosen) k (run_id) WHERE position(convert_to(k.run_id::text, 'UTF8') IN d.body) > 0);
   UPDATE runs.run r SET seq = r.seq + 1, reason = '', agent_key = '', user_message = '', labels = '{}', outcome = NULL,
-      wake_at = NULL, erased_at = clock_timestamp()
+      wake_at = NULL, erased_at = clock_timestamp(), pruned = wanted.kind = 'prune'
     WHERE r.run_id = ANY (chosen);
+  IF wanted.kind = 'prune' THEN
+    DELETE FROM runs.budget b WHERE b.project = wanted.project AND b.scope IN ('run', 'agent')
+      AND split_part(b.key, '/', 1) IN (SELECT unnest(chosen)::text);
+  END IF;
   IF cardinality(chosen) < at_most THEN
     PERFORM tas.note_erased_part(of_erasure, 'runs');
     IF EXISTS (SELECT FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure) THEN
@@ -499,6 +509,38 @@ BEGIN
     PERFORM tas.note_erased_part(of_erasure, 'blobs');
   END IF;
   RETURN cardinality(chosen);
+END $$;
+
+-- PRUNING
+-- Retention prunes whole families: a run that nobody started and that continues none, the threads that go on from it, and all
+-- runs below these. Of the oldest families behind one, and that began before a time: their runs, and what keeps each here
+-- (an open gate; a call that is not settled, or was since then). Those that are being pruned are left out.
+CREATE FUNCTION runs.oldest_families(of_project text, ended_before timestamptz, behind uuid, at_most integer)
+  RETURNS TABLE (family uuid, run_id uuid, project text, network text, top boolean, status text, ended_at timestamptz,
+                 erased boolean, held boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY WITH heads AS MATERIALIZED (
+    SELECT h.run_id FROM runs.run h
+    WHERE h.project = of_project AND h.parent_run_id IS NULL AND h.continues IS NULL AND h.erased_at IS NULL
+      AND h.run_id > behind AND h.run_id < runs.uuid_at(ended_before)
+      AND NOT EXISTS (SELECT FROM tas.erasure e WHERE e.project = of_project AND e.status = 'confirmed'
+                      AND e.kind = 'prune' AND h.run_id = ANY (e.run_ids))
+    ORDER BY h.run_id LIMIT at_most
+  ), tops AS (
+    SELECT h.run_id AS family, h.run_id FROM heads h
+    UNION ALL
+    SELECT h.run_id, t.run_id FROM heads h JOIN runs.run t ON t.thread_id = h.run_id
+  ), members AS (
+    SELECT t.family, true AS top, r.* FROM tops t JOIN runs.run r ON r.run_id = t.run_id
+    UNION ALL
+    SELECT t.family, false, r.* FROM tops t JOIN runs.run r ON r.root_run_id = t.run_id
+  )
+  SELECT m.family, m.run_id, m.project, m.network, m.top, m.status, m.ended_at, m.erased_at IS NOT NULL,
+    EXISTS (SELECT FROM runs.gate g WHERE g.run_id = m.run_id AND g.status = 'pending')
+    OR EXISTS (SELECT FROM tas.tool_call c WHERE c.run_id = m.run_id AND c.erased_at IS NULL
+      AND (c.status IN ('requested', 'awaiting_approval', 'permitted', 'started', 'unknown') OR c.updated_at >= ended_before))
+  FROM members m ORDER BY m.family, m.run_id;
 END $$;
 
 -- RIGHTS
@@ -522,13 +564,14 @@ GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
 
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz), runs.tree_to_erase,
-  runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs FROM PUBLIC;
+  runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs,
+  runs.oldest_families FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
-GRANT EXECUTE ON FUNCTION runs.tree_to_erase TO towpath_tas;
+GRANT EXECUTE ON FUNCTION runs.tree_to_erase, runs.oldest_families TO towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
+DROP FUNCTION runs.oldest_families, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,

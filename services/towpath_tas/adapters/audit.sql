@@ -154,7 +154,7 @@ WHERE l.leaf_index >= $1 AND l.leaf_index < $2 ORDER BY l.leaf_index LIMIT $3;
 -- An erasure and its entry are one commit, and this is one look: whoever asks after he has read has missed none.
 WITH moving AS MATERIALIZED (
   SELECT r.entry_id FROM tas.audit_record r
-  WHERE r.phase IN ('audit.dropped', 'audit.erased', 'audit.erase_confirmed')
+  WHERE r.phase IN ('audit.dropped', 'audit.erased', 'audit.erase_confirmed', 'audit.pruned')
     AND (r.phase = 'audit.dropped' OR $2 IN (r.project, '*'))
 )
 SELECT EXISTS (SELECT FROM moving m CROSS JOIN LATERAL (

@@ -31,9 +31,9 @@ CREATE INDEX audit_run ON tas.audit_record (run_id, entry_id) WHERE run_id IS NO
 CREATE INDEX audit_shadow ON tas.audit_record (project, entry_id) WHERE phase = 'shadow';
 CREATE INDEX audit_policy ON tas.audit_record (project, policy_version) WHERE phase = 'policy.applied';
 CREATE INDEX audit_erasing ON tas.audit_record (project, entry_id)
-  WHERE phase IN ('audit.erase_requested', 'audit.erase_confirmed');
+  WHERE phase IN ('audit.erase_requested', 'audit.erase_confirmed', 'audit.pruned');
 CREATE INDEX audit_moved ON tas.audit_record (entry_id)
-  WHERE phase IN ('audit.dropped', 'audit.erased', 'audit.erase_confirmed');
+  WHERE phase IN ('audit.dropped', 'audit.erased', 'audit.erase_confirmed', 'audit.pruned');
 
 CREATE TABLE tas.audit_payload (
   entry_id    bigint PRIMARY KEY,
@@ -73,11 +73,12 @@ CREATE TABLE tas.audit_key (
 -- What somebody wants erased: by whom, why, and which payloads (what is null matches all), or which run. It is carried out
 -- once it is confirmed: by another person, or from `alone_from` on by whoever asked. Of a run, `run_ids` are the runs of
 -- its tree when that was asked for, and `parts` the owners of tables that have erased theirs, runs first; `blobs` of runs
--- go apart.
+-- go apart. Retention prunes runs that ended before `before` in the same way: nobody confirms that, payloads stay, and no run
+-- is younger than a week.
 CREATE TABLE tas.erasure (
   erasure_id   uuid PRIMARY KEY,
   project      text NOT NULL,
-  kind         text NOT NULL DEFAULT 'payloads' CHECK (kind IN ('payloads', 'run')),
+  kind         text NOT NULL DEFAULT 'payloads' CHECK (kind IN ('payloads', 'run', 'prune')),
   run_id       uuid,
   execution_id uuid,
   caller       text,
@@ -257,6 +258,17 @@ BEGIN
   IF wanted.erasure_id IS NULL THEN
     RAISE EXCEPTION 'nobody confirmed erasure %', of_erasure;
   END IF;
+  IF wanted.kind = 'prune' THEN
+    IF wanted.before IS NULL OR wanted.before > wanted.requested_at - interval '7 days' OR NOT EXISTS (
+         SELECT FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+         WHERE r.phase = 'audit.pruned' AND r.project = wanted.project AND r.actor = wanted.requested_by
+           AND r.at >= wanted.before + interval '7 days' AND p.detail::json->>'erasure_id' = of_erasure::text
+           AND (p.detail::json->'what'->>'before')::timestamptz = wanted.before
+           AND wanted.run_ids <@ ARRAY(SELECT json_array_elements_text(p.detail::json->'runs')::uuid)) THEN
+      RAISE EXCEPTION 'the log does not say that retention prunes the runs of %', of_erasure;
+    END IF;
+    RETURN wanted;
+  END IF;
   IF 2 > (SELECT count(DISTINCT r.phase) FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
           WHERE r.phase IN ('audit.erase_requested', 'audit.erase_confirmed') AND r.project = wanted.project
             AND r.actor = CASE r.phase WHEN 'audit.erase_requested' THEN wanted.requested_by ELSE wanted.decided_by END
@@ -328,11 +340,18 @@ BEGIN
     RAISE EXCEPTION 'at most 5000 payloads are erased at once';
   END IF;
   wanted := tas.confirmed_erasure(of_erasure);
-  IF wanted.kind = 'run' THEN
+  IF wanted.kind IN ('run', 'prune') THEN
     IF 'runs' <> ALL (wanted.parts) OR 'tas' = ANY (wanted.parts) THEN
       RETURN 0;
     END IF;
     emptied := tas.empty_calls(wanted.run_ids, at_most);
+  END IF;
+  IF wanted.kind = 'prune' THEN
+    IF cardinality(emptied) < at_most THEN
+      DELETE FROM tas.rule_count u WHERE u.run_id = ANY (wanted.run_ids);
+      PERFORM tas.note_erased_part(of_erasure, 'tas');
+    END IF;
+    RETURN cardinality(emptied);
   END IF;
   WITH chosen AS (
     SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id

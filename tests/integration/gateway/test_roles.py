@@ -255,7 +255,7 @@ async def test_what_is_kept_for_how_long_is_told_while_tas_is_away_but_for_the_a
     async with gateway.client() as client:
         unknown = (await client.get("/v1/settings/retention")).json()
         async with PlatformPeer(nats_url) as peer:
-            told = TasRetention(instance="tas-7", audit_keep_days=30, origin="set")
+            told = TasRetention(instance="tas-7", audit_keep_days=30, origin="set", run_keep_days=90)
             peer.answers[rpc.GET_RETENTION.subject] = told
             known = (await client.get("/v1/settings/retention")).json()
             peer.answers[rpc.GET_RETENTION.subject] = problem("internal", "a fault is no absence")
@@ -263,4 +263,6 @@ async def test_what_is_kept_for_how_long_is_told_while_tas_is_away_but_for_the_a
     assert (unknown["periods"][0]["origin"], unknown["periods"][0]["kept_s"]) == ("unknown", None)
     assert (known["periods"][0]["origin"], known["periods"][0]["kept_s"]) == ("set", 30 * 86_400)
     assert (unknown["tas_instance"], known["tas_instance"]) == (None, "tas-7")
-    assert unknown["periods"][1:] == known["periods"][1:] != []
+    assert (unknown["periods"][1]["origin"], unknown["periods"][1]["kept_s"]) == ("unknown", None)
+    assert (known["periods"][1]["origin"], known["periods"][1]["kept_s"]) == ("default", 90 * 86_400)
+    assert unknown["periods"][2:] == known["periods"][2:] != []

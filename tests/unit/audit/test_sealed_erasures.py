@@ -189,3 +189,37 @@ def test_bundles_of_form_1_are_verified_as_they_were() -> None:
         erasures = SealedErasures(confirmations=form)
         erasures.on_entry(entry, payload)
         assert (erasures.why_entry_is_uncovered(gone) is None) is not form
+
+
+def pruned(before: str, at: str, **more: Any) -> dict[str, Any]:
+    return own("pruned", "retention", {"kind": "prune", "what": {"before": before}, "runs": [RUN], **more}, at=at)
+
+
+PRUNED_STEP = bundle.step(CALL, RUN, None, kept=True, erased=True)
+WEEK_LATER = "2026-11-29T09:00:01.000000Z"
+AFTER_IT = "2026-11-22T09:00:01+00:00"
+
+
+@pytest.mark.parametrize(
+    ("steps", "faults"),
+    [
+        ([pruned(AFTER_IT, WEEK_LATER)], []),
+        ([pruned(AFTER_IT, "2026-11-29T09:00:00.999999Z")], [("decision_without_run_event", 1)]),
+        ([pruned("2026-11-22T09:00:00+00:00", WEEK_LATER)], [("decision_without_run_event", 1)]),
+        ([pruned(AFTER_IT, WEEK_LATER, runs=[CALL])], [("decision_without_run_event", 1)]),
+        ([pruned("soon", WEEK_LATER)], [("decision_without_run_event", 1)]),
+        ([pruned(AFTER_IT, WEEK_LATER) | {"project": "q"}], [("decision_without_run_event", 1)]),
+        ([], [("decision_without_run_event", 1)]),
+    ],
+)
+def test_retention_may_take_what_is_a_week_old_and_what_it_names(
+    steps: list[dict[str, Any]], faults: list[tuple[str, int]]
+) -> None:
+    report = verify(made({**ALLOW}, *map(dict, steps), extra=(PRUNED_STEP,)))
+    assert [(fault.code, fault.leaf) for fault in report.faults] == faults
+    assert report.figures.get("runs_pruned") == (1 if steps else None)
+
+
+def test_what_retention_takes_never_is_a_payload() -> None:
+    lines = made(dict(GONE), pruned(AFTER_IT, WEEK_LATER), erased(0, kind="prune"))
+    assert found(lines) == [("payload_missing", 0)]

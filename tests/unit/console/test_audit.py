@@ -275,6 +275,18 @@ async def test_an_erasure_says_what_goes_what_stays_and_who_may_confirm_it() -> 
     assert "Confirm the erasure" not in done and "erased</span> the run&#39;s log" in done
 
 
+async def test_what_retention_prunes_is_told_as_that_and_nobody_is_asked_to_confirm_it() -> None:
+    more = {"kind": "prune", "status": "confirmed", "parts": ["runs"], "decided_by": "retention", "run_id": None}
+    html = await erasure_seen_by("mia", **more, before="2026-01-01T00:00:00Z")
+    assert "Erasure of old runs, by retention" in html and "<dt>Chosen</dt>" in html
+    assert "every entry of the audit with its details" in html and "details of the audit&#39;s entries" not in html
+    assert "Confirm the erasure" not in html and "under way</span> arguments, results" in html
+    listed = {"erasures": [ERASURE | more | {"runs": 2, "before": "2026-01-01T00:00:00Z"}], "next_before": None}
+    api = AnsweredApi({"/v1/erasures": listed})
+    html = Renderer().whole(await audit_erasures.erasures(asked_of(api, {})), **AROUND)
+    assert "2 old runs, ended before" in html and "/audit?run_id=None" not in html
+
+
 async def test_an_erasure_is_asked_for_and_confirmed_with_nothing_beside_what_is_meant() -> None:
     api = AnsweredApi({f"/v1/runs/{RUN}/erase": ERASURE, "/v1/erasures": ERASURE})
     empty = {"caller": "", "before": ""}

@@ -9,7 +9,7 @@ from towpath_contracts.streams import STREAMS
 from towpath_contracts.tools.retention import TasRetention
 from towpath_contracts.tools.workers import FORGOTTEN_S
 from towpath_gateway.app.metric_samples import EVERY_S, MAX_SAMPLES
-from towpath_gateway.core.retention import AUDIT, AUDIT_SETTING, FIXED, retention_report
+from towpath_gateway.core.retention import AUDIT, AUDIT_SETTING, FIXED, RUNS, RUNS_SETTING, retention_report
 from towpath_log_writer.adapters.history_tables import KEPT_DAYS
 from towpath_tas.settings import TasSettings
 from towpath_tas.wiring import retention_of
@@ -30,7 +30,7 @@ REMOVED_BY = {
 }
 """Tables from which rows go for their age, and the periods by which, in the order of the statement."""
 
-IN_MEMORY, FOR_EVER = ("metric_samples",), ("runs", "policies", "keys")
+IN_MEMORY, FOR_EVER = ("metric_samples",), ("policies", "keys")
 KEPT = {one.name: one.kept_s for one in FIXED}
 
 
@@ -118,13 +118,30 @@ def test_the_audit_is_kept_as_tas_says_that_it_was_started(
     report = retention_report(retention_of(TasSettings.load(instance="tas-1")))
     audit = report.periods[0]
     assert (audit.name, audit.kept_s, audit.origin, audit.setting) == (AUDIT, kept_s, origin, AUDIT_SETTING)
-    assert report.tas_instance == "tas-1" and report.periods[1:] == FIXED
+    assert report.tas_instance == "tas-1" and report.periods[2:] == FIXED
 
 
 def test_the_audit_is_not_known_where_tas_tells_nothing_and_all_else_is() -> None:
     report = retention_report(None)
-    assert (report.periods[0].origin, report.periods[0].kept_s, report.tas_instance) == ("unknown", None, None)
-    assert report.periods[1:] == FIXED
+    for period in report.periods[:2]:
+        assert (period.origin, period.kept_s, report.tas_instance) == ("unknown", None, None)
+    assert report.periods[2:] == FIXED
+    before = TasRetention(instance="", audit_keep_days=1, origin="set")
+    assert [one.origin for one in retention_report(before).periods[:2]] == ["set", "unknown"], "of the version before"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept_s", "origin"),
+    [(None, None, "default"), ("0", None, "set"), ("90", 90 * DAY_S, "set")],
+)
+def test_runs_are_kept_as_tas_says_that_it_was_started(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, kept_s: int | None, origin: str
+) -> None:
+    assert RUNS_SETTING == "TOWPATH_RUN_KEEP_DAYS" and "run_keep_days" in TasSettings.model_fields
+    if given is not None:
+        monkeypatch.setenv(RUNS_SETTING, given)
+    runs = retention_report(retention_of(TasSettings.load())).periods[1]
+    assert (runs.name, runs.kept_s, runs.origin, runs.setting) == (RUNS, kept_s, origin, RUNS_SETTING)
 
 
 def test_days_below_zero_keep_the_audit_for_ever_as_its_housekeeping_does() -> None:

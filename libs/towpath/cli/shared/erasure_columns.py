@@ -10,6 +10,8 @@ def erased_things(row: Row) -> str:
     if row["kind"] == "run":
         below = row["runs"] - 1
         return f"run {row['run_id']}" if below < 1 else f"run {row['run_id']} and {below} below it"
+    if row["kind"] == "prune":
+        return f"{row['runs']} runs that ended before {_minute_of(row['before'])}: retention"
     named = ((name, row[name]) for name in ("run_id", "execution_id", "caller", "before"))
     return ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in named if value is not None)
 

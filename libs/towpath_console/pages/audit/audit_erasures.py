@@ -23,6 +23,9 @@ PARTS = {
 }
 """What each owner of tables erases of a run."""
 
+PRUNED_PARTS = {"tas": "arguments, results and what approvals showed"}
+"""What retention takes of a run, where it is less: details of the audit stay."""
+
 LEFT = {
     "run": (
         "the run's row with its ids, times, network, caller and status",
@@ -30,6 +33,12 @@ LEFT = {
         "which tool was called when, by which rule, for whom and how it ended; who approved",
         "every entry and leaf of the log, without its details: proofs still hold",
         "backups, exports, traces, and what was sent to models, tools and webhooks: see to these apart",
+    ),
+    "prune": (
+        "the rows of the runs with their ids, times, network, caller and status",
+        "which tool was called when, by which rule, for whom and how it ended; who approved",
+        "every entry of the audit with its details, for as long as the audit is kept",
+        "backups, exports, traces, and what was sent to models, tools and webhooks",
     ),
     "payloads": (
         "every entry and leaf of the log, without its details: proofs still hold",
@@ -55,7 +64,8 @@ async def erasure(asked: Asked) -> Page:
     me = await asked.api.get("/v1/me")
     view = {
         "one": found,
-        "parts_of": PARTS,
+        "parts_of": PARTS
+        | ({"tas": "arguments, results and what approvals showed"} if found["kind"] == "prune" else {}),
         "left": LEFT[found["kind"]],
         "is_own": found["requested_by"] == me.get("caller") and not found["single_person"],
         "tab": "erasures",

@@ -63,6 +63,10 @@ REQUEST_EXAMPLES = {
         "Two people had everything erased that was stored of the run.",
         "run 7c1e2f90-… was erased at 2026-11-20T09:00:00+00:00 → `towpath erasures list` says who asked, and why",
     ),
+    "prune_under_way": ProblemExample(
+        "Retention has chosen runs of the project, and the owners of their tables are not done with them.",
+        "runs of shop are being pruned now → `towpath erasures list --status confirmed`, and ask again",
+    ),
     "run_not_ended": ProblemExample(
         "Replies and erasures are for runs that have ended, and this one, or one below it, works or waits.",
         "run 7c1e2f90-… is waiting_for_person → `towpath runs watch 7c1e`, or `towpath runs cancel 7c1e`",

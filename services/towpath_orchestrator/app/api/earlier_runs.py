@@ -42,7 +42,7 @@ class EarlierRunReader:
             if row is None or (caller == ANONYMOUS and row["caller"] != caller):
                 raise ProblemError(problem("run_not_found", f"no run {run_id} in {project}"))
             if row["erased_at"] is not None:
-                raise erased_problem(run_id, row["erased_at"])
+                raise erased_problem(run_id, row)
             created = _created(row)
             earlier = EarlierRun(
                 run_id=run_id,

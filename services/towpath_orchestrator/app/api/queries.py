@@ -184,7 +184,7 @@ class RunQueries:
         if row is None:
             raise _unknown(request.run_id, request.project)
         if row["erased_at"] is not None:
-            raise erased_problem(request.run_id, row["erased_at"])
+            raise erased_problem(request.run_id, row)
         run = await self._with_waits(_whole(row))
         return await self._with_effects(run) if request.effects else run
 
@@ -289,7 +289,7 @@ class RunQueries:
         if run is None:
             raise _unknown(run_id, project)
         if run["erased_at"] is not None:
-            raise erased_problem(run_id, run["erased_at"])
+            raise erased_problem(run_id, run)
         wanted = (run_id, after, limit, PAGE_BYTES)
         rows = await self._pool.fetch(QUERIES.events_page, *wanted) if run["seq"] > after else []
         entries = []
@@ -316,7 +316,7 @@ class RunQueries:
         if not rows:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
         if rows[0]["erased_at"] is not None:
-            raise erased_problem(request.run_id, rows[0]["erased_at"])
+            raise erased_problem(request.run_id, rows[0])
         shown = within_page(rows[: request.limit], "user_message")
         parents = {row["parent_run_id"] for row in shown[1:]}
         purposes = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []

@@ -5,7 +5,7 @@ events; each line begins with its body, so that the body's bytes can be cut out 
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,11 @@ _PARTS = ("header", "snapshot", "facts", "events")
 """Of an export, in order; the header and the snapshot are one line."""
 
 
-def erased_problem(run_id: UUID, at: datetime) -> ProblemError:
-    """Return what whoever asks for a run that was erased is told."""
-    return ProblemError(problem("run_erased", f"run {run_id} was erased at {at.isoformat()}", run_id=str(run_id)))
+def erased_problem(run_id: UUID, row: Mapping[str, Any]) -> ProblemError:
+    """Return what whoever asks for a run that was erased is told; *row* says whether retention did it."""
+    how = "pruned, as old runs are," if row["pruned"] else "erased"
+    said = f"run {run_id} was {how} at {row['erased_at'].isoformat()}"
+    return ProblemError(problem("run_erased", said, run_id=str(run_id)))
 
 
 class DatabaseRecord:
@@ -60,7 +62,7 @@ class DatabaseRecord:
         if row is None:
             raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
         if row["erased_at"] is not None:
-            raise erased_problem(run_id, row["erased_at"])
+            raise erased_problem(run_id, row)
         return cls(pool, row, await pool.fetchval(QUERIES.record_snapshot, row["snapshot_digest"]))
 
     async def events(self, after: int = 0) -> AsyncIterator[RecordedEvent]:

@@ -1,0 +1,92 @@
+"""Which runs retention takes: whole families of runs that ended long ago, and of which nothing is open.
+
+A family is a run that nobody started and that continues none, the runs of its thread, and all below these: they were
+told what it said. So it goes whole or stays whole: one young run, one open gate or one call that nobody settled keeps
+all of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import NamedTuple
+from uuid import UUID
+
+from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.tools.retention import WhyKept
+
+MAX_RUNS = 5_000
+"""Of one pruning: all of them stand in its entry of the audit, which a bundle has to hold."""
+
+
+class StoredRun(NamedTuple):
+    """A run as retention sees it. `top`: no run started it; `held`: a gate of it is open, or a call is not settled."""
+
+    family: UUID
+    run_id: UUID
+    project: str
+    network: str
+    top: bool
+    status: str
+    ended_at: datetime | None
+    erased: bool
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneRules:
+    """Take what ended before *before*; of one network or some statuses only where these are named."""
+
+    project: str
+    before: datetime
+    network: str | None = None
+    statuses: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PruneChoice:
+    """The runs that go, of how many families, why others stay, and the last family that was looked at."""
+
+    run_ids: tuple[UUID, ...]
+    families: int
+    kept: dict[WhyKept, int]
+    last: UUID | None
+
+
+def choose(runs: Iterable[StoredRun], rules: PruneRules, room: int = MAX_RUNS) -> PruneChoice:
+    """Return what goes of *runs*, which come family by family; a family for which no room is left ends the look."""
+    chosen: list[UUID] = []
+    kept: Counter[WhyKept] = Counter()
+    families, last = 0, None
+    for family, members in groupby(runs, lambda run: run.family):
+        found = list(members)
+        why = why_kept(found, rules)
+        going = [run.run_id for run in found if not run.erased]
+        if why is None and len(chosen) + len(going) > room:
+            break
+        last = family
+        if why is not None:
+            kept[why] += 1
+        else:
+            chosen += going
+            families += 1
+    return PruneChoice(tuple(chosen), families, dict(kept), last)
+
+
+def why_kept(family: Sequence[StoredRun], rules: PruneRules) -> WhyKept | None:
+    """Return why the runs of a family stay; None where they go."""
+    left = [run for run in family if not run.erased]
+    if any(run.project != rules.project for run in family):
+        return "held"
+    if any(run.status not in FINAL_STATUSES or run.ended_at is None for run in left):
+        return "not_ended"
+    if any(run.ended_at is None or run.ended_at >= rules.before for run in left):
+        return "too_young"
+    if any(run.held for run in left):
+        return "held"
+    for run in left:
+        asked_for = rules.network in (None, run.network) and (not rules.statuses or run.status in rules.statuses)
+        if run.top and not asked_for:
+            return "not_asked_for"
+    return "too_large" if len(left) > MAX_RUNS else None

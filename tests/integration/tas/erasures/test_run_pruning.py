@@ -1,0 +1,189 @@
+"""Old runs pruned in a real Postgres by their owners' roles: what goes and stays, who may do it, what is proved."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+from tests.conftest import DatabaseUrl
+from tests.support.tas import audit_log as logs
+from tests.support.tas.audit_log import PROJECT, audit_log, fill
+from tests.support.tas.run_owners import LOG, Owners
+
+from towpath_audit.verifier import verify
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.retention import PrunedRuns, PruneRuns
+from towpath_fabric.clock import wall
+from towpath_fabric.ids import new_run_id
+from towpath_fabric.postgres.pool import open_pool
+from towpath_fabric.postgres.run_erasures import RunErasureLoop
+from towpath_log_writer.wiring import ERASURES as HISTORY
+from towpath_orchestrator.adapters.run_store import ERASURES as RUNS
+from towpath_tas.app.audit.run_retention import RunPruning, RunRetention
+
+AGE_DAYS = 100
+
+
+def aged_ids() -> Callable[[], UUID]:
+    """Make ids of runs that began AGE_DAYS ago."""
+    began = int((wall() - timedelta(days=AGE_DAYS)).timestamp() * 1000)
+    return lambda: UUID(int=(began << 80) | (new_run_id().int & ((1 << 80) - 1)))
+
+
+@pytest.fixture
+async def owners(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Owners]:
+    """Two runs of ten calls that ended long ago, with their audit."""
+    monkeypatch.setattr(logs, "new_run_id", aged_ids())
+    pools = [await open_pool(database(role), 2, "test") for role in ("orchestrator", "log_writer")]
+    async with audit_log(database(), database("tas")) as log:
+        await fill(log, 20, run_calls=10)
+        ended = "UPDATE runs.run SET project = $1, status = 'completed', ended_at = now() - interval '99 days'"
+        await log.owner(ended, PROJECT)
+        await log.owner("UPDATE tas.tool_call SET updated_at = updated_at - interval '99 days'")
+        await log.age(99)
+        yield Owners(log, *pools)
+    for pool in pools:
+        await pool.close()
+
+
+async def prune(owners: Owners, **asked: Any) -> PrunedRuns:
+    wanted: dict[str, Any] = {"project": PROJECT, "actor": "dana", "older_than_days": 90, "dry_run": False} | asked
+    return await RunPruning(owners.log.pool).prune(PruneRuns(**wanted))
+
+
+async def carry_out(owners: Owners) -> None:
+    for part in (owners.erase_runs, owners.erase_history, owners.log.erasures.finish):
+        await part()
+
+
+async def statuses(owners: Owners) -> list[str]:
+    return [row[0] for row in await owners.log.owner("SELECT status FROM tas.erasure ORDER BY erasure_id")]
+
+
+async def test_pruned_runs_are_gone_and_the_audit_holds_and_has_every_payload(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner("INSERT INTO tas.rule_count VALUES ($1, 'r', 1), ($2, 'r', 1)", first, new_run_id())
+    await owners.log.owner(
+        "INSERT INTO runs.budget (project, scope, key, soft, on_soft) SELECT $1, k.scope, k.key, 0.8, 'warn'"
+        " FROM (VALUES ('run', $2), ('agent', $2 || '/a'), ('caller', 'ann')) k (scope, key)",
+        *(PROJECT, str(first)),
+    )
+    before = verify(await owners.log.export(), checkpoints=owners.log.kept.notes)
+    counted = await prune(owners, dry_run=True)
+    assert (counted.runs, counted.families, counted.kept, counted.erasure_id) == (2, 2, {}, None)
+    assert await statuses(owners) == []
+    pruned = await prune(owners, reason="storage")
+    assert (pruned.runs, pruned.next_behind) == (2, None) and pruned.erasure_id is not None
+    with pytest.raises(ProblemError, match="prune_under_way"):
+        await prune(owners)
+    assert (await prune(owners, dry_run=True)).runs == 0, "what is being pruned is chosen once"
+    await carry_out(owners)
+    assert await statuses(owners) == ["done"]
+    rows = await owners.log.owner("SELECT pruned, erased_at IS NULL FROM runs.run ORDER BY run_id")
+    assert [tuple(row) for row in rows] == [(True, False)] * 2
+    for table, left in (("runs.run_event", 0), ("tas.rule_count", 1), ("runs.budget", 1), ("tas.tool_call", 20)):
+        assert (await owners.log.owner(f"SELECT count(*) FROM {table}"))[0][0] == left, table
+    assert await owners.log.owner("SELECT 1 FROM tas.tool_call WHERE args_digest <> '' OR fact IS NOT NULL") == []
+    cursors = await owners.log.owner("SELECT run_id, erased, pruned FROM history.run_cursor ORDER BY 1")
+    assert [tuple(row) for row in cursors] == [(first, True, True), (second, True, True)]
+    report = verify(await owners.log.export(), checkpoints=owners.log.kept.notes)
+    assert (before.faults, report.faults) == ([], [])
+    assert (report.figures["payloads_erased"], report.figures["runs_pruned"]) == (0, 2)
+    assert report.figures["decisions"] == before.figures["decisions"]
+    assert (await prune(owners)).erasure_id is None and await statuses(owners) == ["done"]
+
+
+async def test_what_is_young_or_open_stays_with_its_family(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    changes = {
+        "not_ended": "UPDATE runs.run SET status = 'quarantined' WHERE run_id = $1",
+        "too_young": "UPDATE runs.run SET ended_at = now() - interval '89 days' WHERE run_id = $1",
+        "held": "UPDATE tas.tool_call SET status = 'unknown' WHERE run_id = $1",
+    }
+    own = "UPDATE runs.run SET status = 'completed', ended_at = now() - interval '99 days' WHERE run_id = $1"
+    for why, change in changes.items():
+        await owners.log.owner(change, second)
+        assert (await prune(owners, dry_run=True)).kept == {why: 1}
+        for relation in ("root_run_id = $1, parent_run_id = $1", "continues = $1, thread_id = $1"):
+            clear = "root_run_id = NULL, parent_run_id = NULL, continues = NULL, thread_id = NULL"
+            await owners.log.owner(f"UPDATE runs.run SET {clear}")
+            await owners.log.owner(f"UPDATE runs.run SET {relation} WHERE run_id = $2", first, second)
+            found = await prune(owners, dry_run=True)
+            assert (found.runs, found.kept) == (0, {why: 1}), relation
+        await owners.log.owner(f"UPDATE runs.run SET {clear}")
+        await owners.log.owner(own, second)
+        await owners.log.owner("UPDATE tas.tool_call SET status = 'succeeded'")
+        assert (await prune(owners, dry_run=True)).runs == 2
+    await owners.log.owner("UPDATE tas.tool_call SET updated_at = now() WHERE run_id = $1", first)
+    assert (await prune(owners, dry_run=True)).kept == {"held": 1}, "settled since then: the audit has it as young"
+    gate = (
+        "INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at,"
+        " expires_at) VALUES (gen_random_uuid(), $1, $2, 'n', 'manual', 'pending', '', '{}', now(), now())"
+    )
+    await owners.log.owner(gate, second, PROJECT)
+    assert (await prune(owners, dry_run=True)).kept == {"held": 2}
+
+
+async def test_an_owner_that_dies_between_batches_leaves_the_rest_to_the_next_look(owners: Owners) -> None:
+    pruned = await prune(owners)
+    assert await owners.runs.fetchval("SELECT runs.erase_runs($1, 1)", pruned.erasure_id) == 1
+    assert await owners.history.fetchval("SELECT history.erase_runs($1, 1)", pruned.erasure_id) == 0, "runs go first"
+    assert await owners.log.pool.fetchval("SELECT tas.erase_payloads($1, 5)", pruned.erasure_id) == 0
+    assert await owners.runs.fetchval("SELECT count(*) FROM runs.run WHERE pruned") == 1
+    await RunErasureLoop(owners.runs, RUNS, LOG).finish()
+    assert await owners.history.fetchval("SELECT history.erase_runs($1, 1)", pruned.erasure_id) == 1
+    assert await owners.log.pool.fetchval("SELECT tas.erase_payloads($1, 5)", pruned.erasure_id) == 5
+    assert await statuses(owners) == ["confirmed"]
+    await RunErasureLoop(owners.history, HISTORY, LOG).finish()
+    await owners.log.erasures.finish()
+    assert await statuses(owners) == ["done"]
+    assert verify(await owners.log.export(), checkpoints=owners.log.kept.notes).faults == []
+
+
+async def test_nobody_prunes_what_the_log_does_not_say_or_what_is_younger_than_a_week(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    pruned = await prune(owners, older_than_days=95)
+    await owners.log.owner("UPDATE runs.run SET ended_at = now() - interval '94 days' WHERE run_id = $1", second)
+    await owners.log.owner("UPDATE tas.erasure SET run_ids = run_ids || gen_random_uuid()")
+    with pytest.raises(asyncpg.RaiseError, match="does not say that retention prunes"):
+        await owners.runs.execute("SELECT runs.erase_runs($1, 10)", pruned.erasure_id)
+    await owners.log.owner("UPDATE tas.erasure SET run_ids = $1", [first, second])
+    await carry_out(owners)
+    rows = await owners.log.owner("SELECT run_id FROM runs.run WHERE pruned")
+    assert [row[0] for row in rows] == [first], "whatever was chosen, a run that ended later stays"
+    forged = (
+        "INSERT INTO tas.erasure (erasure_id, project, kind, before, reason, status, requested_by, requested_at,"
+        " alone_from, run_ids) VALUES (gen_random_uuid(), $1, 'prune', now() - $3::interval, '', 'confirmed', 'tas',"
+        " now(), now(), $2) RETURNING erasure_id"
+    )
+    for age in ("6 days", "99 days"):
+        made = await owners.log.pool.fetchval(forged, PROJECT, [second], timedelta(days=int(age.split()[0])))
+        with pytest.raises(asyncpg.RaiseError, match="does not say that retention prunes"):
+            await owners.runs.execute("SELECT runs.erase_runs($1, 10)", made)
+    for pool, statement in (
+        (owners.runs, "SELECT runs.oldest_families('p', now(), gen_random_uuid(), 1)"),
+        (owners.history, "SELECT runs.oldest_families('p', now(), gen_random_uuid(), 1)"),
+        (owners.log.pool, "DELETE FROM tas.rule_count"),
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await pool.execute(statement)
+
+
+async def test_retention_prunes_each_project_by_itself_and_two_replicas_choose_once(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner("UPDATE runs.run SET project = 'bank' WHERE run_id = $1", second)
+    await owners.log.owner("UPDATE tas.tool_call SET project = 'bank' WHERE run_id = $1", second)
+    assert await RunRetention(owners.log.pool, LOG, keep_days=100).prune_projects() == 0
+    await RunRetention(owners.log.pool, LOG, keep_days=0).run()  # which ends at once
+    retention = RunRetention(owners.log.pool, LOG, keep_days=90)
+    assert await retention.prune_projects() == 2 and await retention.prune_projects() == 0
+    rows = await owners.log.owner("SELECT project, run_ids, requested_by, reason FROM tas.erasure ORDER BY 1")
+    why = "TOWPATH_RUN_KEEP_DAYS=90"
+    assert [tuple(row) for row in rows] == [
+        ("bank", [second], "retention", why),
+        (PROJECT, [first], "retention", why),
+    ]
+    await carry_out(owners)
+    assert await statuses(owners) == ["done", "done"]

@@ -1,0 +1,91 @@
+"""Retention takes families of runs that ended long ago, whole, and nothing of which something is open."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+from uuid import UUID
+
+import pytest
+from pydantic import ValidationError
+
+from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES
+from towpath_contracts.tools.retention import MAX_KEEP_DAYS, EndedStatus, PruneRuns
+from towpath_tas.app.audit.run_retention import AGAIN_S, FAMILIES_AT_ONCE, INTERVAL_S
+from towpath_tas.core.prune_rules import MAX_RUNS, PruneRules, StoredRun, choose, why_kept
+from towpath_tas.settings import TasSettings
+
+BEFORE = datetime(2026, 8, 1, tzinfo=UTC)
+OLD = BEFORE - timedelta(microseconds=1)
+RULES = PruneRules(project="p", before=BEFORE)
+
+
+def run(number: int, family: int | None = None, **changes: Any) -> StoredRun:
+    first = number if family is None else family
+    fields: dict[str, Any] = {"project": "p", "network": "n", "top": family is None, "status": "completed"}
+    fields |= {"ended_at": OLD, "erased": False, "held": False} | changes
+    return StoredRun(family=UUID(int=first), run_id=UUID(int=number), **fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        *(({"status": status}, None) for status in sorted(FINAL_STATUSES)),
+        *(({"status": status}, "not_ended") for status in sorted(LIVE_STATUSES)),
+        ({"ended_at": None}, "not_ended"),
+        ({"ended_at": BEFORE}, "too_young"),
+        ({"held": True}, "held"),
+        ({"project": "q"}, "held"),
+        ({"erased": True, "status": "running", "ended_at": None}, None),
+    ],
+)
+def test_any_run_of_a_family_keeps_all_of_it(changes: dict[str, Any], why: str | None) -> None:
+    for family in ([run(1, **changes), run(2, 1)], [run(1), run(2, 1, **changes)]):
+        assert why_kept(family, RULES) == why
+
+
+def test_the_runs_that_somebody_submitted_are_asked_for_and_those_below_follow() -> None:
+    family = [run(1, network="a"), run(2, 1, network="b", status="failed")]
+    for rules, why in (
+        (PruneRules(project="p", before=BEFORE, network="a"), None),
+        (PruneRules(project="p", before=BEFORE, network="b"), "not_asked_for"),
+        (PruneRules(project="p", before=BEFORE, statuses=frozenset({"completed"})), None),
+        (PruneRules(project="p", before=BEFORE, statuses=frozenset({"failed"})), "not_asked_for"),
+    ):
+        assert why_kept(family, rules) == why
+    both = [run(1, network="a"), run(2, 1, top=True, network="b")]
+    assert why_kept(both, PruneRules(project="p", before=BEFORE, network="a")) == "not_asked_for"
+
+
+def test_families_go_whole_until_there_is_no_room() -> None:
+    families = [run(1), run(2, 1), run(3, held=True), run(4), run(5, 4, erased=True), run(6), run(7, 6)]
+    choice = choose(families, RULES, room=4)
+    assert [one.int for one in choice.run_ids] == [1, 2, 4] and choice.families == 2
+    assert choice.kept == {"held": 1} and choice.last == UUID(int=4)
+    assert choose(families, RULES).last == UUID(int=6) and choose([], RULES).last is None
+
+
+def test_a_family_that_one_entry_can_not_name_stays() -> None:
+    assert MAX_RUNS == 5_000
+    family = [run(1), *(run(number, 1) for number in range(2, MAX_RUNS + 1))]
+    assert len(choose(family, RULES).run_ids) == MAX_RUNS
+    assert choose([*family, run(MAX_RUNS + 1, 1)], RULES).kept == {"too_large": 1}
+
+
+def test_nothing_younger_than_a_week_can_be_asked_for() -> None:
+    assert set(get_args(EndedStatus)) == FINAL_STATUSES and MAX_KEEP_DAYS == 36_500
+    asked = PruneRuns(project="p", actor="a", older_than_days=7)
+    assert asked.dry_run and PruneRuns(project="p", actor="a", older_than_days=36_500)
+    for days in (6, 36_501):
+        with pytest.raises(ValidationError):
+            PruneRuns(project="p", actor="a", older_than_days=days)
+    PruneRuns(project="p", actor="a", older_than_days=7, reason="x" * 2_000)
+    with pytest.raises(ValidationError):
+        PruneRuns(project="p", actor="a", older_than_days=7, reason="x" * 2_001)
+
+
+def test_runs_are_kept_for_ever_unless_somebody_says_otherwise() -> None:
+    assert TasSettings.load().run_keep_days == 0 and TasSettings.load(run_keep_days=7).run_keep_days == 7
+    for days in (-1, 1, 6, 36_501):
+        with pytest.raises(Exception, match=r"(?i)run_keep_days"):
+            TasSettings.load(run_keep_days=days)
+    assert (FAMILIES_AT_ONCE, INTERVAL_S, AGAIN_S) == (500, 3_600, 60)
