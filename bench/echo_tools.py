@@ -29,3 +29,10 @@ async def echo_paced(text: str, n: int) -> dict[str, object]:
     """Return what came in after about a second, as a tool that works, or a model that thinks."""
     await asyncio.sleep(random.uniform(0.5, 1.5))
     return {"text": text, "n": n}
+
+
+@tool(effect_class="pure", toolset="bench")
+def echo_document(n: int, size: int) -> dict[str, object]:
+    """Return so many bytes of text that no other *n* has, and that is no easier to compress than digests are."""
+    words = random.Random(n)
+    return {"n": n, "text": " ".join(f"{words.getrandbits(32):08x}" for _ in range(size // 9))}
