@@ -30,7 +30,7 @@ PATIENCE_S: Final = 300.0
 PASSED: Final = frozenset({"run_finished"})
 """What is no fault: a run that ended by itself takes no cancel."""
 
-SUBMITTERS: Final = 32
+SUBMITTERS: Final = 64
 """Submissions that wait for their answer at a time."""
 
 PUBLISH_S: Final = 90.0

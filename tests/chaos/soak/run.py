@@ -94,6 +94,7 @@ async def soak_on(
             await publish(http)
             await sampler.sample(done=0, under_way=0, waited_s=0)
             await work.carry_out(AutomaticGateOperator(http, reader, outside, injector))
+            account.problems += dict.fromkeys(work.problems)
             account.require(await _history_is_whole(reader), "the history is not whole")
             await work.sample_at_rest()
         finally:
@@ -135,6 +136,8 @@ class SoakWork:
         say: Say,
     ) -> None:
         self.kills: Counter[str] = Counter()
+        self.problems: list[str] = []
+        """What of this ended early: the evaluation goes on, and says so."""
         self.load_s = 0.0
         self._platform = platform
         self._settings = settings
@@ -150,16 +153,19 @@ class SoakWork:
         killing = asyncio.create_task(self._kill_regularly())
         timer = asyncio.create_task(self._end_in_time())
         try:
-            await self._load.submit_all()
+            try:
+                await self._load.submit_all()
+            except* (AssertionError, TimeoutError) as refused:
+                self.problems += [f"the load ended: {error}" for error in refused.exceptions]
             self._load.ending.set()
-            await _stop(killing, timer)
+            self.problems += await stop_all(killing, timer)
             with contextlib.suppress(TimeoutError):
                 await self._platform.wait_ready(READY_S)
             if not await self._load.all_ended(PATIENCE_S):
                 self._say(f"{self._load.under_way} runs go on")
             self.load_s = monotonic() - began
         finally:
-            await _stop(killing, timer, *helping)
+            self.problems += await stop_all(killing, timer, *helping)
 
     async def sample_at_rest(self) -> None:
         """Take the last samples, of a platform that has nothing to do."""
@@ -227,10 +233,9 @@ async def _history_is_whole(reader: DatabaseReader) -> bool:
         await asyncio.sleep(LOOK_S)
 
 
-async def _stop(*tasks: asyncio.Task[None]) -> None:
-    """Cancel what goes on for ever; raise what ended one of *tasks* before."""
+async def stop_all(*tasks: asyncio.Task[None]) -> list[str]:
+    """Cancel what goes on for ever; return what ended one of *tasks* before."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    return [f"{type(end).__name__}: {end}" for end in ends if isinstance(end, Exception)]

@@ -1,5 +1,6 @@
 """What a soak says of samples: that a leak is one, that a restart, a cache that fills and noise are none."""
 
+import asyncio
 import random
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -8,14 +9,14 @@ import pytest
 from tests.chaos.soak.curves import soak_svg
 from tests.chaos.soak.mixture import SHARES, kind_of, task_of
 from tests.chaos.soak.report import growing, growth_report
-from tests.chaos.soak.run import targets
+from tests.chaos.soak.run import stop_all, targets
 from tests.chaos.soak.slopes import LEAST_SPAN, LIMITS, WARM_UP_RUNS, WARM_UP_S, growth_slopes, weighted_quantiles
 
 from towpath_contracts.tasks import SubmitTask
 from towpath_embedded.chaos.faults import SERVICES
 
 Sample = dict[str, Any]
-RATE = 60
+RATE = 100
 EVERY_S = 10
 
 
@@ -93,7 +94,7 @@ def test_a_report_tells_rates_costs_and_what_is_left() -> None:
     found = growth_report(samples(20, leak=4.0))
     assert found["rate"]["runs_per_s"] == RATE
     assert found["rate"]["no_room_share"] == 0.5
-    assert found["cpu_ms_per_run"] == {"orchestrator": pytest.approx(500 / RATE, abs=0.01), "all": pytest.approx(8.333)}
+    assert found["cpu_ms_per_run"] == {"orchestrator": pytest.approx(500 / RATE, abs=0.01), "all": 5.0}
     assert found["stored"]["database_kib_per_run"] == 1.0
     assert found["stored"]["wal_kib_per_run"] == 4.0
     assert found["stored"]["table_bytes_per_run"]["runs.run"] == 512
@@ -135,3 +136,13 @@ def test_every_part_is_killed_in_turn_and_the_database_rarely() -> None:
     first = {next(drawn) for _ in range(len(SERVICES) + 2)}
     assert first == {*SERVICES, "nats", "postgres"}
     assert {next(drawn) for _ in range(2 * (len(SERVICES) + 1))} == {*SERVICES, "nats"}
+
+
+async def test_what_ended_by_a_fault_is_told_and_what_is_stopped_is_not() -> None:
+    async def fail() -> None:
+        raise TimeoutError("nothing lives")
+
+    tasks = [asyncio.create_task(fail()), asyncio.create_task(asyncio.sleep(3600))]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert await stop_all(*tasks) == ["TimeoutError: nothing lives"]
+    assert all(task.done() for task in tasks)
