@@ -22,8 +22,11 @@ from towpath_tas.metrics import TasMetrics
 
 MESSAGE_ID = "Nats-Msg-Id"
 
-MAX_TICKETS = 16_384
-"""Issued tickets that are cached, so that most outcomes need no signature check."""
+MAX_TICKETS = 4_096
+"""Issued tickets that are cached, so that most outcomes need no signature check: as many calls as are on their way.
+
+Each takes 2 KB until newer ones replace it, long after its call has ended.
+"""
 
 
 class TicketIssuer:
