@@ -100,17 +100,30 @@ async def _files(paths: list[Path], totals: ReplayTotals) -> None:
         totals.add_run(result)
 
 
+def reading_pool(dsn: str) -> "asyncpg.Pool[asyncpg.Record]":
+    """Return connections that change nothing.
+
+    Each is told so once it stands: a session that is read-only from its start is taken for one of a standby, and is
+    left where `dsn` names several hosts and means the one that takes writes.
+    """
+    return asyncpg.create_pool(
+        dsn,
+        min_size=1,
+        max_size=2,  # facts and events of one run are read side by side
+        server_settings={"application_name": "towpath-replay"},
+        setup=_read_only,  # each time, as the pool resets what a session has set
+    )
+
+
+async def _read_only(connection: Any) -> None:
+    await connection.execute("SET default_transaction_read_only = on")
+
+
 async def _stored(given: argparse.Namespace, totals: ReplayTotals) -> None:
     if given.since is not None and given.since.tzinfo is None:
         msg = "--since needs a zone, e.g. 2026-01-31T00:00:00+00:00"
         raise ValueError(msg)
-    pool = await asyncpg.create_pool(
-        OrchestratorSettings.load().dsn(),
-        min_size=1,
-        max_size=2,  # facts and events of one run are read side by side
-        server_settings={"application_name": "towpath-replay", "default_transaction_read_only": "on"},
-    )
-    try:
+    async with reading_pool(OrchestratorSettings.load().dsn()) as pool:
         gate = ReplayRequests(pool)
         for run_id in given.run_ids:
             for result in (await gate.replay(ReplayRuns(project=given.project, run_id=run_id))).results:
@@ -126,8 +139,6 @@ async def _stored(given: argparse.Namespace, totals: ReplayTotals) -> None:
             after = page.next_after
             if after is None:
                 break
-    finally:
-        await pool.close()
 
 
 def _say(line: str, file: Any = None) -> None:

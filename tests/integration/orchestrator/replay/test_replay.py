@@ -143,3 +143,13 @@ async def test_a_field_that_is_new_since_changes_no_verdict(
     code, (first, second, totals) = await asyncio.to_thread(in_process, capsys, *words)
     assert (first["verdict"], first["seq"]) == ("identical", None)
     assert (second["verdict"], second["widened"], totals["identical"], code) == ("identical", 1, 2, 0)
+
+
+async def test_a_replay_finds_the_primary_of_several_hosts_and_changes_nothing_there(database: Any) -> None:
+    dsn = database("orchestrator")
+    named = f"{dsn}{'&' if '?' in dsn else '?'}target_session_attrs=read-write"
+    async with replay_command.reading_pool(named) as pool:
+        for _ in range(2):  # a connection that was given back is as read-only as before
+            assert await pool.fetchval("SELECT count(*) FROM runs.run") == 0
+            with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+                await pool.execute("UPDATE runs.run SET seq = seq")
