@@ -21,7 +21,6 @@ from types import MappingProxyType
 from urllib.parse import quote
 
 import asyncpg
-from platformdirs import user_cache_path
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process
@@ -231,6 +230,8 @@ class PostgresTemplate:
     """
 
     def __init__(self, home: Path, options: Sequence[str]) -> None:
+        from platformdirs import user_cache_path  # of the extra `embedded`: a backup of another server does without it
+
         written = f"{home}\0{(home / 'bin' / 'initdb').stat().st_mtime_ns}\0{options}".encode()
         self._cache = user_cache_path("towpath")
         self._data = self._cache / f"postgres-{hashlib.sha256(written).hexdigest()[:16]}"

