@@ -68,6 +68,8 @@ PROGRAMS = {
         "helm",
         "install",
         "kubectl",
+        "ln",
+        "/opt/towpath-0.2/bin/towpath",
         "pip",
         "python",
         "python3",

@@ -80,6 +80,27 @@ def test_the_guide_has_users_made_where_systemd_looks_for_them() -> None:
     assert files == ["/etc/sysusers.d/towpath.conf", "/etc/sysusers.d/towpath-worker-orders.conf"]
 
 
+def test_shells_of_the_guide_take_variables_from_files_with_comments(tmp_path: Path) -> None:
+    """`export $(cat …)` reads comments as names."""
+    lines = [line for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("export $(grep")]
+    assert len(lines) == 2
+    (tmp_path / "migrate.env").write_text("TOWPATH_DATABASE_URL=postgresql://o:p@one,two/t?a=b&c=d\n", "utf-8")
+    for line in lines:
+        words = re.sub(r"(?:deploy|/etc/towpath)/secrets/\w+\.env", str(tmp_path / "migrate.env"), line)
+        words = words.replace("/etc/towpath/settings", str(UNITS / "settings"))
+        done = subprocess.run(["bash", "-ec", f"{words}\nenv"], capture_output=True, text=True, env={}, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "TOWPATH_DATABASE_URL=postgresql://o:p@one,two/t?a=b&c=d" in done.stdout.splitlines()
+        assert f"TOWPATH_NATS_URL={variables('common.env')['TOWPATH_NATS_URL']}" in done.stdout.splitlines()
+
+
+def test_a_standby_of_the_guide_waits_for_nobody_once_it_is_promoted() -> None:
+    """A copy has the primary's settings, and its own name would be among those that it waits for."""
+    text = GUIDE.read_text("utf-8")
+    copied, reset = text.index("pg_basebackup "), text.index("ALTER SYSTEM RESET synchronous_standby_names")
+    assert copied < reset < text.index("ALTER SYSTEM SET synchronous_standby_names") < text.index("pg_promote()")
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_process_reads_every_variable_that_it_is_given(role: str) -> None:
     ours = {name for name in given(role) if name.startswith("TOWPATH_")}
