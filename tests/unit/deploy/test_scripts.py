@@ -84,5 +84,22 @@ def test_no_secret_is_printed_where_a_file_of_them_is_missing(tmp_path: Path, na
     assert (done.returncode, done.stdout) == (1, "") and f"deploy/secrets/{name}" in done.stderr
 
 
+def test_no_command_line_of_roles_has_a_password(tmp_path: Path) -> None:
+    """Whoever has a login of the machine can list what its processes were given."""
+    made(tmp_path)
+    lines = (tmp_path / "secrets" / "postgres.env").read_text("utf-8").split()
+    shown = tmp_path / "psql"
+    shown.write_text('#!/bin/sh\necho "$@"\ncat\n', "utf-8")
+    shown.chmod(0o700)
+    variables = dict(line.split("=", 1) for line in lines)
+    owner = {"POSTGRES_USER": "postgres", "POSTGRES_DB": "postgres", "TOWPATH_OWNER": "towpath"}
+    environment = {**variables, **owner, "PATH": f"{tmp_path}:{os.defpath}"}
+    command = ["bash", DEPLOY / "roles.sh"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [password for password in variables.values() if password in done.stdout] == []
+    assert all(f"\\getenv password {name}\n" in done.stdout for name in variables)
+
+
 def test_whoever_has_a_clone_may_run_the_scripts() -> None:
     assert all(os.access(DEPLOY / name, os.X_OK) for name in SCRIPTS)
