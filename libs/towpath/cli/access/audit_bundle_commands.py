@@ -57,8 +57,16 @@ _EVIDENCE = (
 )
 """What to do about a fault."""
 
-_OF_ONE_ENTRY = frozenset({"entry_changed", "payload_changed", "hidden_entry_changed", "line_changed"})
-"""Faults that leave every other entry proved: its hash is in the tree whose root was signed."""
+_CHANGED = frozenset({"entry_changed", "payload_changed", "hidden_entry_changed"})
+"""Faults of one entry, which leave every other one proved: its hash is in the tree whose root was signed."""
+
+_UNPROVED = frozenset(
+    {
+        *("tree_changed", "leaf_missing", "checkpoint_signature", "truncated", "outside_differs", "outside_unreadable"),
+        *("key_unknown", "unreadable", "page_signature", "page_missing", "line_missing", "earlier_unproved"),
+    }
+)
+"""Faults after which the tree is not the signed one, or can't be compared with it."""
 
 SHOWN = 20
 """Faults that a person is shown; a program gets all of them."""
@@ -250,11 +258,11 @@ def _what_is_proved(report: Mapping[str, Any]) -> str:
     from towpath_audit.verifier import MAX_FAULTS
 
     faults = report["faults"]
-    if len(faults) == MAX_FAULTS or any(one["code"] not in _OF_ONE_ENTRY for one in faults):
+    if len(faults) == MAX_FAULTS or any(one["code"] in _UNPROVED for one in faults):
         return "Trust none of these entries: what does not fit is more than single entries."
-    leaves = sorted({one["leaf"] for one in faults if one["leaf"] is not None})
-    if not leaves:  # only the file was changed, and not what an entry says
-        return "The lines above are not as they were exported; every entry is what was signed."
+    leaves = sorted({one["leaf"] for one in faults if one["code"] in _CHANGED})
+    if not leaves:  # entries don't fit each other, or the file was changed beside them
+        return "Every entry is what was signed; look at what does not fit it."
     named = ", ".join(str(leaf) for leaf in leaves[:SHOWN]) + (" and others" if len(leaves) > SHOWN else "")
     rest = report["figures"]["leaves"] + report["figures"]["hidden"] - len(leaves)
     which = "leaf" if len(leaves) == 1 else "leaves"
