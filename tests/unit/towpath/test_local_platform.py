@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import inspect
 import json
 import os
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath import Client, RefusedError
+from towpath import Client, RefusedError, SyncClient, UnavailableError
 from towpath.cli import main
 from towpath.cli.definitions.mcp_commands import served_target
 from towpath.cli.shared import options
@@ -26,6 +27,7 @@ from towpath.client.settings import (
     running_server_url,
     running_state,
     starting_platform,
+    wait_for_start,
 )
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric import socket_owners
@@ -172,6 +174,46 @@ async def test_a_command_waits_until_the_platform_of_the_folder_has_started(
     await go_on()
     assert await asyncio.wait_for(connecting, 10) == place[1]
     assert waited == [False]
+
+
+async def test_a_client_waits_until_the_platform_of_the_folder_has_started(
+    start: Path, place: tuple[Path, str]
+) -> None:
+    def ready() -> None:
+        (start / "state.json").write_text(json.dumps({"pid": os.getpid(), "gateway_url": place[1]}))
+
+    for kind in (Client, SyncClient):
+        (start / "state.json").unlink()
+        client = kind()
+        assert client.server == DEFAULT_SERVER
+        entering = asyncio.create_task(entered(client))
+        await asyncio.sleep(0.05)
+        assert not entering.done()
+        ready()
+        assert await asyncio.wait_for(entering, 60) == place[1]
+    (start / "state.json").unlink()
+    async with Client("http://127.0.0.1:9") as named:
+        assert named.server == "http://127.0.0.1:9", "one that is named is not waited for"
+
+
+async def entered(client: Client | SyncClient) -> str:
+    if isinstance(client, Client):
+        async with client:
+            return client.server
+
+    def inside() -> str:
+        with client:
+            return client.server
+
+    return await asyncio.to_thread(inside)
+
+
+async def test_a_platform_that_takes_long_to_start_is_told_to_a_program(start: Path) -> None:
+    assert inspect.signature(wait_for_start).parameters["timeout_s"].default == 20.0
+    assert inspect.signature(wait_for_start).parameters["poll_s"].default == 0.1
+    (start / "state.json").unlink()
+    with pytest.raises(UnavailableError, match=r"still starting"):
+        await wait_for_start(0.01, 0.001)
 
 
 async def test_a_start_that_fails_is_told(start: Path) -> None:
