@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from towpath.client import settings
 from towpath.client.client_resources import ClientResources
 from towpath.client.contexts import address_fault, is_address
 from towpath.client.run_controls import RunControls, uuid_of
@@ -61,13 +62,17 @@ class Client(ClientResources, RunControls):
     `nats://user:password@host:port`, with commas between them where the broker is a cluster; *api_key* (default: that
     of the context, else TOWPATH_API_KEY, else the token of the `towpath up` on ./.towpath) is for HTTP, *caller* for
     NATS. A ClientTarget in the place of *server* has its key, or none: nothing is looked up. Nothing is connected
-    before the first call.
+    before the first call; `async with` waits for a platform that still starts on ./.towpath, where that is meant.
     """
 
     def __init__(
         self, server: str | ClientTarget | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS
     ) -> None:
         target = server if isinstance(server, ClientTarget) else ClientSettings().target(server, api_key)
+        self._starts = (
+            target.is_by_place and not isinstance(server, ClientTarget) and settings.starting_platform() is not None
+        )
+        self._given_key, self._caller = api_key, caller
         self.server, api_key = target.server, target.api_key
         options: dict[str, Any] = {}
         if api_key is None and (api_key := local_token(self.server)) is not None:
@@ -81,6 +86,9 @@ class Client(ClientResources, RunControls):
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 
     async def __aenter__(self) -> Self:
+        if self._starts:
+            await settings.wait_for_start()
+            Client.__init__(self, api_key=self._given_key, caller=self._caller)  # its address is known now
         return self
 
     async def __aexit__(

@@ -6,6 +6,7 @@ platform here. Where a context that keeps a key says the address, TOWPATH_API_KE
 platform's.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,12 +19,18 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from towpath.client.contexts import BROKER_SCHEMES, ContextFile
+from towpath.errors import UnavailableError
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.clock import monotonic
 from towpath_fabric.file_owners import fault_of
 from towpath_fabric.socket_owners import listener_users, socket_tables
 
 DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
+
+START_TIMEOUT_S = 20.0
+"""How long is waited for the platform on this folder, while that starts."""
+START_POLL_S = 0.1
 
 DATA_FOLDER = Path(".towpath")
 FOLDER_ORIGIN = f"the platform on ./{DATA_FOLDER}"
@@ -59,6 +66,31 @@ def starting_platform(folder: Path = DATA_FOLDER) -> int | None:
         return None
     state = _state(file) if is_mine(file) else {}
     return pid if state.get("pid") != pid or state.get("starting") is True else None
+
+
+async def wait_for_start(timeout_s: float = START_TIMEOUT_S, poll_s: float = START_POLL_S) -> None:
+    """Wait until the platform on ./.towpath that is starting can be asked; return at once where none starts.
+
+    Raises UnavailableError `server_unreachable` where it takes longer than *timeout_s*, or ends before it is ready.
+    """
+    pid = starting_platform()
+    if pid is None:
+        return
+    until = monotonic() + timeout_s
+    while (found := starting_platform()) is not None:
+        if monotonic() > until:
+            raise still_starting(found)
+        await asyncio.sleep(poll_s)  # another process: its state is a file
+    if running_server_url() is None:
+        detail = f"the platform on ./{DATA_FOLDER} (pid {pid}) ended before it was ready"
+        raise UnavailableError(problem("server_unreachable", detail))
+
+
+def still_starting(pid: int) -> UnavailableError:
+    """Return what is told where the platform on this folder can't be asked yet."""
+    remedy = f"Wait until its terminal says: ready in …, and ask again. Its logs are in {DATA_FOLDER}/logs."
+    detail = f"the platform on ./{DATA_FOLDER} (pid {pid}) is still starting"
+    return UnavailableError(problem("server_unreachable", detail, remedy=remedy))
 
 
 def running_server_url(folder: Path = DATA_FOLDER) -> str | None:

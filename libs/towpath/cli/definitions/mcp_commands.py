@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from towpath.cli.shared.child_process import run_module
-from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples, still_starting
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.errors import unreachable
 from towpath.process_arguments import WorkerArguments
@@ -122,7 +122,13 @@ def served_target(common: ConnectionOptions, folder: Path | None) -> "ClientTarg
 
     Neither the environment nor a context comes into it: their key is meant for another platform.
     """
-    from towpath.client.settings import FOLDER_ORIGIN, ClientTarget, running_server_url, starting_platform
+    from towpath.client.settings import (
+        FOLDER_ORIGIN,
+        ClientTarget,
+        running_server_url,
+        starting_platform,
+        still_starting,
+    )
 
     if folder is None or common.server is not None or common.context is not None:
         return common.target()

@@ -19,7 +19,6 @@ from towpath.cli.shared.progress import progress_line
 if TYPE_CHECKING:
     from towpath.client.client import Client
     from towpath.client.settings import ClientTarget
-    from towpath_contracts.problems.registry import ProblemError
 
 STATE = Path(".towpath")
 REACH_TIMEOUT_S = 3.0
@@ -66,7 +65,7 @@ class ConnectionOptions(OutputOptions):
 
     def target(self) -> "ClientTarget":
         """Return the platform to ask, and the key; raises `server_unreachable` where that here has no address yet."""
-        from towpath.client.settings import ClientSettings, starting_platform
+        from towpath.client.settings import ClientSettings, starting_platform, still_starting
 
         found = ClientSettings().target(self.server, self.api_key, context=self.context)
         if found.is_by_place and not found.is_of_folder and (pid := starting_platform()) is not None:
@@ -98,34 +97,13 @@ class ConnectionOptions(OutputOptions):
                 yield client
 
     async def _wait_for_start(self) -> None:
-        import asyncio
-
-        from towpath.client.settings import ClientSettings, running_server_url, starting_platform
-        from towpath_fabric.clock import monotonic
+        from towpath.client.settings import ClientSettings, starting_platform, wait_for_start
 
         pid = starting_platform()
         if pid is None or not ClientSettings().target(self.server, self.api_key, context=self.context).is_by_place:
             return
         print_notice(f"the platform on ./{STATE} (pid {pid}) is still starting; waiting for it")
-        until = monotonic() + START_TIMEOUT_S
-        while (found := starting_platform()) is not None:
-            if monotonic() > until:
-                raise still_starting(found)
-            await asyncio.sleep(START_POLL_S)  # another process: its state is a file
-        if running_server_url() is None:
-            raise _unreachable(f"the platform on ./{STATE} (pid {pid}) ended before it was ready")
-
-
-def still_starting(pid: int) -> "ProblemError":
-    """Return what is told where the platform on this folder can't be asked yet."""
-    remedy = f"Wait until its terminal says: ready in …, and ask again. Its logs are in {STATE}/logs."
-    return _unreachable(f"the platform on ./{STATE} (pid {pid}) is still starting", remedy=remedy)
-
-
-def _unreachable(detail: str, **more: str) -> "ProblemError":
-    from towpath_contracts.problems.registry import ProblemError, problem
-
-    return ProblemError(problem("server_unreachable", detail, **more))
+        await wait_for_start(START_TIMEOUT_S, START_POLL_S)
 
 
 async def _reach(address: str) -> None:

@@ -50,6 +50,8 @@ class SyncClient:
         self.server = self._wrapped.server
 
     def __enter__(self) -> Self:
+        LOOP.wait(self._wrapped.__aenter__())
+        self.server = self._wrapped.server
         return self
 
     def __exit__(
