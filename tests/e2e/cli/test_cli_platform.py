@@ -44,6 +44,7 @@ def waiting(ask: Ask, tmp_path: Path, amount: float = 101.0) -> tuple[str, str]:
     return run["run_id"], gate["gate_id"]
 
 
+@pytest.mark.prints("runs events", "runs list", "runs show")
 def test_a_small_refund_goes_through_and_its_record_can_be_read(ask: Ask, tmp_path: Path) -> None:
     code, run = ask("run", "support", MESSAGE, "--script", script(tmp_path, 5.0), "--label", "team=shop")
     assert (code, run["status"], run["labels"]) == (0, "completed", {"team": "shop"})
@@ -57,6 +58,7 @@ def test_a_small_refund_goes_through_and_its_record_can_be_read(ask: Ask, tmp_pa
     assert [entry["tool"] for entry in audit["entries"]] == ["orders.refund", "orders.find"]
 
 
+@pytest.mark.prints("gates show", "run", "runs watch")
 def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     run_id, gate_id = waiting(ask, tmp_path)
     code, gate = ask("gates", "show", gate_id[:13])
@@ -73,6 +75,7 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     assert (code, refused["code"]) == (1, "gate_settled")
 
 
+@pytest.mark.prints("gates approve", "gates deny", "gates list")
 def test_a_piped_run_prints_how_to_settle_a_gate_and_lists_all(ask: Ask, server: str, tmp_path: Path) -> None:
     _, other = waiting(ask, tmp_path)
     words = ("run", "support", MESSAGE, "--script", script(tmp_path, 102.0), "--server", server, "-o", "json")
@@ -94,6 +97,7 @@ def test_a_piped_run_prints_how_to_settle_a_gate_and_lists_all(ask: Ask, server:
     assert ask("gates", "deny", other, "--reason", "no")[0] == 0
 
 
+@pytest.mark.prints("queues dead list", "runs fork", "runs replay")
 def test_a_stored_run_replays_here_and_there_and_can_be_forked(
     ask: Ask, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_denial_needs_a_reason_and_the_model_sees_it(
     assert re.search(r"^ *calls +2 asked · 1 allowed · 1 denied · 1 held$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.prints("runs cancel", "runs note", "runs pause", "runs resume")
 def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Path) -> None:
     run_id, _ = waiting(ask, tmp_path)
     assert {ask("runs", *act)[0] for act in (("pause", run_id), ("note", run_id, "Wait."), ("resume", run_id))} == {0}
@@ -241,6 +246,10 @@ def test_a_bad_matrix_changes_nothing(ask: Ask, tmp_path: Path) -> None:
     assert ask("policy", "show")[1]["version"] == before["version"]
 
 
+@pytest.mark.prints(
+    *("policy log", "policy rollback", "policy rule put", "policy rule remove", "policy rule show"),
+    *("policy show", "policy versions"),
+)
 def test_one_rule_is_changed_shown_logged_and_taken_back(ask: Ask, tmp_path: Path) -> None:
     before = ask("policy", "show")[1]
     rule = tmp_path / "rule.yaml"
@@ -259,6 +268,7 @@ def test_one_rule_is_changed_shown_logged_and_taken_back(ask: Ask, tmp_path: Pat
     assert ask("policy", "rule", "show", "extra")[1]["code"] == "rule_not_found"
 
 
+@pytest.mark.prints("audit stats", "policy diff", "policy shadow")
 def test_another_matrix_is_weighed_by_past_calls_and_beside_live_ones(ask: Ask, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.yaml"
     nothing.write_text("kind: Policy\nrules: []\n", "utf-8")
@@ -273,6 +283,7 @@ def test_another_matrix_is_weighed_by_past_calls_and_beside_live_ones(ask: Ask, 
     assert (code, figures["total"]["succeeded"] > 0) == (0, True)
 
 
+@pytest.mark.prints("policy check", "policy test")
 def test_expected_verdicts_are_asked_of_the_matrix_in_force(ask: Ask, tmp_path: Path) -> None:
     cases = tmp_path / "cases.yaml"
     who = "who: {network: support, agent: billing}, tool: orders.refund"
@@ -289,6 +300,7 @@ def test_expected_verdicts_are_asked_of_the_matrix_in_force(ask: Ask, tmp_path: 
     assert (code, [result["ok"] for result in said["results"]]) == (1, [True, False])
 
 
+@pytest.mark.prints("tools list", "tools show")
 def test_tools_and_their_versions_are_listed(ask: Ask) -> None:
     code, found = ask("tools", "list")
     effects = {tool["name"]: tool["effect_class"] for tool in found["tools"]}
@@ -300,6 +312,7 @@ def test_tools_and_their_versions_are_listed(ask: Ask) -> None:
     assert (code, said["detail"].partition("; ")[2]) == (3, "did you mean orders.refund?")
 
 
+@pytest.mark.prints("tools lint")
 def test_the_declarations_of_registered_tools_are_looked_at(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = ask("tools", "lint", "--live")
     assert (code, {gap["tool"] for gap in found["gaps"]} >= {"orders.refund"}) == (1, True)
@@ -307,11 +320,13 @@ def test_the_declarations_of_registered_tools_are_looked_at(ask: Ask, capsys: py
     assert "  orders.refund:\n    sinks: [order_id]  # " in capsys.readouterr().out
 
 
+@pytest.mark.prints("policy apply")
 def test_c14_a_profile_is_checked_like_a_file(ask: Ask) -> None:
     code, applied = ask("policy", "apply", "--profile", "strict", "--dry-run")
     assert (code, applied["rules"], applied["changed"]) == (0, 7, True)
 
 
+@pytest.mark.prints("keys create", "keys list", "keys revoke")
 def test_a_key_is_shown_once_and_can_be_revoked(ask: Ask) -> None:
     code, made = ask("keys", "create", "--caller", "shop", "--scope", "runs:read", "--expires", "24h")
     assert (code, made["key"].split(".")[0]) == (0, f"twp_{made['prefix'].removeprefix('twp_')}")
@@ -322,6 +337,7 @@ def test_a_key_is_shown_once_and_can_be_revoked(ask: Ask) -> None:
     assert code == 0
 
 
+@pytest.mark.prints("doctor")
 def test_the_doctor_finds_nothing_wrong(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for model, lacks in ((), []), (("--model", "anthropic:x"), ["Give the deciders"]):
@@ -342,6 +358,10 @@ def test_tables_are_for_people(server: str, ask: Ask, capsys: pytest.CaptureFixt
     assert all(json.loads(line)["name"] for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.prints(
+    *("audit checkpoint", "audit erase", "audit export", "audit prove", "audit verify"),
+    *("erasures confirm", "erasures list", "erasures show"),
+)
 def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_call_that_changes_something_is_confirmed_and_waits_for_whoever_decide
     assert ask("gates", "deny", gate["gate_id"], "--reason", "no")[0] == 0
 
 
+@pytest.mark.prints("policy explain", "tools call")
 def test_a_call_that_the_policy_denies_ends_with_its_own_exit_code(ask: Ask, tmp_path: Path) -> None:
     rule = tmp_path / "rule.yaml"
     rule.write_text("name: shut\ntool: orders.find\nwho: {agent: tech}\neffect: deny\n", "utf-8")
@@ -60,6 +61,7 @@ def test_a_call_that_the_policy_denies_ends_with_its_own_exit_code(ask: Ask, tmp
     assert ask("policy", "explain", entry["execution_id"])[1] == explained
 
 
+@pytest.mark.prints("audit search", "audit show")
 def test_an_entry_of_the_audit_is_shown_by_its_number(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     run = ask(*FIND, "--as", "billing")[1]
     entries = {one["phase"]: one for one in ask("audit", "search", "--run", run["run_id"])[1]["entries"]}
@@ -72,6 +74,7 @@ def test_an_entry_of_the_audit_is_shown_by_its_number(ask: Ask, capsys: pytest.C
     assert ask("policy", "explain", "refunds")[1]["code"] == "request_invalid"
 
 
+@pytest.mark.prints("runs retry")
 def test_two_runs_are_compared_and_one_is_run_again(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     one = ask(*FIND, "--as", "billing")[1]["run_id"]
     other = ask(*CALL, "orders.find", "--args", '{"order_id": "8813"}', "--as", "billing")[1]["run_id"]
@@ -90,6 +93,7 @@ def test_two_runs_are_compared_and_one_is_run_again(ask: Ask, capsys: pytest.Cap
     assert ask("runs", "cancel", done["new_run_id"], "--wait")[0] == 0
 
 
+@pytest.mark.prints("networks diff", "networks publish", "networks rollback", "networks show")
 def test_versions_of_a_network_are_compared_and_an_older_one_is_published_again(ask: Ask, tmp_path: Path) -> None:
     spec = ask("networks", "show", "support")[1]["spec"] | {"name": "spare"}
     file = tmp_path / "spare.yaml"
@@ -108,6 +112,7 @@ def test_versions_of_a_network_are_compared_and_an_older_one_is_published_again(
     assert ask("networks", "rollback", "spare", "8", "--yes")[0] == 3
 
 
+@pytest.mark.prints("queues lag", "queues list")
 def test_queues_say_what_waits(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = ask("queues", "list")
     assert (code, "support" in {one["toolset"] for one in found["queues"]}) == (0, True)
@@ -136,6 +141,7 @@ def test_any_operation_is_asked_with_the_means_of_every_command(ask: Ask, tmp_pa
     assert "does not answer in JSON" in ask("api", "GET", "/metrics")[1]["detail"]
 
 
+@pytest.mark.prints("config show", "context add")
 def test_a_selected_context_is_asked_by_commands_and_clients(
     ask: Ask, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

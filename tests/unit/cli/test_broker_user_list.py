@@ -81,6 +81,7 @@ def test_the_broker_reads_what_was_added(deploy: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.prints("workers credential add", "workers credential remove")
 def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothing(deploy: Path) -> None:
     said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing")
     password = passwords(deploy)["NATS_PASSWORD_BILLING"]
@@ -143,6 +144,7 @@ def test_a_credential_for_every_toolset_of_one_project_can_not_be() -> None:
         worker_rights("billing", "shop", (ANY,))
 
 
+@pytest.mark.prints("agents credential add", "agents credential remove")
 def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["agents", "credential", "add", "critic-1", "--agent", "critic", "--project", "shop"]
     assert main([*words, "--deploy", str(deploy), "-o", "json"]) == 0

@@ -318,6 +318,7 @@ def test_up_belongs_to_the_embedded_platform() -> None:
     assert "--nats-port" in shown
 
 
+@pytest.mark.prints("explain")
 def test_a_code_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "gate_settled", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == 409
@@ -325,6 +326,7 @@ def test_a_code_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gate_settled" in capsys.readouterr().err
 
 
+@pytest.mark.prints("keys ticket")
 def test_the_key_that_signs_tickets_is_made_once_and_for_its_owner_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_key_stays_while_the_address_does_and_goes_with_it(file: ContextFile) 
     assert file.read().contexts["prod"].api_key is None
 
 
+@pytest.mark.prints("context list", "context select", "context show")
 def test_no_secret_is_printed(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
     for form in ("table", "json", "jsonl", "yaml"):
         for words in (["list"], ["show", "prod"], ["show", "test"], ["select", "test"]):
@@ -254,6 +255,7 @@ def test_what_is_no_address_is_shown_without_what_may_be_a_password(address: str
     assert shown_address(address) == shown
 
 
+@pytest.mark.prints("context remove")
 def test_a_context_is_removed_once_it_is_confirmed(file: ContextFile, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "remove", "prod"]) == 2
     assert "--yes" in capsys.readouterr().err

@@ -132,6 +132,7 @@ def test_what_to_look_at_must_be_named_once_and_be_there(words: list[str], capfd
     assert "request_invalid" in capfd.readouterr().err
 
 
+@pytest.mark.prints("policy profiles list")
 def test_profiles_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "profiles", "list", "--json"]) == 0
     assert [row["profile"] for row in json.loads(capsys.readouterr().out)["profiles"]] == list(PROFILES)

@@ -111,6 +111,7 @@ def test_yaml_tests_of_a_project_are_run_and_what_fails_is_explained(
     assert said.splitlines()[-1] == "some tests failed"
 
 
+@pytest.mark.prints("test")
 def test_a_file_that_pytest_can_not_read_is_no_success(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = shop / "tests" / "test_broken.py"
     file.write_text("import nothing_of_this_name\n")
@@ -203,6 +204,7 @@ def test_what_was_left_out_is_not_among_the_tests_that_passed(shop: Path, capfd:
     assert capfd.readouterr().out.splitlines()[-1] == "all tests passed"
 
 
+@pytest.mark.prints("eval")
 def test_a_case_is_looked_for_in_all_suites_before_any_is_run(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (shop / "tests" / "more.yaml").write_text(SUITE.replace("thanks", "asks"))
     suites = ["tests/evaluation.yaml", "tests/more.yaml"]

@@ -248,6 +248,7 @@ def test_a_folder_that_is_given_means_the_platform_on_it_and_no_key_but_its_own(
     assert served_target(nothing, None).server == "https://env.example"
 
 
+@pytest.mark.prints("mcp config")
 def test_editors_are_told_the_context_and_no_password(
     contexts: ContextFile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_wor
     assert main(["gates", "deny", str(RUN), "--server", "http://127.0.0.1:9"]) == UNREACHABLE
 
 
+@pytest.mark.prints("completion install")
 def test_the_shell_is_given_completions_of_every_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

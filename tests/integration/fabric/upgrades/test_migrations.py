@@ -88,6 +88,7 @@ WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') 
 """
 
 
+@pytest.mark.prints("db plan")
 async def test_a_plan_says_what_would_be_applied_and_changes_nothing(
     empty: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

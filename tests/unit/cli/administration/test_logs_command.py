@@ -77,6 +77,7 @@ def test_so_many_lines_and_from_a_moment_on(data: Path, capsys: pytest.CaptureFi
     assert len(shown(capsys, "--since", "2026-11-27", "--data", data)) == 206
 
 
+@pytest.mark.prints("logs")
 def test_programs_read_the_lines_as_they_were_written(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (found,) = json.loads("\n".join(shown(capsys, "nats", "-o", "json", "--data", data)))["lines"]
     assert found == {"process": "nats", "line": "[31790] 2026/11/27 04:49:04.083916 [INF] second"}

@@ -1,7 +1,9 @@
 """The published schemas of what commands print: every command has one or a reason, and what is written is current."""
 
+import ast
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cyclopts import App
@@ -9,6 +11,7 @@ from jsonschema import Draft202012Validator
 from tests.docs_site.page_list import DOCS
 from tests.docs_site.reference import WRITE, command_schemas_text
 from tests.support.cli.printed_documents import PrintedDocuments, command_of, document_faults, printing
+from tests.support.places import ROOT
 
 from towpath.cli import main
 from towpath.cli.app import make_app
@@ -108,9 +111,39 @@ def test_a_command_line_is_known_by_its_first_words() -> None:
     assert [command_of(line.split()) for line in lines] == ["policy profiles list", "runs list", "run", "", "version"]
 
 
+@pytest.mark.prints("schema")
 def test_the_document_is_printed_by_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["schema", "cli"], ["schema", "cli", "-o", "json"]):
         assert main(words) == 0
         assert json.loads(capsys.readouterr().out) == output_schemas()
     assert main(["schema", "-o", "json"]) == 0
     assert "cli" in {one["kind"] for one in json.loads(capsys.readouterr().out)["kinds"]}
+
+
+NOT_HELD = frozenset(
+    {
+        *("demo", "demo run", "demo crash", "up", "backup", "restore", "upgrade check", "streams ensure"),
+        *("db migrate", "db status", "db restored", "keys nkey", "keys seal", "mcp inspect", "policy suggest"),
+        *("agents credential list", "workers credential list", "workers drain", "networks invoke"),
+        *("networks validate", "plans check", "plans show", "policy permissions", "runs confidence", "runs erase"),
+        *("runs goal", "erasures withdraw", "gates delegate", "gates resolve", "workspace cat", "workspace export"),
+        *("grants from-plan", "grants from-runs", "grants propose", "queues dead show", "queues dead requeue"),
+        *("queues dead discard", "tools accept", "tools refuse", "tools diff", "tools withdraw"),
+    }
+)
+"""Commands of whose documents no test says that it printed one: tests run them as processes, or not with JSON."""
+
+
+def test_every_other_command_has_a_test_that_says_it_printed_a_document_of_it() -> None:
+    found = {one for path in (ROOT / "tests").rglob("test_*.py") for one in promised_commands(path)}
+    assert found <= {*FORMS}
+    assert {*FORMS} - found == NOT_HELD
+
+
+def promised_commands(path: Path) -> Iterator[str]:
+    """Yield the commands that the marks `prints` of a file name."""
+    text = path.read_text("utf-8")
+    if "mark.prints(" in text:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.prints":
+                yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
