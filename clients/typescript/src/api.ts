@@ -1156,7 +1156,7 @@ export interface ErasureList {
  *
  * Of the kind `run`: `runs` counts the run and those below it, which were fixed when it was asked for, and `run_ids`
  * are they; in lists only the first five. `parts` names what is erased, of `runs`, `blobs`, `history` and `tas`: each
- * is the tables of one owner, and `blobs` those of the run log.
+ * is the tables of one owner, and `blobs` those of the run log. With the kind `prune` they ended before `before`.
  */
 export interface ErasureView {
   alone_from: string;
@@ -1168,7 +1168,7 @@ export interface ErasureView {
   erased: number;
   erasure_id: string;
   execution_id?: string | null;
-  kind: "payloads" | "run";
+  kind: "payloads" | "run" | "prune";
   parts: string[];
   project: string;
   reason: string;
@@ -2447,6 +2447,37 @@ export interface ProviderCall {
 }
 
 /**
+ * Which runs: those that ended more than so many days ago, of some statuses or a network where these are named.
+ *
+ * With `dry_run`, as it is unless it is false, they are only counted. `behind` is `next_behind` of the answer before.
+ */
+export interface PruneRunsBody {
+  behind?: string | null;
+  dry_run?: boolean;
+  network?: string | null;
+  older_than_days: number;
+  reason?: string;
+  schema_version?: number;
+  statuses?: ("completed" | "failed" | "escalated" | "abandoned" | "cancelled" | "timed_out")[];
+}
+
+/**
+ * What goes: so many runs, of families of which others are `kept`, by why.
+ *
+ * `erasure_id` is what carries it out, to be watched as any erasure; None where nothing goes, or nothing was to. There
+ * may be more where `next_behind` is given.
+ */
+export interface PrunedRuns {
+  before: string;
+  erasure_id?: string | null;
+  families: number;
+  kept?: Record<string, number>;
+  next_behind?: string | null;
+  runs: number;
+  schema_version: number;
+}
+
+/**
  * A network as people write it (`kind: Network`); with `dry_run` nothing is published.
  *
  * With `if_version` it is published only where that version is current; 0 means that there is none yet.
@@ -2712,7 +2743,7 @@ export interface RetentionPeriod {
   what: string;
 }
 
-/** What is kept for how long; `tas_instance` is the replica of TAS that told of the audit. */
+/** What is kept for how long; `tas_instance` is the replica of TAS that told of audit and runs. */
 export interface RetentionReport {
   periods: RetentionPeriod[];
   schema_version: number;
@@ -4499,6 +4530,13 @@ export interface Operations {
     query: undefined;
     body: SelectRunsBody;
     answer: BulkSelection;
+  };
+  /** Prune old runs */
+  "POST /v1/runs/prune": {
+    path: undefined;
+    query: undefined;
+    body: PruneRunsBody;
+    answer: PrunedRuns;
   };
   /** Look at a run */
   "GET /v1/runs/{run_id}": {

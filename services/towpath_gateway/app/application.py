@@ -45,7 +45,7 @@ from towpath_gateway.app.routes import (
     workspaces,
 )
 from towpath_gateway.app.routes.operations import costs, models, sampled_metrics, workers
-from towpath_gateway.app.routes.runs import bulk, control, submission, threads, views
+from towpath_gateway.app.routes.runs import bulk, control, run_retention, submission, threads, views
 from towpath_gateway.app.strict_requests import requirements
 
 TITLE = "Towpath"
@@ -61,6 +61,7 @@ ROUTERS = tuple(
     route_module.router
     for route_module in (
         bulk,
+        run_retention,
         submission,
         control,
         legacy_run_api,

@@ -358,6 +358,17 @@ def test_tables_are_for_people(server: str, ask: Ask, capsys: pytest.CaptureFixt
     assert all(json.loads(line)["name"] for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.prints("runs prune")
+def test_runs_that_are_young_are_counted_as_that_and_never_pruned(ask: Ask, tmp_path: Path) -> None:
+    ask("run", "support", MESSAGE, "--script", script(tmp_path, 5.0))
+    for more in (["--dry-run"], ["--yes"], ["--status", "completed", "--network", "support", "--yes"]):
+        code, counted = ask("runs", "prune", "--older-than", "7d", *more)
+        assert (code, counted["runs"], counted["pruned"], counted["next"]) == (0, 0, 0, "No run is so old.")
+    assert ask("runs", "prune", "--older-than", "6d")[1]["code"] == "request_invalid"
+    assert "is no number of days" in ask("runs", "prune", "--older-than", "soon")[1]["detail"]
+    assert ask("erasures", "list")[1]["erasures"] == []
+
+
 @pytest.mark.prints(
     *("audit checkpoint", "audit erase", "audit export", "audit prove", "audit verify"),
     *("erasures confirm", "erasures list", "erasures show"),

@@ -13,6 +13,7 @@ import pytest
 from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform.platform_peer import BEGIN, DIGEST, PlatformPeer
 
+from towpath.cli import main
 from towpath.cli.access.gate_watch import watch
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
@@ -24,7 +25,7 @@ from towpath_contracts.networks.spec import NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView, PromptContextPreview
 from towpath_contracts.tools.calls import BlobChunk
-from towpath_contracts.tools.retention import TasRetention
+from towpath_contracts.tools.retention import PrunedRuns, TasRetention
 
 SPEC = {"kind": "Network", "name": "support", "agents": [{"key": "main", "is_default": True, "allow_respond": True}]}
 
@@ -266,3 +267,36 @@ async def test_what_is_kept_for_how_long_is_told_while_tas_is_away_but_for_the_a
     assert (unknown["periods"][1]["origin"], unknown["periods"][1]["kept_s"]) == ("unknown", None)
     assert (known["periods"][1]["origin"], known["periods"][1]["kept_s"]) == ("default", 90 * 86_400)
     assert unknown["periods"][2:] == known["periods"][2:] != []
+
+
+async def test_old_runs_are_counted_and_pruned_batch_by_batch_once_the_one_before_is_gone(
+    gateway: GatewayProcess, peer: PlatformPeer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behind = uuid.uuid4()
+    first = PrunedRuns(
+        before=datetime(2026, 1, 1, tzinfo=UTC), runs=3, families=2, kept={"held": 1}, next_behind=behind
+    )
+    busy = [problem("prune_under_way", "runs of default are being pruned now")]
+
+    def answer(body: dict[str, Any]) -> Any:
+        if body["behind"] is None:
+            return first
+        if not body["dry_run"] and busy:
+            return busy.pop()
+        return first.model_copy(update={"runs": 1, "families": 1, "next_behind": None})
+
+    peer.answers[rpc.PRUNE_RUNS.subject] = answer
+    words = ["runs", "prune", "--older-than", "90d", "--status", "failed", "--server", gateway.url, "-o", "json"]
+    assert await asyncio.to_thread(main, [*words, "--dry-run"]) == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert (counted["runs"], counted["families"], counted["kept"], counted["pruned"]) == (4, 3, {"held": 2}, 0)
+    assert all(body["dry_run"] for body in peer.requests(rpc.PRUNE_RUNS.subject))
+    assert await asyncio.to_thread(main, words) != 0, "nobody is at a terminal to be asked"
+    assert all(body["dry_run"] for body in peer.requests(rpc.PRUNE_RUNS.subject))
+    capsys.readouterr()
+    peer.asked.clear()
+    assert await asyncio.to_thread(main, [*words, "--reason", "storage", "--yes"]) == 0
+    assert json.loads(capsys.readouterr().out)["pruned"] == 4
+    asked = [body for body in peer.requests(rpc.PRUNE_RUNS.subject) if not body["dry_run"]]
+    assert [body["behind"] for body in asked] == [None, str(behind), str(behind)]
+    assert {(body["actor"], body["reason"], *body["statuses"]) for body in asked} == {("local", "storage", "failed")}

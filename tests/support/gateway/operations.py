@@ -98,6 +98,7 @@ OPERATIONS = [
     ("runs:operate", "POST", "/v1/switches/resume", {"kind": "project", "reason": "r"}),
     ("runs:read", "POST", "/v1/runs/bulk/select", {"action": "cancel"}),
     ("runs:write", "POST", "/v1/runs/bulk", {"action": "cancel", "run_ids": ["0" * 8 + "-0000-7000-8000-" + "0" * 12]}),
+    ("platform:operate", "POST", "/v1/runs/prune", {"older_than_days": 90}),
     ("runs:read", "GET", "/v1/workers", None),
     ("runs:operate", "POST", f"/v1/workers/{'0' * 32}/drain", None),
     ("runs:read", "GET", "/v1/costs", None),

@@ -45,7 +45,7 @@ COMMANDS = [
     *("runs tree", "plans check", "plans show"),
     *("workspace ls", "workspace cat", "workspace diff", "workspace export"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
-    *("runs bulk", "workers list", "workers drain", "costs"),
+    *("runs bulk", "runs prune", "workers list", "workers drain", "costs"),
     *("switches list", "switches pause", "switches resume"),
     *("budgets show", "budgets set", "budgets lift"),
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),

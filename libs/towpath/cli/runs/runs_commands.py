@@ -36,6 +36,15 @@ run_control_commands.add_to(app)
 bulk_command.add_to(app)
 goal_options.add_to(app)
 app.command(
+    "towpath.cli.runs.prune_command:prune",
+    name="prune",
+    help="Delete what is stored of runs that ended long ago, after a count of them; their audit stays.",
+    help_epilogue=examples(
+        "towpath runs prune --older-than 90d",
+        "towpath runs prune --older-than 30d --status failed --network support --yes",
+    ),
+)
+app.command(
     "towpath.cli.runs.comparison_command:diff",
     name="diff",
     help="Compare two runs: their steps aligned, and what differs in those that are aligned.",

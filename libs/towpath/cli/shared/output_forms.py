@@ -81,6 +81,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "runs erase": _ERASURE,
     **dict.fromkeys(("runs pause", "runs resume", "runs note", "runs gate", "runs confidence"), _STEERED),
     "runs bulk": _one(bulk.BulkSelection, also=rows.NextField) + _list("runs", bulk.BulkResult),
+    "runs prune": _one(rows.PrunedRunsRow),
     "runs retry": _one(bulk.BulkResult),
     "runs goal": _one(GoalView),
     "plans check": _one(rows.CheckedPlanRow),

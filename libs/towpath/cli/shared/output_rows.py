@@ -179,6 +179,17 @@ class NextField(TypedDict):
     next: str
 
 
+class PrunedRunsRow(TypedDict):
+    """What goes of the runs that ended before a time: how many were chosen, and why families of others are `kept`."""
+
+    before: str
+    runs: int
+    families: int
+    kept: dict[str, int]
+    pruned: int
+    next: str
+
+
 class FileTextRow(TypedDict):
     """A file of a run; `version` is the one that was asked for, null for the newest."""
 
