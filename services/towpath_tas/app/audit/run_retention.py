@@ -27,7 +27,7 @@ QUERIES = Queries.load("towpath_tas.adapters", "pruning.sql")
 FAMILIES_AT_ONCE = 500
 """Families that one request looks at."""
 
-INTERVAL_S = 3_600.0
+PRUNE_EVERY_S = 3_600.0
 AGAIN_S = 60.0
 """Where something was pruned, there may be more."""
 
@@ -112,7 +112,7 @@ class RunRetention:
                 pruned = await self.prune_projects()
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
                 self._log.warning("old runs were not pruned", error=str(error))
-            await asyncio.sleep(AGAIN_S if pruned else INTERVAL_S)
+            await asyncio.sleep(AGAIN_S if pruned else PRUNE_EVERY_S)
 
     async def prune_projects(self) -> int:
         """Choose the next batch of each project; returns how many runs go."""

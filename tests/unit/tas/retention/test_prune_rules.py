@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES
 from towpath_contracts.tools.retention import MAX_KEEP_DAYS, EndedStatus, PruneRuns
-from towpath_tas.app.audit.run_retention import AGAIN_S, FAMILIES_AT_ONCE, INTERVAL_S
+from towpath_tas.app.audit.run_retention import AGAIN_S, FAMILIES_AT_ONCE, PRUNE_EVERY_S
 from towpath_tas.core.prune_rules import MAX_RUNS, PruneRules, StoredRun, choose, why_kept
 from towpath_tas.settings import TasSettings
 
@@ -88,4 +88,4 @@ def test_runs_are_kept_for_ever_unless_somebody_says_otherwise() -> None:
     for days in (-1, 1, 6, 36_501):
         with pytest.raises(Exception, match=r"(?i)run_keep_days"):
             TasSettings.load(run_keep_days=days)
-    assert (FAMILIES_AT_ONCE, INTERVAL_S, AGAIN_S) == (500, 3_600, 60)
+    assert (FAMILIES_AT_ONCE, PRUNE_EVERY_S, AGAIN_S) == (500, 3_600, 60)
