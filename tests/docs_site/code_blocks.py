@@ -59,6 +59,7 @@ PROGRAMS = {
         "cp",
         "curl",
         "export",
+        "find",
         "npm",
         "deploy/kubernetes-secrets",
         "deploy/make-secrets",
