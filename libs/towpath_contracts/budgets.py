@@ -1,7 +1,8 @@
-"""Budgets: what may be spent, by whom, and what was.
+"""Budgets: what may be spent, by whom, and what was; quotas: how many runs a project may have.
 
 Money is counted in whole millionths of a dollar, so that sums are exact. The worst case is reserved before
-anything is asked; what nobody answered for stays spent at that worst case and is marked `estimated`.
+anything is asked; what nobody answered for stays spent at that worst case and is marked `estimated`. A quota limits
+how many runs are accepted, and nothing of those that were.
 """
 
 import math
@@ -254,3 +255,66 @@ class BudgetSet(Message):
 
     account: BudgetAccount | None
     changed: bool
+
+
+QuotaName = Literal["unfinished_runs", "runs_per_day"]
+QUOTA_NAMES: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day")
+
+MAX_UNFINISHED_RUNS = 100_000
+"""They are counted whenever a task of the project is accepted; a count of so many takes some hundredths of a second."""
+
+MAX_RUNS_PER_DAY = 10**9
+
+
+class ProjectQuota(ClientMessagePart):
+    """What a project may have: runs that have not ended, and runs that begin on one UTC day.
+
+    What is left out has no limit.
+    """
+
+    unfinished_runs: int | None = Field(default=None, ge=0, le=MAX_UNFINISHED_RUNS)
+    runs_per_day: int | None = Field(default=None, ge=0, le=MAX_RUNS_PER_DAY)
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "ProjectQuota":
+        if all(getattr(self, name) is None for name in QUOTA_NAMES):
+            msg = f"give at least one of {', '.join(QUOTA_NAMES)}"
+            raise ValueError(msg)
+        return self
+
+
+class SetQuota(Message):
+    """Gateway to orchestrator: set the quota of a project in place of the one before; no `quota` lifts it."""
+
+    project: Token
+    quota: ProjectQuota | None
+    actor: str
+    roles: tuple[str, ...] = ()
+    reason: str = Field(default="", max_length=2_000)
+    key_prefix: str = ""
+    key_commitment: str = ""
+
+
+class ShowQuota(Message):
+    """The quota of a project, and what is used of it."""
+
+    project: Token
+
+
+class QuotaUse(MessagePart):
+    """One limit of a quota and what is used of it; `frees_at` is known of what is counted by the day."""
+
+    name: QuotaName
+    limit: int
+    used: int
+    frees_at: datetime | None = None
+
+
+class QuotaStatus(Message):
+    """The quota of a project as it stands; without `uses` there is none."""
+
+    project: str
+    uses: tuple[QuotaUse, ...] = ()
+    set_by: str = ""
+    set_at: datetime | None = None
+    reason: str = ""

@@ -100,6 +100,8 @@ SET_BUDGET = RpcMethod("orchestrator", "set_budget", budgets.SetBudget, budgets.
 SHOW_BUDGETS = RpcMethod(
     "orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccountList, repeatable=True
 )
+SET_QUOTA = RpcMethod("orchestrator", "set_quota", budgets.SetQuota, budgets.QuotaStatus)
+SHOW_QUOTA = RpcMethod("orchestrator", "show_quota", budgets.ShowQuota, budgets.QuotaStatus, repeatable=True)
 
 RENDER_PROMPT = RpcMethod(
     "decider",
@@ -196,6 +198,8 @@ METHODS: tuple[RpcMethod, ...] = (
     GRANT_FROM_RUNS,
     SET_BUDGET,
     SHOW_BUDGETS,
+    SET_QUOTA,
+    SHOW_QUOTA,
     RENDER_PROMPT,
     CHECK_MODEL,
     CLAIM_START,

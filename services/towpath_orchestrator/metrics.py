@@ -47,6 +47,9 @@ class OrchestratorMetrics:
         self.resent = Counter("towpath_effects_resent", "Effects sent again by the reconciler", registry=registry)
         self.dead = Counter("towpath_dead_letters", "Messages set aside", ["stream"], registry=registry)
         self.refused = Counter("towpath_budget_refusals", "Reservations that did not fit", registry=registry)
+        self.quota_refusals = Counter(
+            "towpath_quota_refusals", "Tasks that the quota of their project had no room for", registry=registry
+        )
         self.active = Gauge("towpath_runs_active", "Runs that hold room", registry=registry)
         self.held = Gauge("towpath_requests_held", "Requests that wait for their turn", registry=registry)
         self.held_seconds = Histogram(

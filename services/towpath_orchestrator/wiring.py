@@ -67,6 +67,7 @@ from towpath_orchestrator.app.dispatch.pending_resend import ReconnectResend, St
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher, RequestPublisher
 from towpath_orchestrator.app.dispatch.windowed_request_timers import WaitingRequestMonitor
 from towpath_orchestrator.app.local_facts import LocalFactQueue
+from towpath_orchestrator.app.project_quotas import ProjectQuotas
 from towpath_orchestrator.app.reconciler import Reconciler
 from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.app.state_cache import StateCache
@@ -144,15 +145,15 @@ class OrchestratorWiring:
         self._turns, schemas = ReadingTurns(), SchemaCompiler(FairThreads())
         of_threads = EarlierRunReader(pool, store, self._turns.pages)
         self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, schemas, of_threads)
+        self._switches, self._quotas = HeldCallResumer(pool, local_facts), ProjectQuotas(pool, bus, metrics)
         self._intake = intake = TaskIntake(
-            pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
+            pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission, self._quotas
         )
         self._queries = RunQueries(pool, announcer.changes, announcer.endings)
         self._commands, self._control = RunCommands(self._queries, bus, pool), RunControl(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants = GrantHistory(pool, store, bus, self._registry)
         self._budgets, self._replays = BudgetRequests(pool, bus, limits), ReplayRequests(pool)
-        self._switches = HeldCallResumer(pool, local_facts)
         self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
         of_runs = local_facts, admission, settings, log, limits, self.activity
         self.reconciler = Reconciler(pool, *of_runs, metrics)
@@ -177,7 +178,7 @@ class OrchestratorWiring:
         serve_dead_letters(self._bus, self.dead_letters)
         serve_replays(self._bus, self._replays)
         serve_switches(self._bus, self._switches)
-        serve_budgets(self._bus, self._budgets)
+        serve_budgets(self._bus, self._budgets, self._quotas)
         stops = (
             await serve_clients(self._bus, clients),
             await serve_questions(self._bus, RunQuestions(self._queries, self._turns), self._questions()),
@@ -203,6 +204,7 @@ class OrchestratorWiring:
             (rpc.RECORD, in_turn(self._replays.record, pages)),
             (rpc.LIST_DEAD_LETTERS, in_turn(self.dead_letters.list, pages)),
             (rpc.SHOW_BUDGETS, in_turn(self._budgets.show, looks)),
+            (rpc.SHOW_QUOTA, in_turn(self._quotas.show, looks)),
             (rpc.GRANT_FROM_RUNS, in_turn(self._grants.propose, looks)),
             (rpc.FORK_RUN, fork),
             (rpc.STEER_RUN, in_turn(self._control.steer, acts)),

@@ -2409,6 +2409,16 @@ export interface ProgressMeasured {
 }
 
 /**
+ * What a project may have: runs that have not ended, and runs that begin on one UTC day.
+ *
+ * What is left out has no limit.
+ */
+export interface ProjectQuota {
+  runs_per_day?: number | null;
+  unfinished_runs?: number | null;
+}
+
+/**
  * The prompt that an agent would get in its first step, rendered without asking a model.
  *
  * `model_missing` is what the model lacks before it can be asked, a key for example; empty where nothing is known.
@@ -2523,6 +2533,24 @@ export interface QueueState {
   stream: string;
   toolset: string;
   waits: number;
+}
+
+/** The quota of a project as it stands; without `uses` there is none. */
+export interface QuotaStatus {
+  project: string;
+  reason: string;
+  schema_version: number;
+  set_at?: string | null;
+  set_by: string;
+  uses: QuotaUse[];
+}
+
+/** One limit of a quota and what is used of it; `frees_at` is known of what is counted by the day. */
+export interface QuotaUse {
+  frees_at?: string | null;
+  limit: number;
+  name: "unfinished_runs" | "runs_per_day";
+  used: number;
 }
 
 /** What a reflection answered, and whether the platform followed it. */
@@ -3182,6 +3210,13 @@ export interface SetBudgetBody {
   kind: "caller" | "project";
   name?: string | null;
   per_day?: boolean;
+  reason?: string;
+  schema_version?: number;
+}
+
+/** The quota in place of the one before. Without a `quota` it is lifted. */
+export interface SetQuotaBody {
+  quota?: ProjectQuota | null;
   reason?: string;
   schema_version?: number;
 }
@@ -4446,6 +4481,20 @@ export interface Operations {
     query: undefined;
     body: undefined;
     answer: QueueList;
+  };
+  /** The project's quota */
+  "GET /v1/quota": {
+    path: undefined;
+    query: undefined;
+    body: undefined;
+    answer: QuotaStatus;
+  };
+  /** Set the project's quota */
+  "POST /v1/quota": {
+    path: undefined;
+    query: undefined;
+    body: SetQuotaBody;
+    answer: QuotaStatus;
   };
   /** Replay stored runs */
   "GET /v1/replays": {

@@ -40,6 +40,7 @@ _COMMANDS = (
     ("workspace", "runs.workspace_commands:app", "Show, compare and export the files of a run."),
     ("switches", "access.switches_commands:app", "Pause a project, a network, a tool or a caller; resume it."),
     ("budgets", "access.budgets_commands:app", "Limit what callers and the project spend; see what is spent."),
+    ("projects", "access.projects_commands:app", "Limit how many runs the project may have; see what is used."),
     ("costs", "access.costs_command:costs", "Show what models cost, by network, agent, model, label, caller or day."),
     ("tools", "definitions.tools_commands:app", "Look at the tools that workers offer; decide those that wait."),
     ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer; serve the platform to MCP clients."),

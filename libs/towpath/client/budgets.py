@@ -1,4 +1,4 @@
-"""Budgets over HTTP: `client.budgets.show()`, `set()` and `lift()`; and what was spent, `costs()`."""
+"""What is limited, over HTTP: `client.budgets` with what was spent, `costs()`, and the project's `client.quotas`."""
 
 from typing import Any, TypedDict, Unpack
 from uuid import UUID
@@ -7,7 +7,15 @@ from pydantic import ValidationError
 
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
-from towpath_contracts.budgets import Budget, BudgetAccountList, BudgetKind, BudgetSet, OnSoft
+from towpath_contracts.budgets import (
+    Budget,
+    BudgetAccountList,
+    BudgetKind,
+    BudgetSet,
+    OnSoft,
+    ProjectQuota,
+    QuotaStatus,
+)
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.costs import CostPart, CostReport
@@ -77,6 +85,42 @@ class BudgetResource:
         if budget is not None:
             body["budget"] = budget.model_dump(mode="json", exclude_none=True)
         return BudgetSet.model_validate(await self._transport.request("POST", "/v1/budgets", body=body))
+
+
+class QuotaResource:
+    """How many runs the credential's project may have under way, and begin on one day."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def show(self) -> QuotaStatus:
+        """Return each limit, what is used of it, and when it is free again."""
+        return QuotaStatus.model_validate(await self._transport.request("GET", "/v1/quota"))
+
+    async def set(
+        self, *, unfinished_runs: int | None = None, runs_per_day: int | None = None, reason: str = ""
+    ) -> QuotaStatus:
+        """Set the quota in place of the one before; what is None has no limit. Needs the role `operator`.
+
+        Raises RefusedError `request_invalid` with everything that is wrong.
+        """
+        given = {"unfinished_runs": unfinished_runs, "runs_per_day": runs_per_day}
+        try:
+            quota = ProjectQuota.model_validate({name: value for name, value in given.items() if value is not None})
+        except ValidationError as error:
+            details = details_of(error)
+            raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+        return await self._set(quota, reason)
+
+    async def lift(self, *, reason: str = "") -> QuotaStatus:
+        """Lift the quota; what began today is not counted any more."""
+        return await self._set(None, reason)
+
+    async def _set(self, quota: ProjectQuota | None, reason: str) -> QuotaStatus:
+        body: dict[str, Any] = {"reason": reason}
+        if quota is not None:
+            body["quota"] = quota.model_dump(mode="json", exclude_none=True)
+        return QuotaStatus.model_validate(await self._transport.request("POST", "/v1/quota", body=body))
 
 
 def budget_of(limits: dict[str, Any]) -> Budget:

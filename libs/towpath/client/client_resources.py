@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from towpath.client.audit import AuditResource
-    from towpath.client.budgets import BudgetResource
+    from towpath.client.budgets import BudgetResource, QuotaResource
     from towpath.client.grants import GrantResource
     from towpath.client.policy import PolicyResource
     from towpath.client.resources import (
@@ -85,6 +85,13 @@ class ClientResources:
         from towpath.client.budgets import BudgetResource
 
         return BudgetResource(self._transport)
+
+    @cached_property
+    def quotas(self) -> "QuotaResource":
+        """How many runs the project may have under way, and begin on one day."""
+        from towpath.client.budgets import QuotaResource
+
+        return QuotaResource(self._transport)
 
     @cached_property
     def models(self) -> "ModelResource":

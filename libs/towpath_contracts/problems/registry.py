@@ -157,6 +157,14 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "overloaded", 429, "Too many runs wait already", "Try again after retry_after_s seconds.", retryable=True
     ),
     ProblemKind(
+        "quota_exceeded",
+        429,
+        "The project has used its quota",
+        "Submit it again after retry_after_s seconds, or have an operator raise the limit: towpath projects quota set "
+        "(docs/projects.md#quotas).",
+        retryable=True,
+    ),
+    ProblemKind(
         "key_share_full",
         429,
         "The key has as much under way as one key may",

@@ -301,7 +301,7 @@ class RecordAction(Message):
     """
 
     project: str
-    action: str = Field(max_length=64, pattern=r"^(run|gate|budget|dead_letter|network)\.[a-z_]+$")
+    action: str = Field(max_length=64, pattern=r"^(run|gate|budget|quota|dead_letter|network)\.[a-z_]+$")
     actor: str
     reason: str = Field(default="", max_length=2_000)
     run_id: UUID | None = None

@@ -65,7 +65,7 @@ class RunRows(RunRecordRows, GateRows):
         return [(self.database.now(),)]
 
     def now_and_budgets(self, _session: TableSession) -> list[Row]:
-        return [{"now": self.database.now(), "budgets": self.budget_version}]
+        return [{"now": self.database.now(), "budgets": self.budget_version, "quotas": 0}]
 
     def times(self, _session: TableSession, run_ids: list[UUID]) -> list[Row]:
         seen = {"now": self.database.now(), "budgets": self.budget_version}

@@ -261,7 +261,7 @@ SELECT run_id FROM made
 SELECT statement_timestamp()
 
 -- name: now_and_budgets
-SELECT statement_timestamp() AS now, version AS budgets FROM runs.budget_version
+SELECT statement_timestamp() AS now, version AS budgets, quotas FROM runs.budget_version
 
 -- name: idempotent_run
 SELECT i.run_id, i.request_digest, r.trace_id, r.project, r.network, r.version, r.status, r.created_at,

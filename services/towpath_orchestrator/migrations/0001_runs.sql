@@ -326,9 +326,24 @@ CREATE TABLE runs.budget_limit (
 
 CREATE TABLE runs.budget_version (
   one     boolean PRIMARY KEY DEFAULT true CHECK (one),
-  version bigint NOT NULL
+  version bigint NOT NULL,
+  quotas  bigint NOT NULL DEFAULT 0
 );
 INSERT INTO runs.budget_version (version) VALUES (0);
+
+-- How many runs a project may have under way, and begin on one UTC day; `runs` have begun on `day`. Whoever accepts tasks
+-- of a project with a quota holds its row until they are committed, so that replicas together keep to it. The version
+-- beside that of budgets, `quotas`, tells replicas which projects have one.
+CREATE TABLE runs.project_quota (
+  project         text PRIMARY KEY,
+  unfinished_runs bigint,
+  runs_per_day    bigint,
+  day             date NOT NULL DEFAULT '1970-01-01',
+  runs            bigint NOT NULL DEFAULT 0,
+  set_by          text NOT NULL,
+  set_at          timestamptz NOT NULL,
+  reason          text NOT NULL DEFAULT ''
+) WITH (fillfactor = 70);
 
 -- An account is opened when the first run spends from it, and counts every unit, limited or not. Its limits are copies of
 -- what people set, so that one statement locks, checks and changes it.
@@ -550,7 +565,8 @@ GRANT SELECT, INSERT ON runs.run_event, runs.run_fact, runs.snapshot, runs.netwo
   TO towpath_orchestrator;
 GRANT SELECT, INSERT, DELETE ON runs.idempotency, runs.dead_letter TO towpath_orchestrator;
 GRANT UPDATE (status, settled_at, settled_by, settled_reason) ON runs.dead_letter TO towpath_orchestrator;
-GRANT SELECT, INSERT, UPDATE, DELETE ON runs.notice, runs.budget_limit TO towpath_orchestrator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON runs.notice, runs.budget_limit, runs.project_quota
+  TO towpath_orchestrator;
 GRANT SELECT, UPDATE ON runs.budget_version TO towpath_orchestrator;
 GRANT UPDATE (used_at) ON runs.blob TO towpath_orchestrator, towpath_tas;
 
@@ -573,7 +589,7 @@ GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_ru
 -- migrate:down
 DROP FUNCTION runs.oldest_families, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
-DROP TABLE runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
+DROP TABLE runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
   runs.run_event, runs.run;
 DROP FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz);

@@ -48,6 +48,7 @@ COMMANDS = [
     *("runs bulk", "runs prune", "workers list", "workers drain", "costs"),
     *("switches list", "switches pause", "switches resume"),
     *("budgets show", "budgets set", "budgets lift"),
+    *("projects quota show", "projects quota set", "projects quota lift"),
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates delegate", "gates resolve", "gates watch"),
     "gates notices",

@@ -38,7 +38,7 @@ def test_commands_are_sent_again_only_where_twice_is_once() -> None:
 def test_what_is_audited_or_set_is_sent_once() -> None:
     for method in (
         *(rpc.RECORD_ACTION, rpc.RESOLVE_GATE, rpc.RESOLVE_APPROVAL, rpc.SETTLE_CALL, rpc.FORK_RUN),
-        *(rpc.PUBLISH_NETWORK, rpc.SET_BUDGET, rpc.SET_SWITCH, rpc.APPLY_POLICY, rpc.CHANGE_RULE),
+        *(rpc.PUBLISH_NETWORK, rpc.SET_BUDGET, rpc.SET_QUOTA, rpc.SET_SWITCH, rpc.APPLY_POLICY, rpc.CHANGE_RULE),
         *(rpc.ROLL_BACK_POLICY, rpc.SET_SHADOW, rpc.REQUEST_ERASURE, rpc.SETTLE_DEAD_LETTER, rpc.REPUBLISH),
         *(rpc.DECIDE_PROPOSAL, rpc.RETRY_NOTICE, rpc.DECIDE_ERASURE),
     ):

@@ -126,6 +126,9 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "switches pause": _one(rows.SwitchRow),
     "switches resume": _one(rows.SwitchRow),
     **dict.fromkeys(("budgets show", "budgets set", "budgets lift"), _BUDGETS),
+    **dict.fromkeys(
+        ("projects quota show", "projects quota set", "projects quota lift"), _list("quotas", rows.QuotaRow)
+    ),
     "costs": _list("costs", costs.NamedCost) + _list("costs", costs.DayCost),
     "tools call": _RUN + _one(access.AccessVerdict, also=rows.AskedCallFields),
     "tools list": _list("tools", calls.ToolSpec),

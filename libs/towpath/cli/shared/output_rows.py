@@ -55,6 +55,16 @@ class BudgetAccountFields(TypedDict):
     estimated_share: float
 
 
+class QuotaRow(TypedDict):
+    """One limit of the project and what is used of it; `frees_at` is null where runs have to end first."""
+
+    name: str
+    limit: int
+    used: int
+    frees_at: str | None
+    set_by: str
+
+
 class ExportedAuditRow(TypedDict):
     """The bundle that was written."""
 

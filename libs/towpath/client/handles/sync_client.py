@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SyncNetworkResource,
         SyncPolicyResource,
         SyncQueueResource,
+        SyncQuotaResource,
         SyncSwitchResource,
         SyncToolResource,
         SyncWorkerResource,
@@ -277,6 +278,13 @@ class SyncClient:
         from towpath.client.handles.sync_resources import SyncBudgetResource
 
         return SyncBudgetResource(self._wrapped.budgets)
+
+    @cached_property
+    def quotas(self) -> "SyncQuotaResource":
+        """How many runs the project may have under way, and begin on one day."""
+        from towpath.client.handles.sync_resources import SyncQuotaResource
+
+        return SyncQuotaResource(self._wrapped.quotas)
 
     @cached_property
     def models(self) -> "SyncModelResource":

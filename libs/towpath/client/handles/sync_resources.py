@@ -3,7 +3,7 @@
 from typing import Any
 
 from towpath.client.audit import AuditResource
-from towpath.client.budgets import BudgetResource
+from towpath.client.budgets import BudgetResource, QuotaResource
 from towpath.client.grants import GrantResource
 from towpath.client.handles.sync_methods import iterating, waiting
 from towpath.client.policy import PolicyResource
@@ -117,6 +117,14 @@ class SyncBudgetResource(_SyncResource):
     costs = waiting(BudgetResource.costs)
     set = waiting(BudgetResource.set)
     lift = waiting(BudgetResource.lift)
+
+
+class SyncQuotaResource(_SyncResource):
+    """How many runs the project may have."""
+
+    show = waiting(QuotaResource.show)
+    set = waiting(QuotaResource.set)
+    lift = waiting(QuotaResource.lift)
 
 
 class SyncModelResource(_SyncResource):

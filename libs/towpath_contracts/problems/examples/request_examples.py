@@ -141,6 +141,11 @@ REQUEST_EXAMPLES = {
         "More work waits than can be done soon; nothing of this request was begun.",
         "100000 runs wait already → send it again after retry_after_s; what waits: `towpath queues lag`",
     ),
+    "quota_exceeded": ProblemExample(
+        "The project has a quota, and as many runs under way, or begun today, as it allows.",
+        "project shop has used 500 of 500 runs per day; it frees at 2026-11-28 00:00 UTC → submit it then, or "
+        "raise the limit: `towpath projects quota set --runs-per-day 1000`",
+    ),
     "key_share_full": ProblemExample(
         "Programs with this key have so many requests or open streams at once as one key may have.",
         "500 streams are under way here → close streams that nobody reads, or use a key for each program",

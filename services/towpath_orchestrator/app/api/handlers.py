@@ -39,6 +39,7 @@ from towpath_orchestrator.app.api.replay_requests import ReplayRequests
 from towpath_orchestrator.app.api.submit import TaskIntake
 from towpath_orchestrator.app.api.task_checks import TaskChecker
 from towpath_orchestrator.app.dispatch.dispatch_windows import WindowedDispatcher
+from towpath_orchestrator.app.project_quotas import ProjectQuotas
 from towpath_orchestrator.app.webhook_delivery import GateNoticeLoop
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -92,9 +93,10 @@ def serve_switches(bus: MessageBus, switches: HeldCallResumer) -> None:
     bus.subscriber(rpc.WAKE_PAUSED)(switches.wake)
 
 
-def serve_budgets(bus: MessageBus, budgets: BudgetRequests) -> None:
-    """Set limits of budgets."""
+def serve_budgets(bus: MessageBus, budgets: BudgetRequests, quotas: ProjectQuotas) -> None:
+    """Set limits of budgets, and quotas of projects."""
     bus.subscriber(rpc.SET_BUDGET)(budgets.set)
+    bus.subscriber(rpc.SET_QUOTA)(quotas.set)
 
 
 def serve_replays(bus: MessageBus, replays: ReplayRequests) -> None:

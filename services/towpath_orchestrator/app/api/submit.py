@@ -25,7 +25,7 @@ from towpath_engine.reducers.plan import composes
 from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
-from towpath_fabric.ports import Database
+from towpath_fabric.ports import Database, DatabaseConnection
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.postgres.refused_values import INVALID_DATA
 from towpath_orchestrator.adapters.batch_rows import opened_gates
@@ -37,6 +37,7 @@ from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
 from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.local_facts import LocalFactQueue
+from towpath_orchestrator.app.project_quotas import ProjectQuotas
 from towpath_orchestrator.app.state_cache import StateCache
 from towpath_orchestrator.core.transitions import Transition, event_text
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -67,8 +68,10 @@ class TaskIntake:
         settings: OrchestratorSettings,
         limits: BudgetLimitCache,
         admission: AdmissionController,
+        quotas: ProjectQuotas,
     ) -> None:
         self._pool = pool
+        self._quotas = quotas
         self._admission = admission
         self._checker = checker
         self._cache = cache
@@ -199,18 +202,44 @@ class TaskIntake:
             row = await connection.fetchrow(QUERIES.now_and_budgets)
             now = row["now"]
             await self._limits.use_version(row["budgets"])
-            batch = self._begin_all(batch, now)
-            if not batch:
-                return
-            crash_point("orchestrator.submit_before_commit")
-            rows = await connection.fetch(QUERIES.create_runs, *_columns(batch, now, self._settings.priority_ageing_s))
+            limited = await self._quotas.limited(connection, (s.task.project for s in batch), row["quotas"])
+            if limited:
+                async with connection.transaction():
+                    begun, made = await self._create_within_quotas(connection, batch, limited, now)
+            else:
+                begun = self._begin_all(batch, now)
+                made = await self._create(connection, begun, now)
             crash_point("orchestrator.submit_committed")
-        made = {row["run_id"] for row in rows}
-        for submission in batch:
+        for submission in begun:
             if submission.run_id in made:
                 await self._accepted(submission, now)
             else:
                 await self._repeated(submission)
+
+    async def _create_within_quotas(
+        self, connection: DatabaseConnection, batch: list[Submission], limited: list[str], now: datetime
+    ) -> tuple[list[Submission], set[UUID]]:
+        """Store those tasks of the batch that their quotas have room for; returns what became of each.
+
+        A task that is refused may be one that was accepted before: its key tells.
+        """
+        projects = [submission.task.project for submission in batch]
+        refusals = await self._quotas.refusals(connection, limited, projects, now)
+        for submission, refusal in zip(batch, refusals, strict=True):
+            submission.admitted, submission.refusal = False, refusal
+        begun = self._begin_all([submission for submission in batch if submission.refusal is None], now)
+        made = await self._create(connection, begun, now)
+        stored = (submission.task.project for submission in begun if submission.run_id in made)
+        await self._quotas.count(connection, limited, stored, now)
+        return [*begun, *(submission for submission in batch if submission.refusal is not None)], made
+
+    async def _create(self, connection: DatabaseConnection, begun: list[Submission], now: datetime) -> set[UUID]:
+        """Store runs; returns those that are new."""
+        if not begun:
+            return set()
+        crash_point("orchestrator.submit_before_commit")
+        rows = await connection.fetch(QUERIES.create_runs, *_columns(begun, now, self._settings.priority_ageing_s))
+        return {row["run_id"] for row in rows}
 
     async def _accepted(self, submission: Submission, now: datetime) -> None:
         state = submission.state
@@ -241,6 +270,8 @@ class TaskIntake:
     async def _repeated(self, submission: Submission) -> None:
         """Answer a task whose key is taken: the first run for the same request, a conflict for another.
 
+        So is one for which a quota has no room, which is refused where its key is new.
+
         Of a fork the run that it is of may have been erased meanwhile.
         """
         if submission.admitted:
@@ -251,23 +282,31 @@ class TaskIntake:
             row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, key)
         if submission.answer.done():
             return
-        if row is None and task.forked_from is not None:
+        if row is None:
+            submission.answer.set_exception(await self._not_stored(submission))
+            return
+        try:
+            accepted = repeated_answer(row, key, submission.request_digest)
+        except ProblemError as conflict:
+            submission.answer.set_exception(conflict)
+        else:
+            submission.answer.set_result(accepted)
+
+    async def _not_stored(self, submission: Submission) -> ProblemError:
+        """Return why a task was not stored whose key is not taken."""
+        task, key = submission.task, submission.idempotency_key
+        if submission.refusal is not None:
+            return ProblemError(submission.refusal)
+        if task.forked_from is not None:
             run_id = str(task.forked_from.run_id)
             gone = problem("run_erased", f"run {run_id} is erased: nothing is forked from it", run_id=run_id)
-            submission.answer.set_exception(ProblemError(gone))
-        elif row is None and task.continues is not None:
+            return ProblemError(gone)
+        if task.continues is not None:
             if key is not None:
                 await self._pool.execute(QUERIES.forget_key, task.project, task.caller, key, submission.run_id)
-            submission.answer.set_exception(await self._not_continued(task.continues.run_id))
-        elif row is None:  # the key ran out between the two statements
-            submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
-        else:
-            try:
-                accepted = repeated_answer(row, key, submission.request_digest)
-            except ProblemError as conflict:
-                submission.answer.set_exception(conflict)
-            else:
-                submission.answer.set_result(accepted)
+            return await self._not_continued(task.continues.run_id)
+        # the key ran out between the two statements
+        return ProblemError(problem("unavailable", "try once more", retry_after_s=1))
 
     async def _not_continued(self, run_id: UUID) -> ProblemError:
         """Return why a run could not be continued when the task was stored."""

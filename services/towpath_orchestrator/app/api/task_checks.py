@@ -13,7 +13,7 @@ from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import RunForkedFact
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
-from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import CHECK_GRANT
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.access import CheckGrant, GrantChecked
@@ -66,6 +66,7 @@ class Submission:
     forked: RunForkedFact | None = None
     facts: list[tuple[int, str]] = field(default_factory=list)
     deferred: bool = False
+    refusal: Problem | None = None
 
 
 class TaskChecker:

@@ -38,5 +38,5 @@ def test_what_is_no_json_or_of_no_known_kind_is_not_quoted() -> None:
 def test_a_problem_is_worth_another_try_only_where_its_code_says_so() -> None:
     """Clients repeat these by themselves: whatever else was refused would be sent again and again."""
     shares = {"key_share_full", "project_share_full", "keyless_share_full"}
-    assert {"unavailable", "overloaded", "timeout", *shares} == RETRYABLE_CODES
+    assert {"unavailable", "overloaded", "timeout", "quota_exceeded", *shares} == RETRYABLE_CODES
     assert problem("unavailable", "x").retryable and not problem("request_invalid", "x").retryable

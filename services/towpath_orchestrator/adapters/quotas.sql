@@ -1,0 +1,37 @@
+-- name: projects
+-- Which projects have a quota, with the version that this is.
+SELECT v.quotas AS version, q.project FROM runs.budget_version v LEFT JOIN runs.project_quota q ON true
+
+-- name: lock
+-- Whoever accepts tasks of these projects takes turns, from here to its commit.
+SELECT project FROM runs.project_quota WHERE project = ANY ($1::text[]) ORDER BY project FOR UPDATE
+
+-- name: uses
+-- A statement of its own behind the lock: it sees what others have committed meanwhile. Of runs that have not ended no
+-- more are counted than the limit, from an index.
+SELECT q.project, q.unfinished_runs, q.runs_per_day, q.set_by, q.set_at, q.reason,
+  CASE WHEN q.day >= ($2::timestamptz AT TIME ZONE 'UTC')::date THEN q.runs ELSE 0 END AS runs_per_day_used,
+  (SELECT count(*) FROM (
+     SELECT 1 FROM runs.run r WHERE r.project = q.project AND r.status IN ('queued', 'running', 'waiting', 'cancelling')
+     LIMIT q.unfinished_runs) AS u) AS unfinished_runs_used
+FROM runs.project_quota q WHERE q.project = ANY ($1::text[])
+
+-- name: count_runs
+-- Whoever read the time before midnight and waited for its turn until after it counts on the new day.
+UPDATE runs.project_quota q SET day = greatest(q.day, d.today),
+  runs = CASE WHEN q.day >= d.today THEN q.runs ELSE 0 END + w.runs
+FROM unnest($1::text[], $2::bigint[]) AS w (project, runs), (SELECT ($3::timestamptz AT TIME ZONE 'UTC')::date AS today) AS d
+WHERE q.project = w.project
+
+-- name: raise_version
+UPDATE runs.budget_version SET quotas = quotas + 1
+
+-- name: set_quota
+-- What began today stays counted.
+INSERT INTO runs.project_quota (project, unfinished_runs, runs_per_day, set_by, reason, set_at)
+VALUES ($1, $2, $3, $4, $5, now())
+ON CONFLICT (project) DO UPDATE SET unfinished_runs = excluded.unfinished_runs, runs_per_day = excluded.runs_per_day,
+  set_by = excluded.set_by, reason = excluded.reason, set_at = now()
+
+-- name: lift_quota
+DELETE FROM runs.project_quota WHERE project = $1

@@ -1,0 +1,86 @@
+"""Keeps projects to their quotas, and answers `svc.orchestrator.set_quota` and `show_quota`.
+
+A batch of tasks without any of a project with a quota costs no statement more. Where there are some, the rows of these
+quotas are held from the count until the runs are committed, so that all replicas together accept no run too many.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from towpath_contracts.budgets import QuotaStatus, SetQuota, ShowQuota
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.switches import OPERATOR
+from towpath_fabric.ports import Database, DatabaseConnection, MessageBus
+from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.api.audited_actions import record_action
+from towpath_orchestrator.core.project_quotas import project_use, quota_uses, refuse_above_quota
+from towpath_orchestrator.metrics import OrchestratorMetrics
+
+QUOTAS = Queries.load("towpath_orchestrator.adapters", "quotas.sql")
+
+
+class ProjectQuotas:
+    """Which projects have a quota, as last read, and what is accepted of them. One per process."""
+
+    def __init__(self, pool: Database, bus: MessageBus, metrics: OrchestratorMetrics) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._metrics = metrics
+        self._version = 0
+        self._projects: frozenset[str] = frozenset()
+
+    async def limited(self, connection: DatabaseConnection, projects: Iterable[str], version: int) -> list[str]:
+        """Return those of *projects* that have a quota; *version* is that of the quotas as they are stored."""
+        if version != self._version:
+            rows = await connection.fetch(QUOTAS.projects)
+            self._version = rows[0]["version"]
+            self._projects = frozenset(row["project"] for row in rows if row["project"] is not None)
+        return sorted(self._projects.intersection(projects))
+
+    async def refusals(
+        self, connection: DatabaseConnection, limited: Sequence[str], projects: Sequence[str], now: datetime
+    ) -> list[Problem | None]:
+        """Return for each task of a batch, by its project, why it is refused; holds the quotas until the commit."""
+        await connection.fetch(QUOTAS.lock, limited)
+        rows = await connection.fetch(QUOTAS.uses, limited, now)
+        found = refuse_above_quota(projects, {row["project"]: project_use(row) for row in rows}, now)
+        self._metrics.quota_refusals.inc(sum(refusal is not None for refusal in found))
+        return found
+
+    async def count(
+        self, connection: DatabaseConnection, limited: Sequence[str], begun: Iterable[str], now: datetime
+    ) -> None:
+        """Count the runs that have *begun* of the projects *limited*, each given by its project."""
+        counts = Counter(project for project in begun if project in limited)
+        if counts:
+            await connection.fetch(QUOTAS.count_runs, list(counts), list(counts.values()), now)
+
+    async def set(self, request: SetQuota) -> QuotaStatus:
+        """Set the project's quota in place of the one before, or lift it; needs the role `operator`."""
+        if OPERATOR not in request.roles:
+            raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {OPERATOR}"))
+        quota = request.quota
+        limits: dict[str, Any] = {} if quota is None else quota.model_dump(mode="json", exclude_none=True)
+        action = "quota.lifted" if quota is None else "quota.set"
+        await record_action(self._bus, request, action, reason=request.reason, quota=limits)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(QUOTAS.raise_version)
+            if quota is None:
+                await connection.execute(QUOTAS.lift_quota, request.project)
+            else:
+                given = (quota.unfinished_runs, quota.runs_per_day, request.actor, request.reason)
+                await connection.execute(QUOTAS.set_quota, request.project, *given)
+        return await self.show(ShowQuota(project=request.project))
+
+    async def show(self, request: ShowQuota) -> QuotaStatus:
+        """Return the project's quota and what is used of it."""
+        now = (await self._pool.fetchrow(QUERIES.now_and_budgets))["now"]
+        row = await self._pool.fetchrow(QUOTAS.uses, [request.project], now)
+        if row is None:
+            return QuotaStatus(project=request.project)
+        uses = tuple(quota_uses(project_use(row), now))
+        by = {name: row[name] for name in ("set_by", "set_at", "reason")}
+        return QuotaStatus(project=request.project, uses=uses, **by)

@@ -1,0 +1,78 @@
+"""Which tasks of a batch a project's quota has room for, and what is said to the others.
+
+Tasks are taken in the order in which they came. A run that is a child of another is counted among those that have not
+ended, and never refused: its parent was accepted, and would wait for it in vain.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from towpath_contracts.budgets import QUOTA_NAMES, QuotaName, QuotaUse
+from towpath_contracts.problems.registry import Problem, problem
+
+RETRY_UNFINISHED_S = 5
+"""When to ask again where runs have to end first: as with a queue that is full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectUse:
+    """The limits of one project, by name, and how much of each is used; what has no limit is None."""
+
+    limits: Mapping[QuotaName, int | None]
+    used: Mapping[QuotaName, int]
+
+
+def project_use(row: Any) -> ProjectUse:
+    """Return the limits and what is used from a row of `quota_uses`."""
+    return ProjectUse(
+        limits={name: row[name] for name in QUOTA_NAMES}, used={name: row[f"{name}_used"] for name in QUOTA_NAMES}
+    )
+
+
+def next_day(now: datetime) -> datetime:
+    """Return when the UTC day of *now* is over."""
+    return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
+
+
+def quota_uses(use: ProjectUse, now: datetime) -> Iterator[QuotaUse]:
+    """Yield each limit that there is with what is used of it, and when it is free again where that is known."""
+    for name in QUOTA_NAMES:
+        limit = use.limits[name]
+        if limit is not None:
+            frees_at = next_day(now) if name == "runs_per_day" else None
+            yield QuotaUse(name=name, limit=limit, used=use.used[name], frees_at=frees_at)
+
+
+def refuse_above_quota(projects: Iterable[str], uses: Mapping[str, ProjectUse], now: datetime) -> list[Problem | None]:
+    """Return for each task of a batch, given by its project, why it is refused; None where it fits."""
+    used = {project: dict(use.used) for project, use in uses.items()}
+    found: list[Problem | None] = []
+    for project in projects:
+        use = uses.get(project)
+        full = None if use is None else _full(ProjectUse(limits=use.limits, used=used[project]), now)
+        if full is None and use is not None:
+            for name in QUOTA_NAMES:
+                used[project][name] += 1
+        found.append(None if full is None else refusal_of(project, full, now))
+    return found
+
+
+def _full(use: ProjectUse, now: datetime) -> QuotaUse | None:
+    """Return the limit that leaves no room, of several the one that is free again last."""
+    full = [one for one in quota_uses(use, now) if one.used >= one.limit]
+    return full[-1] if full else None
+
+
+def refusal_of(project: str, full: QuotaUse, now: datetime) -> Problem:
+    """Return what is said to a task that the quota has no room for."""
+    if full.frees_at is None:
+        frees = "it frees with each run that ends"
+        wait_s = RETRY_UNFINISHED_S
+    else:
+        frees = f"it frees at {full.frees_at:%Y-%m-%d %H:%M} UTC"
+        wait_s = max(1, -int((now - full.frees_at) // timedelta(seconds=1)))
+    words = full.name.replace("_", " ")
+    detail = f"project {project} has used {full.used} of {full.limit} {words}; {frees}"
+    return problem("quota_exceeded", detail, retry_after_s=wait_s)

@@ -1,0 +1,130 @@
+"""Quotas of projects on two real orchestrators, with real NATS and Postgres: how many runs they accept together."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+
+from towpath_contracts import rpc
+from towpath_contracts.budgets import ProjectQuota, QuotaStatus, SetQuota, ShowQuota
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.tasks import SubmitTask
+
+PROJECT = "default"
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, lambda request: use("hello") if request.step < 2 else respond("done"))
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def submit(peers: Peers, **options: Any) -> dict[str, Any]:
+    task = SubmitTask(network="solo", user_message="hello", **options)
+    return dict(json.loads((await peers.raw("task.submit", task.model_dump_json().encode())).data))
+
+
+async def set_quota(peers: Peers, *roles: str, **limits: int) -> dict[str, Any]:
+    quota = ProjectQuota.model_validate(limits) if limits else None
+    request = SetQuota(project=PROJECT, quota=quota, actor="ann", roles=roles, reason="the free plan")
+    return dict(json.loads((await peers.raw(rpc.SET_QUOTA.subject, request.model_dump_json().encode())).data))
+
+
+async def used(peers: Peers) -> dict[str, int]:
+    status = await peers.ask(rpc.SHOW_QUOTA, ShowQuota(project=PROJECT))
+    assert isinstance(status, QuotaStatus)
+    return {use.name: use.used for use in status.uses}
+
+
+async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats_server: Any, peers: Peers) -> None:
+    settings = {"dsn": database("orchestrator"), "nats_url": nats_server.url()}
+    async with orchestrator(**settings) as first, orchestrator(**settings) as second:
+        await asyncio.gather(first.wait_ready(), second.wait_ready())
+        await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project=PROJECT, actor="test", spec=NETWORK))
+        await only_an_operator_sets_it(peers)
+        await runs_of_a_day_end_at_the_limit(peers)
+        await runs_that_have_not_ended_end_at_the_limit(peers)
+        await yesterday_counts_no_more(peers, database())
+        await set_quota(peers, "operator")
+        assert await used(peers) == {}
+        assert [one["code"] for one in await several(peers, 12) if "code" in one] == []
+
+
+async def several(peers: Peers, count: int, **options: Any) -> list[dict[str, Any]]:
+    return await asyncio.gather(*(submit(peers, **options) for _ in range(count)))
+
+
+async def only_an_operator_sets_it(peers: Peers) -> None:
+    assert (await set_quota(peers, runs_per_day=1))["code"] == "role_missing"
+    assert await used(peers) == {}
+    status = await set_quota(peers, "operator", runs_per_day=10)
+    assert "code" not in status, status["detail"]
+    assert (status["set_by"], status["reason"]) == ("ann", "the free plan")
+    [action] = [one for one in peers.actions if one.action.startswith("quota")]
+    assert (action.action, action.actor, action.reason) == ("quota.set", "ann", "the free plan")
+    assert action.detail["quota"] == {"runs_per_day": 10}
+
+
+async def runs_of_a_day_end_at_the_limit(peers: Peers) -> None:
+    """Of forty at once, at two replicas, exactly ten are accepted; a repeated key is answered whatever the quota."""
+    kept = await submit(peers, idempotency_key="kept")
+    answers = await several(peers, 40)
+    refused = [one for one in answers if "code" in one]
+    assert len(answers) - len(refused) == 9
+    assert {one["code"] for one in refused} == {"quota_exceeded"}
+    assert "10 of 10 runs per day; it frees at " in refused[0]["detail"]
+    assert 0 < refused[0]["retry_after_s"] <= 86_400
+    assert await used(peers) == {"runs_per_day": 10}
+    for _ in range(8):  # so that each of both replicas is asked
+        again = await submit(peers, idempotency_key="kept")
+        assert (again["run_id"], again["duplicate"]) == (kept["run_id"], True)
+    assert await used(peers) == {"runs_per_day": 10}
+
+
+async def runs_that_have_not_ended_end_at_the_limit(peers: Peers) -> None:
+    await set_quota(peers, "operator", unfinished_runs=4)
+    await until_used(peers, 0)
+    peers.answer_tools = False
+    peers.requests.clear()
+    answers = await several(peers, 12)
+    refused = [one for one in answers if "code" in one]
+    assert len(refused) == 8
+    assert "used 4 of 4 unfinished runs; it frees with each run that ends" in refused[0]["detail"]
+    await peers.until(lambda: len({request.run_id for request in peers.requests}) == 4)
+    assert await used(peers) == {"unfinished_runs": 4}
+    await peers.finish(peers.requests[0])
+    await until_used(peers, 3)
+    peers.answer_tools = True
+    assert "code" not in await submit(peers)
+    for request in peers.requests[1:4]:
+        await peers.finish(request)
+    await until_used(peers, 0)
+
+
+async def until_used(peers: Peers, runs: int) -> None:
+    for _ in range(2_400):
+        if (await used(peers))["unfinished_runs"] == runs:
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
+async def yesterday_counts_no_more(peers: Peers, dsn: str) -> None:
+    """Runs are counted by the day also while the quota has no limit of them, and a day that is over is forgotten."""
+    await set_quota(peers, "operator", runs_per_day=15)
+    assert await used(peers) == {"runs_per_day": 15}
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("UPDATE runs.project_quota SET day = day - 1")
+    finally:
+        await connection.close()
+    assert await used(peers) == {"runs_per_day": 0}
+    assert "code" not in await submit(peers)
+    assert await used(peers) == {"runs_per_day": 1}

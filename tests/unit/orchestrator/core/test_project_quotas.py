@@ -1,0 +1,90 @@
+"""Which tasks a quota has room for: the order of a batch, several projects, several limits, and what is said."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from towpath_contracts.budgets import MAX_RUNS_PER_DAY, MAX_UNFINISHED_RUNS, ProjectQuota
+from towpath_orchestrator.core.project_quotas import (
+    RETRY_UNFINISHED_S,
+    ProjectUse,
+    next_day,
+    quota_uses,
+    refuse_above_quota,
+)
+
+NOW = datetime(2026, 11, 27, 23, 59, 30, tzinfo=UTC)
+
+
+def use(unfinished: int | None, per_day: int | None, *, unfinished_used: int = 0, today: int = 0) -> ProjectUse:
+    return ProjectUse(
+        limits={"unfinished_runs": unfinished, "runs_per_day": per_day},
+        used={"unfinished_runs": unfinished_used, "runs_per_day": today},
+    )
+
+
+def test_tasks_of_a_batch_fill_the_quota_in_their_order_and_other_projects_are_not_held_up() -> None:
+    uses = {"small": use(5, None, unfinished_used=3), "daily": use(None, 1)}
+    found = refuse_above_quota(["small", "free", "small", "daily", "small", "daily", "free"], uses, NOW)
+    assert [refusal is None for refusal in found] == [True, True, True, True, False, False, True]
+
+
+def test_what_is_refused_says_what_is_used_the_limit_when_it_frees_and_the_remedy() -> None:
+    [full] = refuse_above_quota(["shop"], {"shop": use(5, None, unfinished_used=7)}, NOW)
+    assert full is not None
+    assert (full.code, full.status, full.retryable, full.retry_after_s) == ("quota_exceeded", 429, True, 5)
+    assert full.detail == "project shop has used 7 of 5 unfinished runs; it frees with each run that ends"
+    assert "towpath projects quota set" in full.remedy
+    [daily] = refuse_above_quota(["shop"], {"shop": use(None, 40, today=40)}, NOW)
+    assert daily is not None
+    assert daily.detail == "project shop has used 40 of 40 runs per day; it frees at 2026-11-28 00:00 UTC"
+    assert daily.retry_after_s == 30
+    assert RETRY_UNFINISHED_S == 5
+
+
+def test_where_both_limits_are_used_up_the_later_time_is_told() -> None:
+    [full] = refuse_above_quota(["shop"], {"shop": use(1, 1, unfinished_used=1, today=1)}, NOW)
+    assert full is not None
+    assert "runs per day" in full.detail
+
+
+def test_a_limit_of_nothing_lets_nothing_in() -> None:
+    [full] = refuse_above_quota(["shop"], {"shop": use(0, None)}, NOW)
+    assert full is not None
+
+
+def test_a_task_is_told_to_wait_for_at_least_a_second() -> None:
+    late = datetime(2026, 11, 27, 23, 59, 59, 900_000, tzinfo=UTC)
+    [full] = refuse_above_quota(["shop"], {"shop": use(None, 0)}, late)
+    assert full is not None
+    assert full.retry_after_s == 1
+
+
+def test_a_day_ends_at_midnight_utc_whatever_the_zone_of_the_time() -> None:
+    there = NOW.astimezone(datetime.fromisoformat("2026-11-27T00:00:00+05:00").tzinfo)
+    assert next_day(there) == datetime(2026, 11, 28, tzinfo=UTC)
+    assert [one.frees_at for one in quota_uses(use(3, 4), there)] == [None, datetime(2026, 11, 28, tzinfo=UTC)]
+    assert next_day(NOW + timedelta(minutes=1)) == datetime(2026, 11, 29, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ({}, False),
+        ({"unfinished_runs": -1}, False),
+        ({"unfinished_runs": 0}, True),
+        ({"unfinished_runs": 100_000}, True),
+        ({"unfinished_runs": 100_001}, False),
+        ({"runs_per_day": -1}, False),
+        ({"runs_per_day": 1_000_000_000}, True),
+        ({"runs_per_day": 1_000_000_001}, False),
+    ],
+)
+def test_a_quota_limits_something_within_bounds(given: dict[str, int], *, fits: bool) -> None:
+    assert (MAX_UNFINISHED_RUNS, MAX_RUNS_PER_DAY) == (100_000, 10**9)
+    if fits:
+        assert ProjectQuota.model_validate(given).model_dump(exclude_none=True) == given
+    else:
+        with pytest.raises(ValidationError):
+            ProjectQuota.model_validate(given)
