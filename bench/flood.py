@@ -2,7 +2,9 @@
 
 Every process is a real one, Postgres has fsync on. Prints one JSON line. Usage:
 `uv run python bench/flood.py [--tasks 10000] [--steps 1] [--http 0] [--active 1000] [--replicas 1] [--other 0]`.
-With `--other 10` a second caller submits 10 while the first one's tasks wait: what does it notice of them?
+With `--other 10` a second caller submits 10 while the first one's tasks wait: what does it notice of them? With
+`--callers 30` too the flood is of 30 callers of one project, and the other caller of another project, with a worker of
+its own; `--tool echo_paced` is a slow tool.
 A refused task (429 or 503 with Retry-After, or the same as a Problem over NATS) is submitted again when it says so.
 """
 
@@ -22,12 +24,14 @@ import nats
 from processes import Memory
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.tools.access import ApplyPolicy
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from w1 import HERE, SCALED, network, script
 
 TOOL = "echo_pure"
+POLICY = HERE / "w1-policy.yaml"
 MIB = 1024 * 1024
 
 
@@ -99,26 +103,42 @@ async def served(control: Any, connection: Any, task: dict[str, Any], options: a
 async def flooded(connection: Any, least: int) -> int:
     """Wait until *least* runs of the flood have ended; returns how many have."""
     while True:
-        text = "SELECT count(*) FROM runs.run WHERE caller = 'flood' AND ended_at IS NOT NULL"
+        text = "SELECT count(*) FROM runs.run WHERE caller <> 'other' AND ended_at IS NOT NULL"
         count: int = await connection.fetchval(text)
         if count >= least:
             return count
         await asyncio.sleep(0.1)
 
 
+async def give(control: Any, method: rpc.RpcMethod, request: Any) -> None:
+    """Ask a service for something, as the gateway does; ends where it is refused."""
+    answer = await control.request(method.subject, request.model_dump_json().encode(), timeout=30)
+    if (answer.headers or {}).get(rpc.PROBLEM_HEADER):
+        raise SystemExit(answer.data.decode())
+
+
 async def two_callers(platform: Platform, options: argparse.Namespace) -> dict[str, Any]:
     """Let one caller submit its tasks alone, and then in the middle of another's flood; the medians tell the price."""
     connection = await asyncpg.connect(platform.dsn())
+    callers = [f"flood{place}" for place in range(options.callers)]
+    other = "default" if options.callers == 1 else "other"
     await connection.executemany(
-        "INSERT INTO gateway.principal (caller, project) VALUES ($1, 'default')", [("flood",), ("other",)]
+        "INSERT INTO gateway.principal (caller, project) VALUES ($1, $2)",
+        [*((caller, "default") for caller in callers), ("other", other)],
     )
-    control = await publish(platform)
-    task = {"network": f"w1-{TOOL}", "user_message": "go", "script": script(options.steps, TOOL)}
+    control = await publish(platform, options.tool)
+    if other != "default":
+        await give(control, rpc.APPLY_POLICY, ApplyPolicy(project=other, actor="bench", text=POLICY.read_text()))
+        await give(
+            control, rpc.PUBLISH_NETWORK, PublishNetwork(project=other, actor="bench", spec=network(options.tool))
+        )
+    task = {"network": f"w1-{options.tool}", "user_message": "go", "script": script(options.steps, options.tool)}
     await served(control, connection, task, options)  # not counted: everything is new to everybody
     alone = [took for _ in range(3) for took in await served(control, connection, task, options)]
     refusals: Counter[str] = Counter()
     started = time.perf_counter()
-    flooding = asyncio.gather(*(by_nats(control, task, refusals, "task.submit.flood") for _ in range(options.tasks)))
+    whose = [f"task.submit.{callers[place % len(callers)]}" for place in range(options.tasks)]
+    flooding = asyncio.gather(*(by_nats(control, task, refusals, subject) for subject in whose))
     before = await flooded(connection, options.tasks // 10)
     among = await served(control, connection, task, options)
     after = await flooded(connection, 0)
@@ -129,6 +149,7 @@ async def two_callers(platform: Platform, options: argparse.Namespace) -> dict[s
     await control.close()
     return {
         "tasks": options.tasks,
+        "callers": options.callers,
         "other": options.other,
         "flood_ended_when_the_other_came": before,
         "flood_ended_when_the_other_was_served": after,
@@ -184,10 +205,18 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             folder / "d",
             replicas=dict.fromkeys(SCALED, options.replicas),
             role_environment={
-                "tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")},
+                "tas": {"TOWPATH_POLICY_FILE": str(POLICY)},
                 "orchestrator": {"TOWPATH_MAX_ACTIVE_RUNS": str(options.active)},
             },
-            workers=[WorkerLaunch(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
+            workers=[
+                WorkerLaunch(
+                    modules=(str(HERE / "echo_tools.py"),),
+                    count=options.replicas,
+                    concurrency=64,
+                    environment={"TOWPATH_PROJECT": project},
+                )
+                for project in ("default", "other")[: min(2, options.callers)]
+            ],
         )
         async with platform:
             memory = Memory()
@@ -210,6 +239,10 @@ def main() -> None:
     parser.add_argument("--http", type=int, default=0)
     parser.add_argument("--active", type=int, default=1_000, help="runs under way at once; few make a queue")
     parser.add_argument("--other", type=int, default=0, help="tasks of a second caller, submitted after the first's")
+    parser.add_argument(
+        "--callers", type=int, default=1, help="callers that flood; the other's project is another's then"
+    )
+    parser.add_argument("--tool", default=TOOL, help="the tool of both callers' runs, of bench/echo_tools.py")
     parser.add_argument("--replicas", type=int, default=1)
     print(json.dumps(asyncio.run(measure(parser.parse_args()))))
 
