@@ -68,9 +68,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--runs", type=int, default=10_000_000, help="runs a day")
     found.add_argument("--steps", type=int, default=10, help="steps of a run")
     found.add_argument("--peak", type=float, default=3.0, help="the busiest second beside the mean")
-    found.add_argument(
-        "--busy", type=float, default=0.5, help="share of its processor that a process uses at the peak"
-    )
+    found.add_argument("--busy", type=float, default=0.5, help="share of its processor that a process uses at the peak")
     found.add_argument("--days", type=int, default=30, help="how long rows are kept")
     found.add_argument("--disk", type=float, default=4.0, dest="disk_tb", help="TB that one Postgres server keeps")
     return found

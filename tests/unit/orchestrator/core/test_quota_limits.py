@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.budgets import MAX_RUNS_PER_DAY, MAX_UNFINISHED_RUNS, ProjectQuota
-from towpath_orchestrator.core.project_quotas import (
+from towpath_orchestrator.core.quota_limits import (
     RETRY_UNFINISHED_S,
     ProjectUse,
     next_day,
