@@ -73,7 +73,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "runs replay": _one(records.ReplayResult) + _one(reports.ReplayTotalsRow),
     "runs diff": _one(reports.ComparedRunsRow),
     "runs history": _one(reports.RunHistoryRow),
-    "runs export": _one(reports.RecordHeadRow) + _one(reports.RecordFactRow) + _one(reports.RecordEventRow),
+    "runs export": _one(rows.RecordHeadRow) + _one(rows.RecordFactRow) + _one(rows.RecordEventRow),
     "runs tree": _one(RunTreeNode),
     "runs events": _list("events", LogEntry),
     "runs log": _one(RunLogView),

@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
+from towpath_contracts.base import JsonObject
 from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.access import AuditEntry
 from towpath_contracts.tools.calls import ToolSpec
@@ -245,3 +246,32 @@ class PolicyRuleRow(TypedDict):
 
     name: str
     effect: str
+
+
+class RecordHeadRow(TypedDict):
+    """The first line of a run's record: whose it is, and the network as it was published."""
+
+    towpath_record: int
+    run_id: UUID
+    network: str
+    version: int
+    status: str
+    reason: str | None
+    snapshot: JsonObject | None
+
+
+class RecordFactRow(TypedDict):
+    """A fact as it is stored, and the first event that came of it."""
+
+    fact: JsonObject
+    first_seq: int
+    at: datetime
+    engine_version: str
+
+
+class RecordEventRow(TypedDict):
+    """An event as it is stored."""
+
+    event: JsonObject
+    seq: int
+    at: datetime

@@ -391,32 +391,3 @@ class WatchedGateFields(GateSummaryField):
     """What came about at a gate, and the call that waits in the words of its tool."""
 
     event: Literal["opened", "voted", "closed"]
-
-
-class RecordHeadRow(TypedDict):
-    """The first line of a run's record: whose it is, and the network as it was published."""
-
-    towpath_record: int
-    run_id: UUID
-    network: str
-    version: int
-    status: str
-    reason: str | None
-    snapshot: JsonObject | None
-
-
-class RecordFactRow(TypedDict):
-    """A fact as it is stored, and the first event that came of it."""
-
-    fact: JsonObject
-    first_seq: int
-    at: datetime
-    engine_version: str
-
-
-class RecordEventRow(TypedDict):
-    """An event as it is stored."""
-
-    event: JsonObject
-    seq: int
-    at: datetime
