@@ -15,7 +15,7 @@ from towpath_contracts.switches import OPERATOR
 from towpath_fabric.ports import Database, DatabaseConnection, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.api.audited_actions import record_action
+from towpath_orchestrator.app.audited_actions import record_action
 from towpath_orchestrator.core.quota_limits import project_use, quota_uses, refuse_above_quota
 from towpath_orchestrator.metrics import OrchestratorMetrics
 

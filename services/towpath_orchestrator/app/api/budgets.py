@@ -24,7 +24,7 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.api.audited_actions import record_action
+from towpath_orchestrator.app.audited_actions import record_action
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
 
 MOST = 1_000

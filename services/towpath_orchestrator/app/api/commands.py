@@ -19,9 +19,9 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable_json
-from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.run_control import store_fact
+from towpath_orchestrator.app.audited_actions import record_action
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 
 CANCELLING = "cancelling"

@@ -33,7 +33,7 @@ from towpath_fabric.dead_letters import (
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.app.api.audited_actions import record_action
+from towpath_orchestrator.app.audited_actions import record_action
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.metrics import OrchestratorMetrics
 

@@ -26,10 +26,10 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.run_export import DatabaseRecord
 from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
 from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
+from towpath_orchestrator.app.audited_actions import record_action
 from towpath_orchestrator.core.fork_changes import changed_names, changed_task, fork_problem
 from towpath_orchestrator.core.run_caps import caps_of
 from towpath_orchestrator.core.tasks import replayed_by_script

@@ -43,7 +43,7 @@ from towpath_fabric.ports import Database, MessageBus
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
-from towpath_orchestrator.app.api.audited_actions import record_action
+from towpath_orchestrator.app.audited_actions import record_action
 
 Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""

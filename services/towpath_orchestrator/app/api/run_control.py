@@ -20,8 +20,8 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import MessageBus
 from towpath_fabric.turns.work_turns import WorkTurns
-from towpath_orchestrator.app.api.audited_actions import record_action
 from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.audited_actions import record_action
 
 LIVE = frozenset({"queued", "running", "waiting"})
 FOLDED_WITHIN_S = 4.0
