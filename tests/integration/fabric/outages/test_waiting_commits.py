@@ -14,6 +14,7 @@ from towpath_fabric.postgres import pool as pools
 from towpath_fabric.postgres.pool import DATABASE_DOWN, open_pool
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 DONE = "SELECT count(*) FROM public.done"
 
 
@@ -80,9 +81,26 @@ async def test_a_commit_that_is_given_up_is_seen_once_the_standby_has_it(
             with pytest.raises(asyncio.CancelledError):
                 await stopped
         assert await pool.fetchval(DONE) == 0, "the pool goes on with another connection"
+        await asyncio.sleep(2.5)  # longer than Postgres takes to notice that nobody is there
         assert await ask(primary, WAITING) == 3
         await name_standby(primary, "")
         await counted(primary, DONE, 3)
+    finally:
+        pool.terminate()
+
+
+async def test_a_statement_that_nobody_waits_for_any_more_ends(
+    primary: ReplicatedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pools.SESSION_SETTINGS, "statement_timeout", "0")
+    pool = await open_pool(primary.address(database="postgres"), 1, "test")
+    try:
+        stopped = asyncio.create_task(pool.execute("SELECT pg_sleep(600)"))
+        await counted(primary, SLEEPING, 1)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        await counted(primary, SLEEPING, 0)
     finally:
         pool.terminate()
 
@@ -97,7 +115,7 @@ async def test_a_statement_of_a_transaction_that_is_stopped_is_rolled_back(prima
 
     try:
         stopped = asyncio.create_task(insert_and_wait())
-        await counted(primary, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", 1)
+        await counted(primary, SLEEPING, 1)
         stopped.cancel()
         with pytest.raises(asyncio.CancelledError):
             await stopped
