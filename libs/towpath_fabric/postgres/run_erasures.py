@@ -109,11 +109,16 @@ class RunErasureLoop:
         erased = RUNS_AT_ONCE
         while erased >= RUNS_AT_ONCE:
             try:
-                erased = await self._pool.fetchval(
-                    self._statements.erase, erasure_id, RUNS_AT_ONCE, timeout=ERASE_TIMEOUT_S
-                )
+                erased = await self._erase_next(erasure_id)
             except asyncpg.RaiseError as error:  # not in the log, or done meanwhile by another replica
                 self._log.warning("an erasure is not carried out", erasure_id=str(erasure_id), error=str(error))
                 return
         if erased < 0:
             self._deferred.add(erasure_id)
+
+    async def _erase_next(self, erasure_id: UUID) -> int:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(f"SET LOCAL statement_timeout = '{ERASE_TIMEOUT_S:.0f}s'")  # the role's is shorter
+            erase = self._statements.erase
+            erased: int = await connection.fetchval(erase, erasure_id, RUNS_AT_ONCE, timeout=ERASE_TIMEOUT_S)
+        return erased
