@@ -513,8 +513,9 @@ BEGIN
       wake_at = NULL, erased_at = clock_timestamp(), pruned = wanted.kind = 'prune'
     WHERE r.run_id = ANY (chosen);
   IF wanted.kind = 'prune' THEN
-    DELETE FROM runs.budget b WHERE b.project = wanted.project AND b.scope IN ('run', 'agent')
-      AND split_part(b.key, '/', 1) IN (SELECT unnest(chosen)::text);
+    DELETE FROM runs.budget b WHERE b.project = wanted.project AND b.scope = 'run' AND b.key = ANY (chosen::text[]);
+    DELETE FROM runs.budget b WHERE b.project = wanted.project AND b.scope = 'agent'
+      AND split_part(b.key, '/', 1) = ANY (chosen::text[]);
   END IF;
   IF cardinality(chosen) < at_most THEN
     PERFORM tas.note_erased_part(of_erasure, 'runs');
