@@ -274,8 +274,8 @@ class BundleCompletenessCheck:
             self._fault(code, message, place.leaf, place.line, place.entry)
         report.notes += self.persons.notes()
         if self.tools.unseen:
-            said = f"{self.tools.unseen} calls were let go by versions of tools whose entries this bundle does not show"
-            report.notes.append(f"{said}: it can't be told whether these were in force")
+            said = f"calls by versions of tools whose entries this bundle does not show: {self.tools.unseen}"
+            report.notes.append(f"{said}; it can't be told whether these were in force")
 
     def _finish_undecided(self, report: AuditReport) -> None:
         """Report effects without a decision, unless retention may have dropped the decision, as the log says."""

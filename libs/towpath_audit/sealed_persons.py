@@ -197,8 +197,8 @@ class SealedPersons:
     def notes(self) -> Iterator[str]:
         """Yield what can't be told of what the entries rest on."""
         if self.unseen_keys:
-            said = f"{self.unseen_keys} entries are by keys that were made before what this bundle shows"
-            yield f"{said}: it can't be told for whom"
+            said = f"entries by keys that were made before what this bundle shows: {self.unseen_keys}"
+            yield f"{said}; it can't be told for whom"
         if not self.sealed:
             said = "the log could not be sealed when this was exported, so entries may be missing at its end"
             yield f"{said}: votes and tools that only tables tell of are not held against it"

@@ -121,8 +121,8 @@ class BundleVerifier:
             self._retention.finish([one for size in self._outside if size < first for one in self._outside[size]])
         self._completeness.finish(self._report)
         if self._untold:
-            said = f"{self._untold} entries rest on nothing that is here"
-            self._report.notes.append(f"{said}: what is missing at the end may explain them, so they are not listed")
+            said = f"entries that rest on nothing that is here: {self._untold}"
+            self._report.notes.append(f"{said}; what is missing at the end may explain them, so they are not listed")
         if not self._outside_notes:
             self._report.notes.append(
                 "no checkpoint from outside was given: that the log was cut off after the last checkpoint of this "

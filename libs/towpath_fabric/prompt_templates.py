@@ -159,9 +159,9 @@ def _check(node: nodes.Node, ifs: int, levels: int) -> None:
     elif ifs > MAX_IF_LEVELS or levels > MAX_EXPRESSION_LEVELS:
         what = f"more than {MAX_IF_LEVELS} ifs, or {MAX_EXPRESSION_LEVELS} operators, stand inside each other"
     elif isinstance(node, nodes.Name) and node.name not in VARIABLES:
-        what = f"{node.name!r} is unknown; known are {', '.join(VARIABLES)}"
+        what = f"there is no variable {node.name!r}{suggest_or_list(node.name, VARIABLES, shown=str)}"
     elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:
-        what = f"the filter {node.name!r} is not allowed in a prompt"
+        what = f"the filter {node.name!r} is not allowed in a prompt{suggest_or_list(node.name, sorted(_FILTERS), shown=str)}"
     elif isinstance(node, nodes.Test) and node.name not in _TESTS:
         what = f"the test {node.name!r} is not allowed in a prompt"
     if what:

@@ -14,6 +14,7 @@ from towpath_contracts.decisions.decision import FinishInstruction
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.runs.run_control import RUN_PAUSED
+from towpath_contracts.text import counted
 from towpath_engine.evolve import evolve
 from towpath_engine.handlers.run_gates import PAUSE_HOURS, RUN_GATE_HOURS, is_run_gate, open_run_gate
 from towpath_engine.handlers.transition import TransitionBuilder
@@ -94,7 +95,7 @@ class ForkStateFinder:
         elif step < first:
             msg = f"the run is a fork that begins at step {first} of its plan: fork its parent"
         else:
-            msg = f"the run has begun {begun} step(s) of its plan; name one from {first} to {max(first, begun)}"
+            msg = f"the run has begun {counted(begun, 'step')} of its plan; name one from {first} to {max(first, begun)}"
         raise ForkRefusedError(msg)
 
     def state(self) -> RunState:
@@ -108,7 +109,7 @@ class ForkStateFinder:
         elif step < first:
             msg = f"the run is a fork that begins at step {first}: fork its parent"
         elif step > found.step + 1:
-            msg = f"the run has {found.step} steps; name one from {first} to {found.step}"
+            msg = f"the run has {counted(found.step, 'step')}; name one from {first} to {found.step}"
         elif self._answered:
             msg = f"the run answered in step {found.step}: nothing comes after it"
         elif _is_busy(found):

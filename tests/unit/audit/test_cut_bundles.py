@@ -16,7 +16,7 @@ def test_of_a_bundle_that_was_cut_off_it_is_said_where_it_ends_and_nobody_is_acc
         assert ({fault.code for fault in report.faults}, report.faults[0].line) == ({"truncated"}, lines)
         leaves = sum('"kind":"leaf"' in line for line in whole[:lines])
         assert f"at leaf {leaves}" in report.faults[0].message
-        untold = "1 entries rest on nothing that is here" in " ".join(report.notes)
+        untold = "entries that rest on nothing that is here: 1;" in " ".join(report.notes)
         assert untold == (leaves == 3), "the call has begun, and not ended"
     edited = [line.replace('"verdict":"granted"', '"verdict":"refused"') for line in whole[:-1]]
     assert found(edited)[0] == ("entry_changed", 1)

@@ -283,7 +283,7 @@ def _show_verification(out: OutputPrinter, report: dict[str, Any]) -> None:
         out.write(f"Project {figures['project']}, {_covered_time(figures)}; exported at {figures['exported_at']}")
     shown = figures["leaves"]
     out.write(
-        f"{shown} entries shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}"
+        f"{counted(shown, 'entry', 'entries')} shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}"
     )
     parts = (f"{figures[name]} {words}" for name, words in _FIGURES)
     out.write(", ".join(parts))
@@ -298,9 +298,8 @@ def _show_proof(out: OutputPrinter, report: dict[str, Any]) -> None:
     if faults:
         out.write(f"This proof does not hold. First fault: {faults[0]['message']}", "bold red")
     else:
-        out.write(
-            f"This proof holds: its {figures['entries']} entries stand in the log {figures['origin']}.", "bold green"
-        )
+        shown = counted(figures["entries"], "entry", "entries")
+        out.write(f"This proof holds, for {shown} of the log {figures['origin']}.", "bold green")
         out.write(f"The checkpoint covers {figures['size']} leaves and is of {figures['at'] or 'no time that it says'}")
         out.rows("proved", figures["proved"], _PROVED, empty="")
     for fingerprint in figures.get("keys", ()):

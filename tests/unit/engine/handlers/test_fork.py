@@ -194,7 +194,7 @@ def test_there_are_steps_from_which_nothing_can_be_forked() -> None:
     parent.decide(use("echo", text="a"))
     with pytest.raises(ForkRefusedError, match="step 1 is not over"):
         before(parent, 2).state()
-    with pytest.raises(ForkRefusedError, match="has 1 steps"):
+    with pytest.raises(ForkRefusedError, match="has 1 step;"):
         before(parent, 3).state()
     parent.finish()
     parent.decide(respond())

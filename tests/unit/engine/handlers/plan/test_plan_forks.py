@@ -77,10 +77,10 @@ def test_a_workflow_is_forked_from_a_stage() -> None:
 def test_a_step_that_has_not_come_is_no_place_to_fork_from() -> None:
     parent = PlanRun(*STEPS)
     assert asked(Fork(parent, 1)) == [("ann", "go")], "also while it is under way"
-    assert refusal(parent, 2) == "the run has begun 1 step(s) of its plan; name one from 1 to 1"
+    assert refusal(parent, 2) == "the run has begun 1 step of its plan; name one from 1 to 1"
     whole = PlanRun(step("ann"))
     whole.end(0)
-    assert refusal(whole, 2) == "the run has begun 1 step(s) of its plan; name one from 1 to 1"
+    assert refusal(whole, 2) == "the run has begun 1 step of its plan; name one from 1 to 1"
     assert refusal(PlanRun(prompt="Plan it."), 1) == "the run has no plan yet"
 
 
