@@ -13,6 +13,8 @@ from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError, TemplateError, UndefinedError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from towpath_contracts.problems.near_names import suggest_or_list
+
 VARIABLES = ("tools", "routes", "agent_key", "tool_history", "user_message", "display_name")
 """What a base prompt may name."""
 
@@ -161,7 +163,8 @@ def _check(node: nodes.Node, ifs: int, levels: int) -> None:
     elif isinstance(node, nodes.Name) and node.name not in VARIABLES:
         what = f"there is no variable {node.name!r}{suggest_or_list(node.name, VARIABLES, shown=str)}"
     elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:
-        what = f"the filter {node.name!r} is not allowed in a prompt{suggest_or_list(node.name, sorted(_FILTERS), shown=str)}"
+        meant = suggest_or_list(node.name, sorted(_FILTERS), shown=str)
+        what = f"the filter {node.name!r} is not allowed in a prompt{meant}"
     elif isinstance(node, nodes.Test) and node.name not in _TESTS:
         what = f"the test {node.name!r} is not allowed in a prompt"
     if what:

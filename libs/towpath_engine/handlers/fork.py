@@ -95,7 +95,8 @@ class ForkStateFinder:
         elif step < first:
             msg = f"the run is a fork that begins at step {first} of its plan: fork its parent"
         else:
-            msg = f"the run has begun {counted(begun, 'step')} of its plan; name one from {first} to {max(first, begun)}"
+            steps = counted(begun, "step")
+            msg = f"the run has begun {steps} of its plan; name one from {first} to {max(first, begun)}"
         raise ForkRefusedError(msg)
 
     def state(self) -> RunState:

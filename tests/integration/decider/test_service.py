@@ -324,4 +324,4 @@ async def test_the_prompt_of_an_agent_can_be_shown(orchestrator: OrchestratorPee
     assert shown.digest == digest_text(shown.prompt)
     refused = await ask("{{ nothing }}")
     assert (refused.headers or {})[PROBLEM_HEADER] == "prompt_invalid"
-    assert "'nothing' is unknown" in Problem.model_validate_json(refused.data).detail
+    assert "there is no variable 'nothing'" in Problem.model_validate_json(refused.data).detail

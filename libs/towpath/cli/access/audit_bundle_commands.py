@@ -281,10 +281,8 @@ def _show_verification(out: OutputPrinter, report: dict[str, Any]) -> None:
         out.write("This bundle holds.", "bold green")
     if figures["project"] is not None:
         out.write(f"Project {figures['project']}, {_covered_time(figures)}; exported at {figures['exported_at']}")
-    shown = figures["leaves"]
-    out.write(
-        f"{counted(shown, 'entry', 'entries')} shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}"
-    )
+    shown = counted(figures["leaves"], "entry", "entries")
+    out.write(f"{shown} shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}")
     parts = (f"{figures[name]} {words}" for name, words in _FIGURES)
     out.write(", ".join(parts))
     for fingerprint in figures["keys"]:

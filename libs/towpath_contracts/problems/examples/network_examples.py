@@ -47,8 +47,8 @@ NETWORK_EXAMPLES = {
     ),
     "prompt_invalid": ProblemExample(
         "A base prompt with a template has a word or a tag in it that none may have, or would grow too large.",
-        "line 2 of the base prompt: 'toolz' is unknown; known are tools, routes → {{ tools }}; see what a model would"
-        " be shown: `towpath networks prompt support`",
+        "line 2 of the base prompt: there is no variable 'toolz'; did you mean tools? → {{ tools }}; see what a model "
+        "would be shown: `towpath networks prompt support`",
     ),
     "placeholder_unknown": ProblemExample(
         "A word in single braces is taken for a placeholder, so that one that is misspelt does not reach the model.",
