@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from towpath_contracts.problems.input_faults import locate_fault
+
 if TYPE_CHECKING:
     from towpath_embedded.console import UpConsole
     from towpath_embedded.refused_files import RefusedFiles
@@ -11,12 +13,16 @@ if TYPE_CHECKING:
 
 _POLICY = "policy"
 IN_FORCE = "policy in force"
+WARNED = "policy warning"
 _IN_FORCE_FIELDS = ("version", "rules", "source", "applied_by")
 SANDBOX_WARNING = "without a sandbox"
 
 
 def policy_notice(name: str, line: str) -> str | None:
-    """Return the notice for a log line of TAS about a policy that was applied or refused; None for any other line."""
+    """Return the notice for a log line of TAS about a policy that was applied or refused; None for any other line.
+
+    What a policy is warned about is told by its place, as faults of files are: `policy.yaml:3: …`.
+    """
     if name.partition("-")[0] != "tas" or _POLICY not in line:
         return None
     try:
@@ -26,6 +32,8 @@ def policy_notice(name: str, line: str) -> str | None:
     event = str(record.get("event", ""))
     if not event.startswith(_POLICY):
         return None
+    if event == WARNED:
+        return locate_fault(str(record.get("file", "policy")), str(record.get("warning", "")))
     hidden = {"event", "level", "timestamp", "role", "instance"}
     more = ", ".join(f"{key} {value}" for key, value in record.items() if key not in hidden)
     return f"{event}: {more}" if more else event

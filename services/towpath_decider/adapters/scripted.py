@@ -11,11 +11,10 @@ from pydantic_core import to_json
 
 from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
-from towpath_contracts.text import counted
 from towpath_decider.adapters.provider import OnText, model_name
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource, ScriptLoadError
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
-from towpath_decider.core.script import Script
+from towpath_decider.core.script import Script, exhaustion_message
 
 SWITCHED_OFF = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
 NONE_SENT = (
@@ -64,9 +63,7 @@ class ScriptedProvider:
         if answer is None and request.kind in NEUTRAL:
             return ModelReply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if answer is None:
-            agent = request.context.agent_key
-            entries = counted(len(script), "entry", "entries")
-            message = f"the script of {entries} has nothing left for agent {agent}: add what it does next"
+            message = exhaustion_message(len(script), request.context.agent_key, request.context.feedback)
             return ModelCallFailure(code="script_exhausted", message=message)
         text = answer.text(question.repairs)
         if answer.delay_ms:

@@ -17,8 +17,12 @@ from pydantic_core import from_json, to_json
 
 from towpath_contracts.decisions.assessments import ANSWERS
 from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, PlayedScriptEntry, PromptContext
+from towpath_contracts.text import counted, truncate
 
 COMMON = "*"
+SHOWN_FEEDBACK = 400
+"""Characters of what an agent was asked again about: the fault stands first, and lists of names may follow."""
+
 MAX_DELAY_MS = 3_600_000
 """A scripted model may be slow, but no longer than the longest tool."""
 
@@ -83,6 +87,19 @@ class Script:
         indexes = self._queues.get(queue, [])
         unread = islice(indexes, bisect_left(indexes, cursor), None)
         return next((index for index in unread if _holds(self._entries[index], context)), None)
+
+
+def exhaustion_message(entries: int, agent_key: str, feedback: Sequence[str]) -> str:
+    """Return why a script of so many *entries* says nothing more for an agent.
+
+    *feedback* is what the agent was asked again about: what was played is then at fault, and not what is
+    missing behind it.
+    """
+    message = f"the script of {counted(entries, 'entry', 'entries')} has nothing left for agent {agent_key}"
+    if not feedback:
+        return f"{message}: add what it does next"
+    cure = "mend its last entry, or add what it does then"
+    return f"{message}, which was asked again: {cure}. {truncate(feedback[-1], SHOWN_FEEDBACK)}"
 
 
 def queue_of(kind: DecisionKind) -> str:

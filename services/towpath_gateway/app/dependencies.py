@@ -36,6 +36,11 @@ LOCAL_REMEDY = (
     "`towpath up` prints the line that does, Shell."
 )
 
+WRONG_KEY_REMEDY = (
+    "The key of this platform stands in the file authorization of its data folder, which `towpath up` names: "
+    "curl --header @.towpath/authorization. For programs put what stands behind Bearer in it into TOWPATH_API_KEY."
+)
+
 LOCAL_OPENAI_REMEDY = (
     "Put what stands behind Bearer in .towpath/authorization into OPENAI_API_KEY; "
     "`towpath up` names the data folder where it is another one."
@@ -119,8 +124,8 @@ def _no_credential(dependencies: GatewayDependencies, request: Request, credenti
     detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
     speaks_openai = is_openai(request.scope["path"])  # `request.url` holds what the Host says too
     if dependencies.local_token is not None:
-        remedy = LOCAL_OPENAI_REMEDY if speaks_openai else LOCAL_REMEDY
-        return problem("unauthenticated", detail, remedy=remedy)
+        remedy = LOCAL_REMEDY if credential is None else WRONG_KEY_REMEDY
+        return problem("unauthenticated", detail, remedy=LOCAL_OPENAI_REMEDY if speaks_openai else remedy)
     if credential is None and dependencies.sessions is not None and dependencies.sessions.has_name_in(request.headers):
         return problem("unauthenticated", "this session was not begun here", remedy=SIGN_IN_REMEDY)
     if speaks_openai:

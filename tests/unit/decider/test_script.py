@@ -10,7 +10,7 @@ from tests.support.decider.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, 
 from towpath_contracts.decisions.request import FullToolOutput, OfferedTool, PlayedScriptEntry
 from towpath_contracts.json_schema import schema_faults
 from towpath_decider.core.answer_schema import ANY_OBJECT, answer_schema, simplified
-from towpath_decider.core.script import Script
+from towpath_decider.core.script import Script, exhaustion_message
 
 
 def test_entries_are_played_in_order_from_the_cursors() -> None:
@@ -23,6 +23,19 @@ def test_entries_are_played_in_order_from_the_cursors() -> None:
     assert second is not None
     assert json.loads(second.text(0)) == RESPOND
     assert script.next_answer("triage", {"*": 2}) is None
+
+
+def test_who_reads_that_nothing_is_left_learns_what_the_agent_was_asked_again_about() -> None:
+    fault = "Your last answer was not a valid decision: answer: no action is called 'USETOOL'; did you mean USE_TOOL?"
+    assert exhaustion_message(1, "triage", ("an older one", fault)) == (
+        f"the script of 1 entry has nothing left for agent triage, which was asked again: mend its last entry, or add "
+        f"what it does then. {fault}"
+    )
+    assert exhaustion_message(2, "triage", ()).endswith(
+        "of 2 entries has nothing left for agent triage: add what it does next"
+    )
+    assert exhaustion_message(1, "triage", ("x" * 401,)).endswith(" " + "x" * 399 + "…")
+    assert exhaustion_message(1, "triage", ("x" * 400,)).endswith(" " + "x" * 400)
 
 
 def test_an_agent_reads_its_own_queue_and_the_common_one_by_lowest_index() -> None:

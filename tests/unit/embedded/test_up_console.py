@@ -9,7 +9,7 @@ import pytest
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
-from towpath_embedded.log_notices import IN_FORCE, policy_in_force
+from towpath_embedded.log_notices import IN_FORCE, policy_in_force, policy_notice
 from towpath_embedded.up import models_with_key
 from towpath_fabric.process_protection import PROVIDER_KEYS
 
@@ -46,6 +46,13 @@ def test_the_policy_is_read_from_the_log_of_the_tool_access_service_alone() -> N
     assert policy_in_force("worker", line) is None
     assert policy_in_force("tas", f"no JSON: {IN_FORCE}") is None
     assert policy_in_force("tas", json.dumps({"event": "policy applied", "version": 5})) is None
+
+
+def test_what_a_followed_policy_is_warned_about_is_told_once_by_its_file_and_line() -> None:
+    said = "rule look-up: no registered tool matches 'orders.find'"
+    warned = {"event": "policy warning", "level": "info", "file": "policy.yaml", "warning": f"line 3: {said}"}
+    assert policy_notice("tas", json.dumps(warned)) == f"policy.yaml:3: {said}"
+    assert policy_notice("worker", json.dumps(warned)) is None
 
 
 def test_the_line_for_the_shell_reads_the_token_and_does_not_show_it(tmp_path: Path) -> None:

@@ -173,6 +173,16 @@ async def test_the_token_of_a_local_platform_is_no_stranger(tmp_path: Path) -> N
     assert status != 429
 
 
+async def test_a_wrong_key_is_told_where_the_right_one_stands_and_no_key_how_a_browser_gets_in(tmp_path: Path) -> None:
+    LocalAccess(tmp_path, "auto").prepare()
+    app = door(embedded=True)
+    app._dependencies.local_token = LocalToken(tmp_path / "authorization", None, 8787)
+    remedies = [json.loads((await answer(app, "POST", "/v1/runs", key))[1])["remedy"] for key in (None, "tp_wrong")]
+    assert ["In a browser" in one for one in remedies] == [True, False]
+    assert all("curl --header @.towpath/authorization" in one and "TOWPATH_API_KEY" in one for one in remedies)
+    assert len(remedies[1]) < len(remedies[0]) / 2
+
+
 @pytest.mark.parametrize("key", [None, "sk-of-another"])
 async def test_who_asks_as_a_client_of_openai_is_told_where_its_key_goes(tmp_path: Path, key: str | None) -> None:
     LocalAccess(tmp_path, "auto").prepare()

@@ -236,7 +236,7 @@ class PolicyFileWatcher:
 
     def _log_applied(self, applied: PolicyApplied) -> None:
         for warning in (*applied.warnings, *applied.hints):
-            self._log.info("policy warning", warning=warning)
+            self._log.info("policy warning", file=self._path.name, warning=warning)
         event = "policy applied" if applied.changed else "policy unchanged"
         self._log.info(event, version=applied.version, rules=applied.rules, file=self._path.name)
 
