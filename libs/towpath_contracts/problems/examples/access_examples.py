@@ -4,7 +4,8 @@ from towpath_contracts.problems.kind import ProblemExample
 
 ACCESS_EXAMPLES = {
     "policy_invalid": ProblemExample(
-        "A key of a rule is unknown, an effect is none, or a condition can't be read; nothing of the file is in force.",
+        "A key of a rule is unknown, an effect is none, or a condition can't be read; nothing of the file is in force. "
+        "Each place is named by its line: look at it, and at the rule around it.",
         "line 7: = sets nothing here; did you mean ==? → `when: args.amount == 5`; try it: `towpath policy apply "
         "policy.yaml --dry-run`",
     ),

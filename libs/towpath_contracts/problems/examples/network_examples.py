@@ -4,9 +4,10 @@ from towpath_contracts.problems.kind import ProblemExample
 
 NETWORK_EXAMPLES = {
     "network_invalid": ProblemExample(
-        "A key of the file is unknown, no agent is the default one or may respond, or a tool or a route leads nowhere.",
-        "network.yaml:9: there is no such field; did you mean 'equipped_tools'? → `equipped_tools: [orders.find]`; "
-        "try it: `towpath networks validate network.yaml`",
+        "A key of the file is unknown, no agent is the default one or may respond, or a tool or a route leads nowhere. "
+        "Each place is named by file and line, and by a JSON pointer: /agents/0 is the first agent of `agents`.",
+        "network.yaml:9: there is no such field; did you mean 'equipped_tools'? (/agents/0/equipped_tool) → "
+        "`equipped_tools: [orders.find]`; try it: `towpath networks validate network.yaml`",
     ),
     "default_agent_missing": ProblemExample(
         "Nobody knows which agent a run begins with.",

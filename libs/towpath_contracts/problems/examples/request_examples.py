@@ -4,7 +4,8 @@ from towpath_contracts.problems.kind import ProblemExample
 
 REQUEST_EXAMPLES = {
     "request_invalid": ProblemExample(
-        "A field of the request, or an option of the command, is misspelt, missing or of another type.",
+        "A field of the request, or an option of the command, is misspelt, missing or of another type. Each place "
+        "is named by a JSON pointer, /body/max_steps for a field and /query/status for a parameter, or by its option.",
         "/max_stepz: there is no such field; did you mean 'max_steps'? → write `max_steps: 3`",
     ),
     "request_malformed": ProblemExample(
