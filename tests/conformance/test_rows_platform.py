@@ -59,6 +59,7 @@ async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_ra
         assert unknown.status_code == 422 and unknown.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.prints("networks invoke", "networks prompt", "runs log")
 async def test_a15_logs_and_prompts_are_had_from_python_and_at_the_terminal(
     watched: Watched, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -216,6 +216,7 @@ def test_networks_are_validated_published_and_shown(ask: Ask, tmp_path: Path) ->
     assert "default_agent_missing" in {entry["code"] for entry in refused["errors"]}
 
 
+@pytest.mark.prints("policy permissions")
 @pytest.mark.parametrize(
     ("agent", "amount", "code", "verdict"),
     [("billing", 99, 0, "allow"), ("billing", 129, 5, "require_approval"), ("tech", 1, 4, "deny")],
@@ -242,7 +243,7 @@ def test_a_bad_matrix_changes_nothing(ask: Ask, tmp_path: Path) -> None:
     doubtful.write_text("kind: Policy\nrules:\n  - {name: typo, tool: order.find, effect: allow}\n")
     code, refused = ask("policy", "apply", str(doubtful), "--strict")
     assert (code, refused["code"]) == (2, "policy_invalid")
-    assert "line 3: rule typo: no registered tool matches 'order.find'" in refused["errors"][0]["detail"]
+    assert "doubtful.yaml:3: rule typo: no registered tool matches 'order.find'" in refused["errors"][0]["detail"]
     assert ask("policy", "show")[1]["version"] == before["version"]
 
 

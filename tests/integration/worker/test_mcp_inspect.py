@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.worker import hostile_mcp
 
-from towpath.cli.app import run
+from towpath.cli import app
 
 NOBODY = ("--server", "http://127.0.0.1:9")
 
@@ -26,10 +26,11 @@ def inspected(folder: Path, capsys: pytest.CaptureFixture[str], command: str, **
     }
     file = folder / "servers.yaml"
     file.write_text(json.dumps({"servers": {"bad": server}}))
-    code = run(["mcp", "inspect", str(file), "-o", "json", *NOBODY])
+    code = app.run(["mcp", "inspect", str(file), "-o", "json", *NOBODY])
     return code, json.loads(capsys.readouterr().out)["tools"]
 
 
+@pytest.mark.prints("mcp inspect")
 def test_it_shows_digests_hints_warnings_and_what_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_files_and_words_of_the_command_line_make_the_same_task(tmp_path: Path) 
             wrong.options()
 
 
+@pytest.mark.prints("plans check")
 def test_a_checked_file_tells_the_line_of_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("plan:\n  steps:\n    - type: agent\n    - type: agent\n      agent: {agent_key: ''}\n")

@@ -81,6 +81,7 @@ async def test_the_doctor_finds_what_is_wrong_with_a_database(
     assert "1 of 7 migrations are missing" in found.detail and "towpath db migrate" in found.remedy
 
 
+@pytest.mark.prints("db status")
 async def test_the_status_of_a_newer_database_says_that_it_is_newer(
     database: DatabaseUrl, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,9 +123,9 @@ def test_the_document_is_printed_by_a_command(capsys: pytest.CaptureFixture[str]
 NOT_HELD = frozenset(
     {
         *("demo", "demo run", "demo crash", "up", "backup", "restore", "upgrade check", "streams ensure"),
-        *("db migrate", "db status", "db restored", "keys nkey", "keys seal", "mcp inspect", "policy suggest"),
-        *("agents credential list", "workers credential list", "workers drain", "networks invoke"),
-        *("networks validate", "plans check", "plans show", "policy permissions", "runs confidence", "runs erase"),
+        *("db migrate", "db restored", "keys nkey", "keys seal", "policy suggest"),
+        *("agents credential list", "workers credential list", "workers drain"),
+        *("networks validate", "plans show", "runs confidence", "runs erase"),
         *("runs goal", "erasures withdraw", "gates delegate", "gates resolve", "workspace cat", "workspace export"),
         *("grants from-plan", "grants from-runs", "grants propose", "queues dead show", "queues dead requeue"),
         *("queues dead discard", "tools accept", "tools refuse", "tools diff", "tools withdraw"),
