@@ -49,6 +49,21 @@ servers:
     allow: [echo, die, kept]
 """
 
+OFFICIAL = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("stock")
+
+
+@server.tool()
+def count(item: str{more}) -> str:
+    \"\"\"Count an item.\"\"\"
+    return "7 " + item
+
+
+server.run("stdio")
+"""
+
 
 @contextmanager
 def sheets_server(folder: Path, port: int) -> Iterator[None]:
@@ -65,11 +80,13 @@ def sheets_server(folder: Path, port: int) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def working(shared: Shared, written: str, folder: Path) -> AsyncIterator[tuple[TasCaller, Serving]]:
-    """A worker with the servers of a file, in a project of its own."""
+async def working(
+    shared: Shared, written: str, folder: Path, project: str = ""
+) -> AsyncIterator[tuple[TasCaller, Serving]]:
+    """A worker with the servers of a file, in the project that is named, else in one of its own."""
     file = folder / "servers.yaml"
     file.write_text(written)
-    project = f"p{os.urandom(6).hex()}"
+    project = project or f"p{os.urandom(6).hex()}"
     async with (
         TasCaller(shared.nats.url(), project) as caller,
         serving(shared.nats.url(), tools=(), project=project, servers=load_servers(file)) as worker,
@@ -200,3 +217,34 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         lost = await put(caller, "bad.die")
         assert (await caller.fact(lost, "tool.finished"))["failure"]["code"] == "outcome_unknown"
         assert (await row(shared_tas.dsn, lost.execution_id))["status"] == "unknown"
+
+
+async def test_a_server_of_the_official_package_that_is_started_with_another_schema_is_held_until_somebody_accepts_it(
+    shared_tas: Shared, folder: Path
+) -> None:
+    script = folder / "stock.py"
+    written = f"servers: {{stock: {{command: {sys.executable}, args: [{script}]}}}}"
+    script.write_text(OFFICIAL.format(more=""))
+    async with working(shared_tas, written, folder) as (caller, _):
+        await caller.apply("{kind: Policy, rules: [{name: count, tool: stock.count, effect: allow}]}")
+        assert "7 nuts" in json.dumps(await result(caller, "stock.count", item="nuts"))
+        project = caller.project
+
+    script.write_text(OFFICIAL.format(more=", warehouse: str"))
+    async with working(shared_tas, written, folder, project) as (caller, _):
+        (proposal,) = (await held(caller, "stock.count")).proposals
+        assert (proposal.version, proposal.held) == (2, True)
+        assert "warehouse" in proposal.spec.parameters["required"]
+        denied = await denial(caller, "stock.count", item="nuts")
+        assert denied["violation_type"] == "tool_drifted"
+        assert "towpath tools diff stock.count --version 2" in denied["suggestion"]
+
+        await caller.ask(rpc.DECIDE_PROPOSAL, project=project, name="stock.count", version=2, accept=True, actor="ann")
+        await held(caller)
+        for _ in range(60):
+            request = await put(caller, "stock.count", item="nuts", warehouse="east")
+            if (fact := await caller.fact(request, "tool.finished"))["status"] == "succeeded":
+                break
+            assert fact["failure"]["code"] == "tool_drifted"  # the worker asks every few seconds what was accepted
+            await asyncio.sleep(1)
+        assert "7 nuts" in json.dumps(await result(caller, "stock.count", item="nuts", warehouse="east"))
