@@ -32,7 +32,7 @@ _LEFT: Final[Mapping[str, str]] = {
     "open gates": "SELECT count(*) FROM runs.gate WHERE status = 'pending'",
     "calls without an outcome": "SELECT count(*) FROM tas.tool_call"
     " WHERE status IN ('requested', 'awaiting_approval', 'permitted', 'started')",
-    "failures of messages": "SELECT count(*) FROM runs.handling_failure",
+    "failures of messages": "SELECT count(*) FROM runs.handling_failure WHERE failures > 0",
     "runs whose history is behind": "SELECT count(*) FROM runs.run r LEFT JOIN history.run_cursor c USING (run_id)"
     " WHERE c.seq IS DISTINCT FROM r.seq",
 }

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.places import ROOT
 from tests.support.platform.sample_platform import ServedSample, served_sample
 
 from towpath.cli import main
 
+SAMPLE = ROOT / "examples" / "support"
+MESSAGE = "Please refund order 8812, it arrived broken."
 TOWPATH = Path(sys.executable).parent / "towpath"
 Ask = Callable[..., tuple[int, Any]]
 
@@ -65,3 +68,12 @@ def at_terminal(server: str, command: list[str], *answers: tuple[str, str], **mo
             os.write(ours, f"{left.pop(0)[1]}\n".encode())
     os.close(ours)
     return process.wait(timeout=60), said
+
+
+def script(tmp_path: Path, amount: float) -> str:
+    """Return a script that refunds *amount* of order 8812 and answers."""
+    decisions = json.loads((SAMPLE / "script.json").read_text("utf-8"))
+    decisions[2]["action_details"]["tool_params"]["amount"] = amount
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps(decisions), "utf-8")
+    return str(path)

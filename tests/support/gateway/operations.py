@@ -105,6 +105,8 @@ OPERATIONS = [
     ("runs:read", "GET", "/v1/metrics/samples", None),
     ("runs:read", "GET", "/v1/budgets", None),
     ("runs:operate", "POST", "/v1/budgets", {"kind": "project", "budget": {"tokens": 5}}),
+    ("runs:read", "GET", "/v1/quota", None),
+    ("runs:operate", "POST", "/v1/quota", {"runs_per_day": 5}),
     ("runs:operate", "GET", "/v1/replays", None),
     ("runs:read", "GET", "/v1/queues", None),
     ("runs:read", "GET", "/v1/scaling/orders", None),

@@ -264,8 +264,7 @@ def test_no_server_is_reported_at_once_with_its_remedy(capsys: pytest.CaptureFix
 
 def test_a_failure_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "list", "-o", "json", "--server", nobody_listens()]) == 6
-    errors = json.loads(capsys.readouterr().err)
-    remedy = "Start it: towpath up, or name another: --server URL."
+    errors, remedy = json.loads(capsys.readouterr().err), "Start it: towpath up, or name another: --server URL."
     assert (errors["code"], errors["remedy"]) == ("server_unreachable", remedy)
     assert REGISTRY["server_unreachable"].remedy.startswith(remedy[:-1]), "the same, without what a program writes"
 

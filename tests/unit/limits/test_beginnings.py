@@ -65,6 +65,8 @@ MEANT: dict[str, tuple[int | float | bool, str]] = {
     "LedgerCall.revision": (1, "as it was asked for"),
     "Approval.quorum": (1, "one person, unless a rule wants more"),
     "ConditionWork.listed": (1, "one value is a list of one"),
+    "PolicyRule.quorum": (1, "the same, as it is written"),
+    "PolicyRule.expires_s": (86_400, "as in a policy file"),
     "Rule.quorum": (1, "one person, unless the rule says more"),
     "CallProvenance.whole": (True, "nothing was left out yet"),
     "CallProvenance.looked": (True, "it was looked"),

@@ -129,6 +129,7 @@ NOT_HELD = frozenset(
         *("runs goal", "erasures withdraw", "gates delegate", "gates resolve", "workspace cat", "workspace export"),
         *("grants from-plan", "grants from-runs", "grants propose", "queues dead show", "queues dead requeue"),
         *("queues dead discard", "tools accept", "tools refuse", "tools diff", "tools withdraw"),
+        *("projects quota show", "projects quota set", "projects quota lift"),
     }
 )
 """Commands of whose documents no test says that it printed one: tests run them as processes, or not with JSON."""
