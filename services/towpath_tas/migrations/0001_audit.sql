@@ -264,7 +264,8 @@ BEGIN
          WHERE r.phase = 'audit.pruned' AND r.project = wanted.project AND r.actor = wanted.requested_by
            AND r.at >= wanted.before + interval '7 days' AND p.detail::json->>'erasure_id' = of_erasure::text
            AND (p.detail::json->'what'->>'before')::timestamptz = wanted.before
-           AND wanted.run_ids <@ ARRAY(SELECT json_array_elements_text(p.detail::json->'runs')::uuid)) THEN
+           AND NOT EXISTS (SELECT unnest(wanted.run_ids)
+                           EXCEPT SELECT json_array_elements_text(p.detail::json->'runs')::uuid)) THEN
       RAISE EXCEPTION 'the log does not say that retention prunes the runs of %', of_erasure;
     END IF;
     RETURN wanted;
@@ -281,7 +282,7 @@ BEGIN
   END IF;
   IF wanted.kind = 'run' AND EXISTS (
        SELECT FROM unnest(ARRAY['audit.erase_requested', 'audit.erase_confirmed']) said (phase)
-       WHERE NOT wanted.run_ids <@ ARRAY(
+       WHERE EXISTS (SELECT unnest(wanted.run_ids) EXCEPT
          SELECT json_array_elements_text(p.detail::json->'runs')::uuid
          FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
          WHERE r.phase = said.phase AND r.project = wanted.project
