@@ -56,6 +56,10 @@ Others are taken in at once: their runs are few, and would else wait behind that
 REFUSED_S = 2
 """After this time an enqueued task comes again that can't be accepted now."""
 
+QUOTA_EXCEEDED = "quota_exceeded"
+"""An enqueued task is not tried again that its project's quota refuses, maybe until midnight: the broker sends no task
+more while so many are given back, whosever they are."""
+
 Token = Annotated[str, Path()]
 """A part of the subject, which the broker lets a credential use only in its own name."""
 
@@ -172,7 +176,7 @@ class TaskQueueConsumer:
         except ValidationError as error:
             await self._refuse(message, f"not a task: {describe_validation_error(error)}")
         except ProblemError as error:
-            if error.problem.retryable:
+            if error.problem.retryable and error.problem.code != QUOTA_EXCEEDED:
                 await self._guard.give_back(message, REFUSED_S)
             else:
                 await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")

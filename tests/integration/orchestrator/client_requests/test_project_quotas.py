@@ -9,8 +9,9 @@ import asyncpg
 import pytest
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 
-from towpath_contracts import rpc
+from towpath_contracts import rpc, streams
 from towpath_contracts.budgets import ProjectQuota, QuotaStatus, SetQuota, ShowQuota
+from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage, ListDeadLetters, SettleDeadLetter
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.tasks import SubmitTask
 
@@ -52,6 +53,7 @@ async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats
         await runs_of_a_day_end_at_the_limit(peers)
         await runs_that_have_not_ended_end_at_the_limit(peers)
         await yesterday_counts_no_more(peers, database())
+        await enqueued_tasks_above_it_are_set_aside(peers)
         await set_quota(peers, "operator")
         assert await used(peers) == {}
         assert [one["code"] for one in await several(peers, 12) if "code" in one] == []
@@ -128,3 +130,41 @@ async def yesterday_counts_no_more(peers: Peers, dsn: str) -> None:
     assert await used(peers) == {"runs_per_day": 0}
     assert "code" not in await submit(peers)
     assert await used(peers) == {"runs_per_day": 1}
+
+
+async def enqueued_tasks_above_it_are_set_aside(peers: Peers) -> None:
+    """None stays at the broker, where it would hold up those of other projects; sent again it is a task like any."""
+    await set_quota(peers, "operator", runs_per_day=1)
+    js = peers.nc.jetstream()
+    await js.publish("task.enqueue.anonymous", b'{"network": "solo", "user_message": "enqueued"}')
+    letter = await the_letter(peers)
+    assert letter.reason.startswith("quota_exceeded: project default has used 1 of 1 runs per day; it frees at ")
+    await until_nothing_is_given_back(js)
+    await set_quota(peers, "operator", runs_per_day=2)
+    number, reason = letter.dead_letter_id, "the quota was raised"
+    settled = SettleDeadLetter(project=PROJECT, dead_letter_id=number, verdict="requeue", actor="ann", reason=reason)
+    await peers.ask(rpc.SETTLE_DEAD_LETTER, settled)
+    for _ in range(2_400):
+        if await used(peers) == {"runs_per_day": 2}:
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
+async def until_nothing_is_given_back(js: Any) -> None:
+    for _ in range(2_400):
+        if not (await js.consumer_info("TASKS", streams.TASKS_CONSUMER.durable)).num_ack_pending:
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
+async def the_letter(peers: Peers) -> DeadLetter:
+    for _ in range(2_400):
+        page = await peers.ask(rpc.LIST_DEAD_LETTERS, ListDeadLetters(project=PROJECT))
+        assert isinstance(page, DeadLetterPage)
+        if page.letters:
+            [letter] = page.letters
+            return letter
+        await asyncio.sleep(0.05)
+    raise TimeoutError
