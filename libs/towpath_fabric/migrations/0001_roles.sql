@@ -36,6 +36,7 @@ BEGIN
   FOREACH role_name IN ARRAY ARRAY['towpath_orchestrator', 'towpath_tas', 'towpath_gateway', 'towpath_log_writer'] LOOP
     FOREACH setting IN ARRAY ARRAY['plan_cache_mode = force_generic_plan', 'jit = off', 'enable_seqscan = off',
                                    'search_path = pg_catalog, pg_temp', 'statement_timeout = 30000',
+                                   'idle_in_transaction_session_timeout = 20000',
                                    'client_connection_check_interval = 1000'] LOOP
       EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %s', role_name, current_database(), setting);
     END LOOP;
