@@ -303,6 +303,7 @@ END $$;
 
 -- Empties rows of the ledger, at most *at_most*, of the runs *erased*: what was asked, what came of it, and what people
 -- were shown and said. Which call it was and how it ended stays. `revision` moves, so no replica writes on top.
+-- Where these are the last, fences, counts and marks of a restore go too: no call of an erased run is opened or changed.
 CREATE FUNCTION tas.empty_calls(erased uuid[], at_most integer) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -323,6 +324,11 @@ BEGIN
   UPDATE tas.approval a SET args = '', bound = '', digest = '', reason = '', decided_reason = ''
     WHERE a.run_id = ANY (emptied) AND a.execution_id = ANY (calls);
   DELETE FROM tas.blob_piece b WHERE b.execution_id = ANY (calls);
+  IF cardinality(emptied) < at_most THEN
+    DELETE FROM tas.rule_count u WHERE u.run_id = ANY (erased);
+    DELETE FROM tas.fence f WHERE f.run_id = ANY (erased);
+    DELETE FROM tas.restored_run m WHERE m.run_id = ANY (erased);
+  END IF;
   RETURN emptied;
 END $$;
 
@@ -349,7 +355,6 @@ BEGIN
   END IF;
   IF wanted.kind = 'prune' THEN
     IF cardinality(emptied) < at_most THEN
-      DELETE FROM tas.rule_count u WHERE u.run_id = ANY (wanted.run_ids);
       PERFORM tas.note_erased_part(of_erasure, 'tas');
     END IF;
     RETURN cardinality(emptied);

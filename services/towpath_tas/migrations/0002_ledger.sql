@@ -195,7 +195,7 @@ CREATE TABLE tas.fence (
 );
 
 -- A database that was restored from a backup, and the runs that were not final in it: what they did since then is not known,
--- so a person is asked before each of their calls that is not pure. An operator adds rows, and nobody takes any away.
+-- so a person is asked before each of their calls that is not pure. An operator adds rows; a run's goes when it is erased.
 CREATE TABLE tas.restore (
   lost_since  timestamptz PRIMARY KEY,
   restored_at timestamptz NOT NULL DEFAULT clock_timestamp(),

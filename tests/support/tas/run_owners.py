@@ -33,6 +33,21 @@ class Owners:
         """The runs in the order in which they began."""
         return [row["run_id"] for row in await self.log.owner("SELECT run_id FROM runs.run ORDER BY 1")]
 
+    async def limit(self, *runs: UUID) -> None:
+        """Give each run a count of a limited rule, a fence and the mark of a restore."""
+        await self.log.owner("INSERT INTO tas.rule_count SELECT run_id, 'r', 1 FROM unnest($1::uuid[]) run_id", runs)
+        fences = "INSERT INTO tas.fence (run_id, project, fence) SELECT run_id, $2, 1 FROM unnest($1::uuid[]) run_id"
+        await self.log.owner(fences, runs, PROJECT)
+        await self.log.owner("INSERT INTO tas.restore VALUES (now(), now(), 'ops', 0, 0)")
+        marks = "INSERT INTO tas.restored_run SELECT run_id, $2, lost_since FROM unnest($1::uuid[]) run_id, tas.restore"
+        await self.log.owner(marks, runs, PROJECT)
+
+    async def limited(self) -> dict[str, list[UUID]]:
+        """Return of which runs there are counts, fences and marks of a restore."""
+        tables = ("rule_count", "fence", "restored_run")
+        asked = {table: await self.log.owner(f"SELECT run_id FROM tas.{table} ORDER BY 1") for table in tables}
+        return {table: [row["run_id"] for row in rows] for table, rows in asked.items()}
+
     async def confirm(self, run_id: UUID) -> ErasureView:
         """Have dana ask for a run to be erased, and eve confirm it."""
         request = RequestErasure(project=PROJECT, actor="dana", reason="request 4711", kind="run", run_id=run_id)

@@ -22,8 +22,10 @@ __all__ = ["owners", "shared_tas", "tas"]
 
 async def test_the_ledger_of_an_erased_run_is_empty_and_the_log_holds_all_the_same(owners: Owners) -> None:
     first, second = await owners.all_runs()
+    await owners.limit(first, second)
     before = verify(await owners.log.export(), checkpoints=owners.log.kept.notes)
     await owners.erase(first)
+    assert await owners.limited() == {"rule_count": [second], "fence": [second], "restored_run": [second]}
     rows = await owners.log.owner("SELECT run_id, args, args_digest, fact, status FROM tas.tool_call")
     assert {(row["args_digest"], row["fact"]) for row in rows if row["run_id"] == first} == {("", None)}
     assert all(row["fact"] and row["args_digest"] for row in rows if row["run_id"] == second)

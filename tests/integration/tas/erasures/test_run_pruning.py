@@ -64,7 +64,8 @@ async def statuses(owners: Owners) -> list[str]:
 
 async def test_pruned_runs_are_gone_and_the_audit_holds_and_has_every_payload(owners: Owners) -> None:
     first, second = await owners.all_runs()
-    await owners.log.owner("INSERT INTO tas.rule_count VALUES ($1, 'r', 1), ($2, 'r', 1)", first, new_run_id())
+    other = new_run_id()
+    await owners.limit(first, second, other)
     await owners.log.owner(
         "INSERT INTO runs.budget (project, scope, key, soft, on_soft) SELECT $1, k.scope, k.key, 0.8, 'warn'"
         " FROM (VALUES ('run', $2), ('agent', $2 || '/a'), ('caller', 'ann')) k (scope, key)",
@@ -83,8 +84,9 @@ async def test_pruned_runs_are_gone_and_the_audit_holds_and_has_every_payload(ow
     assert await statuses(owners) == ["done"]
     rows = await owners.log.owner("SELECT pruned, erased_at IS NULL FROM runs.run ORDER BY run_id")
     assert [tuple(row) for row in rows] == [(True, False)] * 2
-    for table, left in (("runs.run_event", 0), ("tas.rule_count", 1), ("runs.budget", 1), ("tas.tool_call", 20)):
+    for table, left in (("runs.run_event", 0), ("runs.budget", 1), ("tas.tool_call", 20)):
         assert (await owners.log.owner(f"SELECT count(*) FROM {table}"))[0][0] == left, table
+    assert await owners.limited() == {"rule_count": [other], "fence": [other], "restored_run": [other]}
     assert await owners.log.owner("SELECT 1 FROM tas.tool_call WHERE args_digest <> '' OR fact IS NOT NULL") == []
     cursors = await owners.log.owner("SELECT run_id, erased, pruned FROM history.run_cursor ORDER BY 1")
     assert [tuple(row) for row in cursors] == [(first, True, True), (second, True, True)]
