@@ -6,7 +6,7 @@ TowpathError                 the platform refused; `.problem` says why and what 
   x DeniedError              no credential, or not the right one (401, 403)
   x UnavailableError         try again: nobody answers, or too much waits already (429, 503)
   x RunTimeoutError          the run did not end in time; it goes on (408)
-  x RunFailedError           a run that was streamed has ended without an answer
+  x RunFailedError           a run whose answer was asked for, or that was streamed, has ended without one
 ToolError                    a tool says why it has no result; the model reads code, message and hint
 AgentError                   an agent in user code says why it has no answer, and whether to ask it again
 DeclarationError             a tool, an agent or a network is written in a way that can't be offered
@@ -67,7 +67,7 @@ class RunTimeoutError(TowpathError):
 
 
 class RunFailedError(TowpathError):
-    """A run that was streamed has ended without an answer; its events say why."""
+    """A run whose answer was asked for, or that was streamed, has ended without one; the text says why."""
 
 
 class ToolError(Exception):

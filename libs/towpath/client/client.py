@@ -170,16 +170,16 @@ class Client(ClientResources, RunControls):
         With *output_type*, a pydantic model, dataclass or TypedDict, the answer is held against its JSON Schema, and
         `output` is of that type.
         With *plan*, a `towpath.plan`, or a sentence that a model is to plan, `output` says what became of its steps.
-        Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on, as long as its
-        `deadline` among *options* lets it.
+        Of a run that failed `text`, and a typed `output`, raise RunFailedError. Raises RunTimeoutError after *timeout*
+        (seconds, or text such as "5m"); the run goes on, as long as its `deadline` among *options* lets it.
         """
-        from towpath.tasks.outputs import output_schema, typed
+        from towpath.tasks.outputs import output_schema, told_if_failed, typed
         from towpath.tasks.plans import plan_run
 
         wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
         if output_type is None:
             view = await self._run(network, message, timeout, wanted)
-            return view if plan is None else plan_run(view)
+            return told_if_failed(view) if plan is None else plan_run(view)
         if wanted.get("background") is None:
             wanted.setdefault("response_schema", output_schema(output_type))
         return typed(await self._run(network, message, timeout, wanted), output_type)
@@ -289,10 +289,10 @@ class Client(ClientResources, RunControls):
         With *as_*, a pydantic model, dataclass or TypedDict, its answer is returned as that; then RunFailedError is
         raised for a run without an answer, and RefusedError `output_invalid` for an answer that is none.
         """
-        from towpath.tasks.outputs import answer_of
+        from towpath.tasks.outputs import answer_of, told_if_failed
 
         view = await self._ended(uuid_of(run_id), timeout)
-        return view if as_ is None else answer_of(view, as_)
+        return told_if_failed(view) if as_ is None else answer_of(view, as_)
 
     async def _ended(self, run_id: UUID, timeout: str | float | None) -> RunView:
         from towpath.tools.declaration import seconds

@@ -5,21 +5,52 @@ The platform holds the answer against its JSON Schema while the run can still me
 
 from typing import Generic, TypeVar
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import PrivateAttr, PydanticUserError, TypeAdapter, ValidationError
 
 from towpath.errors import DeclarationError, RefusedError, RunFailedError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import RunView
 
 Output = TypeVar("Output")
 
 
-class TypedRun(RunView, Generic[Output]):
-    """A run with its answer in its type; `output` is None for a run that has none, such as a failed one."""
+class FailedRun(RunView):
+    """A run that has neither completed nor been cancelled: who asks for its answer is told why there is none."""
 
-    output: Output | None = None
+    @property
+    def text(self) -> str:
+        """Raise RunFailedError: an empty text would pass for an answer."""
+        raise _failure_of(self)
+
+
+class TypedRun(RunView, Generic[Output]):
+    """A run with its answer in its type."""
+
+    _output: Output | None = PrivateAttr(default=None)
+
+    @property
+    def output(self) -> Output | None:
+        """The answer; None for a cancelled run. Raises RunFailedError for a run that failed."""
+        if _is_failed(self):
+            raise _failure_of(self)
+        return self._output
+
+    @property
+    def text(self) -> str:
+        """The answer's message, empty where there is none. Raises RunFailedError for a run that failed."""
+        if _is_failed(self):
+            raise _failure_of(self)
+        return super().text
+
+
+def told_if_failed(view: RunView) -> RunView:
+    """Return a run that has ended as it is; one that failed so that its `text` says why."""
+    if not _is_failed(view):
+        return view
+    return FailedRun.model_construct(**{name: getattr(view, name) for name in RunView.model_fields})
 
 
 def output_schema(output_type: type[Output]) -> JsonObject:
@@ -65,12 +96,22 @@ def answer_of(view: RunView, output_type: type[Output]) -> Output:
     """
     found = read_output(view, output_type)
     if found is None:
-        said = view.message or view.reason or "no answer"
-        raise RunFailedError(problem("run_failed", f"{view.status}: {said}", run_id=str(view.run_id)))
+        raise _failure_of(view)
     return found
 
 
 def typed(view: RunView, output_type: type[Output]) -> TypedRun[Output]:
     """Return the run with its answer read; raises RefusedError as `read_output` does."""
     values = {name: getattr(view, name) for name in RunView.model_fields}
-    return TypedRun[Output].model_construct(**values, output=read_output(view, output_type))
+    run = TypedRun[Output].model_construct(**values)
+    run._output = read_output(view, output_type)
+    return run
+
+
+def _is_failed(view: RunView) -> bool:
+    return view.status in FINAL_STATUSES - {"completed", "cancelled"}
+
+
+def _failure_of(view: RunView) -> RunFailedError:
+    said = view.message or view.reason or "no answer"
+    return RunFailedError(problem("run_failed", f"{view.status}: {said}", run_id=str(view.run_id)))

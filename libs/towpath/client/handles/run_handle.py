@@ -105,7 +105,8 @@ class Run:
         """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
 
         With *output_type*, a pydantic model, dataclass or TypedDict, the run's `output` is of it; with
-        *plan* it says what became of the plan's steps.
+        *plan* it says what became of the plan's steps. Of a run that failed `text`, and `output` of a type, raise
+        RunFailedError, which says why.
         """
         async with self._client(server, api_key, caller) as client:
             name = await _published(client, network, options)

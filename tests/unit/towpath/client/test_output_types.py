@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from towpath import DeclarationError, RefusedError, RunFailedError
-from towpath.tasks.outputs import answer_of, output_schema, read_output, typed
+from towpath.tasks.outputs import answer_of, output_schema, read_output, told_if_failed, typed
 from towpath_contracts.runs.views import RunView
 
 
@@ -84,6 +84,24 @@ def test_an_answer_is_read_or_told_why_there_is_none() -> None:
         answer_of(cancelled, Data)
     with pytest.raises(RefusedError, match="output_invalid"):
         answer_of(ended({"lamps": "many"}), Data)
+
+
+@pytest.mark.parametrize("status", ["failed", "timed_out"])
+def test_who_asks_a_failed_run_for_its_answer_is_told_why_there_is_none(status: str) -> None:
+    values = dict.fromkeys(RunView.model_fields)
+    why = "no key for OpenAI: set OPENAI_API_KEY"
+    view = RunView.model_construct(**{**values, "run_id": UUID(int=1), "status": status, "message": why})
+    for ask in (lambda: told_if_failed(view).text, lambda: typed(view, Data).text, lambda: typed(view, Data).output):
+        with pytest.raises(RunFailedError, match=f"run_failed: {status}: {why}"):
+            ask()
+    assert (told_if_failed(view).message, typed(view, Data).status) == (why, status)
+
+
+def test_a_cancelled_run_has_no_answer_and_did_not_fail() -> None:
+    values = dict.fromkeys(RunView.model_fields)
+    view = RunView.model_construct(**{**values, "status": "cancelled"})
+    assert told_if_failed(view) is view
+    assert (told_if_failed(view).text, typed(view, Data).text, typed(view, Data).output) == ("", "", None)
 
 
 def test_the_text_of_a_run_is_its_answer_in_words() -> None:
