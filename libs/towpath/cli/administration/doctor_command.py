@@ -17,6 +17,7 @@ from cyclopts import App, Parameter
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.administration.server_checks import DoctorCheck, check_servers, print_checks
 from towpath.cli.runs.trace_command import trace
+from towpath.cli.runs.untaken_calls import REMEDY, describe_untaken, queues_without_worker
 from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, examples
 from towpath.errors import problem_of
 from towpath.stopped_processes import is_stopped
@@ -135,9 +136,11 @@ async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[
                 ("gates", client.gates.list),
             )
             servers = asyncio.gather(*(_check_server(name, ask) for name, ask in asked))
-            detail, notices, found = await asyncio.gather(_check_readiness(address), _notices(client), servers)
+            detail, notices, untaken, found = await asyncio.gather(
+                _check_readiness(address), _notices(client), check_untaken_calls(client), servers
+            )
             gateway = DoctorCheck("gateway", detail == "ready", f"{shown} {detail}")
-            return [gateway, *found, *notices, *[await _check_model(client, model) for model in models]]
+            return [gateway, *found, *untaken, *notices, *[await _check_model(client, model) for model in models]]
     except ProblemError as error:
         return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
 
@@ -173,6 +176,15 @@ async def _notices(client: "Client") -> list[DoctorCheck]:
             DoctorCheck("dead notices", None, f"{len(page.notices)} were not taken", "Read: towpath gates notices.")
         )
     return found
+
+
+async def check_untaken_calls(client: "Client") -> list[DoctorCheck]:
+    """Return what is wrong with toolsets whose calls no worker takes: a worker may well be ready, and have others."""
+    remedy = f"{REMEDY[0].upper()}{REMEDY[1:]}."
+    return [
+        DoctorCheck(f"toolset {queue.toolset}", False, describe_untaken(queue), remedy)
+        for queue in await queues_without_worker(client)
+    ]
 
 
 async def _check_server(name: str, ask: Any) -> DoctorCheck:

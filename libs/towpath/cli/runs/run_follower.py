@@ -12,6 +12,7 @@ from uuid import UUID
 
 from towpath.cli.runs.call_edit import edited_arguments, fault_lines
 from towpath.cli.runs.event_lines import CALL_WIDTH, REASON_WIDTH, EventFormatter, EventLine, answer_text, summary
+from towpath.cli.runs.untaken_calls import calls_without_worker
 from towpath.cli.shared.confirmation import prompt
 from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import cut_words, one_line, plain_json, printable, shorten, sinks_first
@@ -194,20 +195,6 @@ class RunFollower:
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
         if self._refused:
             print_notice(one_line(summary_of_refused(self._refused)))
-
-
-async def calls_without_worker(client: Client) -> list[str]:
-    """Return which toolsets have calls that wait and nobody who takes them, as far as a key may know that."""
-    try:
-        queues = (await client.queues.list()).queues
-    except TowpathError:
-        return []
-    return [
-        f"{queue.waits} call(s) wait, and no worker takes those of the toolset {queue.toolset}; "
-        "start the worker that has it: towpath worker MODULE_OR_FILE"
-        for queue in queues
-        if queue.toolset and queue.waits and not queue.listeners
-    ]
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

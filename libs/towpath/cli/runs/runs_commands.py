@@ -12,6 +12,7 @@ from towpath.cli.definitions import goal_options
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs import bulk_command, run_control_commands, stored_run_commands
 from towpath.cli.runs.next_command import next_command
+from towpath.cli.runs.untaken_calls import calls_without_worker
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -19,10 +20,11 @@ from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from towpath import Client
     from towpath_contracts.runs.tree import RunTreeNode
-    from towpath_contracts.runs.views import RunPage
+    from towpath_contracts.runs.views import RunPage, RunView
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
@@ -190,8 +192,10 @@ async def list_runs(
             before=before,
             limit=limit,
         )
-    rows = [run.model_dump(mode="json") for run in page.runs]
-    common.out().rows("runs", rows, _LIST, empty=where_none_are(page))
+        rows = [run.model_dump(mode="json") for run in page.runs]
+        out = common.out()
+        out.rows("runs", rows, _LIST, empty=where_none_are(page))
+        await show_untaken(client, page.runs, out)
 
 
 def where_none_are(page: "RunPage") -> str:
@@ -225,6 +229,7 @@ async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -
             if view.effects:
                 out.write("\n  what became of its calls:")
                 _show_effects(out, view)
+            await show_untaken(client, (view,), out)
             if (command := next_command(view)) is not None:
                 out.write(f"\n  go on:  {command}", "dim")
 
@@ -353,6 +358,13 @@ async def cancel(
     if out.for_people:
         _show_effects(out, view)
     return OK
+
+
+async def show_untaken(client: "Client", runs: "Iterable[RunView]", out: OutputPrinter) -> None:
+    """Show which calls of the project no worker takes, where some of *runs* only look as if they went on."""
+    if out.for_people and any(run.status == "running" for run in runs):
+        for line in await calls_without_worker(client):
+            out.write(f"\n{line}", "yellow")
 
 
 def _show_effects(out: OutputPrinter, view: Any) -> None:

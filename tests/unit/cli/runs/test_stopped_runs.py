@@ -8,8 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from towpath.cli.administration.doctor_command import check_untaken_calls
 from towpath.cli.runs.next_command import next_command
-from towpath.cli.runs.run_follower import RunFollower, calls_without_worker
+from towpath.cli.runs.run_follower import RunFollower
+from towpath.cli.runs.runs_commands import show_untaken
+from towpath.cli.runs.untaken_calls import calls_without_worker
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
 from towpath.errors import DeniedError
@@ -99,3 +102,33 @@ async def test_a_key_that_may_not_look_at_queues_follows_its_run_all_the_same(
 ) -> None:
     async with WaitingRun(Queues(None), capsys) as client:
         assert await calls_without_worker(client) == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "queue", "told"),
+    [
+        (("completed", "running"), UNTAKEN, True),
+        (("running",), UNTAKEN.model_copy(update={"listeners": 1}), False),
+        (("running",), UNTAKEN.model_copy(update={"waits": 0}), False),
+        (("completed", "waiting"), UNTAKEN, False),
+    ],
+)
+async def test_below_runs_that_go_on_stands_which_calls_no_worker_takes(
+    statuses: tuple[str, ...], queue: QueueState, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [view(status=status) for status in statuses]
+    async with WaitingRun(Queues((queue,)), capsys) as client:
+        await show_untaken(client, runs, OutputPrinter("json"))
+        assert capsys.readouterr().out == "", "a program reads documents alone"
+        await show_untaken(client, runs, OutputPrinter("table"))
+    shown = capsys.readouterr().out
+    assert ("2 call(s) wait, and no worker takes those of the toolset orders" in shown) is told
+    assert ("towpath worker MODULE_OR_FILE" in shown) is told
+
+
+async def test_the_doctor_finds_toolsets_whose_calls_no_worker_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = UNTAKEN.model_copy(update={"toolset": "mail", "listeners": 1})
+    async with WaitingRun(Queues((taken, UNTAKEN)), capsys) as client:
+        (found,) = await check_untaken_calls(client)
+    assert (found.check, found.good) == ("toolset orders", False)
+    assert found.detail.startswith("2 call(s) wait") and found.remedy.startswith("Start the worker")
