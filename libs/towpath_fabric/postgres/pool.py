@@ -94,8 +94,8 @@ SESSION_SETTINGS = {
 """A statement is planned once, when its tables may be nearly empty. Without `enable_seqscan` it would read them whole
 from then on, until they are analysed, however long they have become. With the fixed path, names without a schema are
 Postgres's own, whatever else was set for a role or a database. Postgres ends a statement after so many ms, and looks
-each second whether who asked is still there; neither ends a commit that waits for a standby. Where a process stands still
-within a transaction, its connection ends, and what it holds is free."""
+each second whether who asked is still there; neither ends a commit that waits for a standby. Where a process stands
+still within a transaction, its connection ends, and what it holds is free."""
 
 GIVEN_UP_S = 35.0
 """A statement that is not answered after so long is given up, and its connection with it: Postgres itself ends one that
