@@ -294,7 +294,10 @@ class TracedStepRow(TypedDict):
 
 
 class TracedRunRow(TypedDict):
-    """A run, its trace, its steps and its audit; `missing` is what one record has and another lacks."""
+    """A run, its trace, its steps and its audit; `missing` is what one record has and another lacks.
+
+    `unknown` is what can't be told, because the audit may have dropped it or was not read whole.
+    """
 
     run_id: UUID
     network: str
@@ -306,6 +309,7 @@ class TracedRunRow(TypedDict):
     audit_entries: int
     steps: list[TracedStepRow]
     missing: list[str]
+    unknown: list[str]
 
 
 class RunHistoryRow(TypedDict):
