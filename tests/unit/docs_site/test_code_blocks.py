@@ -79,6 +79,12 @@ def parse(app: App, command: list[str]) -> None:
         app.parse_args(command[1:], exit_on_error=False, print_error=False)
 
 
+def test_no_command_has_an_address_of_a_database_from_a_variable_among_its_arguments() -> None:
+    """It has a password, and other users see arguments; the command line reads TOWPATH_DATABASE_URL by itself."""
+    shown = re.compile(r"""--database-url[ =]["']?\$""")
+    assert [block.place for block in BLOCKS if shown.search(block.text)] == []
+
+
 def test_a_command_that_is_none_is_told() -> None:
     with pytest.raises(Exception, match="--detached"):
         parse(make_app(), ["towpath", "run", "stock", "hello", "--detached"])
