@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Unpack
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import DeclarationError, RefusedError
+from towpath.foreign_names import AGENT_OPTIONS
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
@@ -66,6 +67,16 @@ def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, Declar
 
 
 def checks_keywords(declared: C) -> C:
+    """Do what `checking_keywords` does of a class that is like none of another framework's."""
+    return checking_keywords({})(declared)
+
+
+def checking_keywords(foreign: Mapping[str, str]) -> Callable[[C], C]:
+    """Have a class refuse keywords that it does not take; *foreign* says what is written for others' instead."""
+    return functools.partial(_checked, foreign=foreign)
+
+
+def _checked(declared: C, *, foreign: Mapping[str, str]) -> C:
     """Have *declared* refuse a keyword that it does not take with DeclarationError: where, and what was meant.
 
     Python's own TypeError says neither before 3.13. Who reads the signature sees that of the class.
@@ -76,6 +87,9 @@ def checks_keywords(declared: C) -> C:
     @functools.wraps(plain)
     def init(self: object, *args: Any, **given: Any) -> None:
         unknown = given.keys() - {*known, "declared_at"}
+        if said := "; ".join(f"no {name!r}: {foreign[name]}" for name in sorted(unknown & foreign.keys())):
+            msg = f"{declared_place()}: {declared.__name__} takes {said}"
+            raise DeclarationError(msg)
         if unknown:
             check_keywords(sorted(unknown), known, str(declared_place()), declared.__name__)
         plain(self, *args, **given)
@@ -84,7 +98,7 @@ def checks_keywords(declared: C) -> C:
     return declared
 
 
-@checks_keywords
+@checking_keywords(AGENT_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the agents that it may hand over to, or their keys.

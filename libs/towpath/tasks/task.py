@@ -12,13 +12,15 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from towpath.errors import RefusedError
+from towpath.foreign_names import TASK_OPTIONS
 from towpath.tasks.goals import goal_json
 from towpath.tasks.mounts import HostMount
 from towpath.tasks.objectives import objective_json
 from towpath.tasks.plans import plan_json
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
-from towpath_contracts.problems.registry import problem
+from towpath_contracts.problems.near_names import suggest_or_list
+from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.tasks import SubmitTask
 
@@ -102,8 +104,22 @@ def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
     try:
         return SubmitTask.model_validate(written)
     except ValidationError as error:
-        details = in_plain_words(details_of(error, SubmitTask))
+        details = tuple(_with_own_options(one) for one in in_plain_words(details_of(error, SubmitTask)))
         raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+
+
+_BESIDE = ("plan", "output_type", "timeout")
+"""Options that `run` and its forms take beside TaskKeywords."""
+
+
+def _with_own_options(one: ProblemDetail) -> ProblemDetail:
+    """Say of an unknown option of a task what was meant, among all that Python takes and what other frameworks have."""
+    name = one.pointer.removeprefix("/")
+    if one.code != "extra_forbidden" or "/" in name or "belongs inside" in one.detail:
+        return one
+    known = [*TaskKeywords.__annotations__, *_BESIDE]
+    said = f": {TASK_OPTIONS[name]}" if name in TASK_OPTIONS else suggest_or_list(name, known)
+    return one.model_copy(update={"detail": f"there is no such field{said}"})
 
 
 def _current_span() -> RemoteSpan | None:

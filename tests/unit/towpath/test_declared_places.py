@@ -107,6 +107,11 @@ def test_tools_and_names_of_tools_are_taken() -> None:
     [
         ({"promt": "Sort."}, "Agent takes no 'promt'; did you mean 'prompt'?"),
         ({"tool": ["a"], "declared_at": None}, "Agent takes no 'tool'; did you mean 'tools'?"),
+        (
+            {"name": "x", "instructions": "y", "xyz": 1},
+            "Agent takes no 'instructions': its instructions are prompt=; no 'name': its name is key=, or the first",
+        ),
+        ({"handoffs": []}, "Agent takes no 'handoffs': the agents that it hands over to are routes="),
         ({"xyz": 1}, "Agent takes no 'xyz'; there are key, prompt, description"),
     ],
 )

@@ -75,6 +75,10 @@ def test_a_swarm_and_a_run_without_asyncio_take_more() -> None:
     ("written", "meant"),
     [
         ({"max_stepz": 3}, "/max_stepz: there is no such field; did you mean 'max_steps'?"),
+        ({"output_typ": 3}, "/output_typ: there is no such field; did you mean 'output_type'?"),
+        ({"xyz": 3}, ", plan, output_type, timeout"),
+        ({"session": 1}, "/session: there is no such field: a conversation is run.reply(run, message)"),
+        ({"max_turns": 3}, "/max_turns: there is no such field: how many steps a run has is max_steps="),
         ({"budget": {"dollars": 1}}, "/budget/dollars: there is no such field; there are model_calls, on_soft, soft,"),
         ({"grant": [{"tol": "a"}]}, "/grant/0/tol: there is no such field; did you mean 'tool'?"),
         ({"goal": {"goal": "g", "settings": {"max_step": 2}}}, "/goal/settings/max_step: there is no such field; did"),

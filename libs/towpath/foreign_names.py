@@ -1,0 +1,31 @@
+"""Names that other frameworks have and that people bring along, and what is written here in their place.
+
+Letter by letter nothing here is near them, so a suggestion of the nearest name would send people the wrong way.
+"""
+
+AGENT_OPTIONS = {
+    "name": "its name is key=, or the first argument",
+    "instructions": "its instructions are prompt=",
+    "system_prompt": "its instructions are prompt=",
+    "handoffs": "the agents that it hands over to are routes=",
+    "output_type": "the form of its answer is output=, or run.sync(…, output_type=…)",
+    "response_format": "the form of its answer is output=, or run.sync(…, output_type=…)",
+    "deps_type": "what a tool knows and the model must not say are a tool's SystemParameter(), given by run.sync(…, "
+    "system_params={…})",
+    "model_settings": "how its model is asked is settings=",
+    "max_turns": "how many steps a run has is max_steps=, of the run or of its Network",
+}
+"""Of `Agent`."""
+
+TASK_OPTIONS = {
+    "session": "a conversation is run.reply(run, message), or continues=RUN",
+    "message_history": "turns from elsewhere are messages=, and a conversation goes on by continues=RUN",
+    "thread_id": "a conversation goes on by continues=RUN, or run.reply(run, message)",
+    "max_turns": "how many steps a run has is max_steps=",
+    "recursion_limit": "how many steps a run has is max_steps=",
+    "deps": "what a tool knows and the model must not say is system_params={…}",
+    "context": "what a tool knows and the model must not say is system_params={…}",
+    "run_context": "what a tool knows and the model must not say is system_params={…}",
+    "usage_limits": "what may be spent is budget=Budget(…), and how many steps a run has is max_steps=",
+}
+"""Of a task: `run`, `submit` and what else begins a run."""
