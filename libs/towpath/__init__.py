@@ -214,11 +214,20 @@ def __getattr__(name: str) -> Any:
     """Import the public *name* on its first use (PEP 562)."""
     home = _HOMES.get(name)
     if home is None:
+        instead = _instead_of(name)
+        if instead:
+            raise ImportError(f"towpath has no {name}: {instead} (docs/guides/coming-from.md)", name=__name__)
         msg = f"module 'towpath' has no attribute {name!r}"
         raise AttributeError(msg)
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _instead_of(name: str) -> str:
+    """Return what there is in the place of a *name* of other frameworks; empty where nothing is known of it."""
+    foreign: dict[str, str] = importlib.import_module("towpath.foreign_names").IMPORTS
+    return foreign.get(name, "")
 
 
 def __dir__() -> list[str]:

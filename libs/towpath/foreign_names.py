@@ -17,6 +17,25 @@ AGENT_OPTIONS = {
 }
 """Of `Agent`."""
 
+IMPORTS = {
+    "ApprovalRequested": "a run that waits for a person is told by WaitingGate",
+    "ModelRetry": "a tool raises ToolError(code, message, retryable=True), and the model reads it",
+    "Rule": "a rule is PolicyRule, in Policy([…])",
+    "RunContext": "a tool is given a ToolContext",
+    "RunContextWrapper": "a tool is given a ToolContext",
+    "RunDenied": "a refused call ends no run: run.denied_calls() lists them, and a refused task raises DeniedError or "
+    "RefusedError",
+    "RunFailed": "it is RunFailedError",
+    "RunTimeout": "it is RunTimeoutError",
+    "Runner": "an agent is run by run(agent, message), or run.sync(agent, message) without asyncio",
+    "TextDelta": "pieces of text are RunStreamDelta",
+    "ToolStarted": "a call is told by RunStreamToolCall",
+    "function_tool": "a tool is a function under @tool",
+    "termination": "loops are found in every run; what ends one are settings, such as max_steps, of the run or network",
+    "use": "a scripted call is execute_tool(…), of towpath.testing",
+}
+"""Names that people import from `towpath`."""
+
 TASK_OPTIONS = {
     "session": "a conversation is run.reply(run, message), or continues=RUN",
     "message_history": "turns from elsewhere are messages=, and a conversation goes on by continues=RUN",

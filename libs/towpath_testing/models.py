@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic_core import to_json
 
-from towpath.agents.operations import AnyMove
+from towpath.agents.operations import AnyMove, move_json
 from towpath.agents.request import AgentRequest
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import NEUTRAL
@@ -28,20 +27,12 @@ class ModelScript:
     """Decisions that are played in their order; with `agent` an entry is that agent's alone (docs/testing.md)."""
 
     def __init__(self, entries: Sequence[Any]) -> None:
-        self.entries = [_entry(one) for one in entries]
+        self.entries = [move_json(one) for one in entries]
 
 
 def script(entries: Sequence[AnyMove | JsonObject | str]) -> ModelScript:
     """Return a model that says *entries* one after the other: moves, decisions as JSON, or texts as they are."""
     return ModelScript(entries)
-
-
-def _entry(written: Any) -> Any:
-    """Return a move as a model writes it: what it leaves at its default is left out."""
-    if not isinstance(written, BaseModel):
-        return written
-    said = written.model_dump(mode="json", exclude_defaults=True)
-    return {"action": written.action, **said} if hasattr(written, "action") else said
 
 
 class FunctionProvider:
@@ -58,7 +49,7 @@ class FunctionProvider:
         said = await answer if inspect.isawaitable(answer) else answer
         if said is None and request.kind in NEUTRAL:
             said = NEUTRAL[request.kind]
-        text = said if isinstance(said, str) else to_json(_entry(said)).decode()
+        text = said if isinstance(said, str) else to_json(move_json(said)).decode()
         return ModelReply(text=text, usage=Usage(model_calls=1), cost=FREE)
 
     def offers_tools(self, _request: DecisionRequest) -> bool:

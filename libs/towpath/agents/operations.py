@@ -7,6 +7,8 @@ behind the decision, by validation, the matrix and a person.
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import (
     Abandon,
@@ -30,6 +32,14 @@ Move = UseToolWithCertainty | RouteToAgentWithCertainty | RespondWithCertainty |
 
 AnyMove = Move | UseTool | RouteToAgent | Respond
 """A decision in any of its typed forms."""
+
+
+def move_json(written: Any) -> Any:
+    """Return a move as a model writes it: what it leaves at its default is left out. All else is returned as it is."""
+    if not isinstance(written, BaseModel):
+        return written
+    said = written.model_dump(mode="json", exclude_defaults=True)
+    return {"action": written.action, **said} if hasattr(written, "action") else said
 
 
 def execute_tool(tool: str, /, *, reasoning: str = "", **params: object) -> UseToolWithCertainty:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from towpath.agents.operations import move_json
 from towpath.errors import RefusedError
 from towpath.foreign_names import TASK_OPTIONS
 from towpath.tasks.goals import goal_json
@@ -95,6 +96,8 @@ def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
         written["background"] = objective_json(written["background"])
     if "plan" in written:
         written["plan"] = plan_json(written["plan"])
+    if written.get("script") is not None:
+        written["script"] = _script_json(written["script"])
     if "mounts" in written:
         written["mounts"] = [one.to_json() if isinstance(one, HostMount) else one for one in written["mounts"]]
     if written.get("idempotency_key") is None:
@@ -120,6 +123,14 @@ def _with_own_options(one: ProblemDetail) -> ProblemDetail:
     known = [*TaskKeywords.__annotations__, *_BESIDE]
     said = f": {TASK_OPTIONS[name]}" if name in TASK_OPTIONS else suggest_or_list(name, known)
     return one.model_copy(update={"detail": f"there is no such field{said}"})
+
+
+def _script_json(given: Any) -> Any:
+    """Return the decisions of a script as JSON: moves are taken too, and `script([…])` of towpath.testing."""
+    entries = getattr(given, "entries", given)
+    if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
+        return given
+    return [move_json(one) for one in entries]
 
 
 def _current_span() -> RemoteSpan | None:

@@ -13,6 +13,7 @@ from towpath.client.resources import DeadLetterFilters
 from towpath.client.run_controls import RunFilters
 from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords
 from towpath.tasks.task import RunKeywords, TaskKeywords, task_of
+from towpath.testing import execute_tool, respond, script
 from towpath_contracts.budgets import Budget
 from towpath_contracts.dead_letters import ListDeadLetters
 from towpath_contracts.networks.spec import NetworkSpec
@@ -88,6 +89,20 @@ def test_a_wrong_word_in_a_task_is_told_with_the_one_that_is_near(written: dict[
     with pytest.raises(RefusedError) as caught:
         task_of("n", "hello", written)
     assert meant in caught.value.problem.detail
+
+
+def test_a_script_of_a_task_takes_the_moves_of_a_test() -> None:
+    moves = [execute_tool("price", item="lamp"), respond("29 EUR."), {"action": "RESPOND"}, "as it is"]
+    for given in (moves, tuple(moves), script(moves)):
+        task = task_of("n", "hello", {"script": given})
+        assert task.script == (
+            {"action": "USE_TOOL", "action_details": {"tool_name": "price", "tool_params": {"item": "lamp"}}},
+            {"action": "RESPOND", "action_details": {"payload": {"message": "29 EUR."}}},
+            {"action": "RESPOND"},
+            "as it is",
+        )
+    with pytest.raises(RefusedError, match="/script: "):
+        task_of("n", "hello", {"script": "hi"})
 
 
 async def test_a_wrong_word_is_refused_before_anything_is_connected() -> None:
