@@ -68,6 +68,19 @@ def tools(tmp_path: Path) -> str:
     return str(tmp_path / "desk_tools.py")
 
 
+@pytest.mark.parametrize("command", [["tools", "lint"], ["policy", "suggest"]])
+def test_a_file_without_a_tool_is_told_and_not_all_well(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "loans.py").write_text(
+        'def extend(loan: str) -> str:\n    """Extend a loan."""\n    return loan\n', "utf-8"
+    )
+    assert main([*command, str(tmp_path / "loans.py"), "-o", "json"]) == 2
+    told = json.loads(capfd.readouterr().err)
+    assert (told["code"], told["detail"]) == ("request_invalid", f"there is no tool in {tmp_path / 'loans.py'}")
+    assert "@tool" in told["remedy"]
+
+
 def test_lint_says_per_tool_what_is_lacking_and_ends_with_1(tools: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["tools", "lint", tools, "--json"]) == 1
     gaps = json.loads(capfd.readouterr().out)["gaps"]

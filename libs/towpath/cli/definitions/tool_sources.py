@@ -47,6 +47,10 @@ async def read_tools(
         ]
     with common.out().progress("Importing the tools"):
         _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
+    if not found:  # nothing to say of no tool would read as if all were well
+        detail = f"there is no tool in {', '.join(files)}"
+        remedy = "Write @tool above each function that is to be a tool (from towpath import tool)."
+        raise ProblemError(problem("request_invalid", detail, remedy=remedy))
     return [DeclaredTool(ToolSpec.model_validate(one["spec"]), one["output"]) for one in found]
 
 
