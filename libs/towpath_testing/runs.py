@@ -8,6 +8,7 @@ from towpath.tasks.outputs import Output, answer_of
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import Event, LogEntry
 from towpath_contracts.runs.views import GateView, RunView
+from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
 
 Resolve = Callable[[GateView, str, str, str, JsonObject | None], Awaitable[None]]
@@ -80,7 +81,9 @@ class RunResult:
         self.entries = entries
 
     def __repr__(self) -> str:
-        return f"<run {self.status} {self.view.reason}: {self.text or self.view.message}>"
+        said = f"{self.status} {self.view.reason}: {self.text or self.view.message}"
+        refused = [call for entry in self.entries if (call := refused_call(entry.event)) is not None]
+        return f"<run {'; '.join(filter(None, (said, summary_of_refused(refused))))}>"
 
     @property
     def status(self) -> str:

@@ -50,6 +50,7 @@ async def test_calls_that_the_policy_refuses_are_counted_and_a_failure_is_told_w
         with pytest.raises(TimeoutError, match=r"2 calls were refused, first: lend: ") as none:
             await h.next_gate()
     assert result.status == "failed"
+    assert "; 2 calls were refused, first: lend: " in repr(result)
     assert f"no gate: the run failed ({result.reason})" in str(none.value)
 
 
