@@ -3,13 +3,19 @@
 SELECT v.quotas AS version, q.project FROM runs.budget_version v LEFT JOIN runs.project_quota q ON true
 
 -- name: lock
--- Whoever accepts tasks of these projects takes turns, from here to its commit.
-SELECT project FROM runs.project_quota WHERE project = ANY ($1::text[]) ORDER BY project FOR UPDATE
+-- Whoever accepts tasks of these projects takes turns, from here to its commit. It waits $2 ms for its turn.
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $2, true))
+SELECT q.project FROM patience, runs.project_quota q WHERE q.project = ANY ($1::text[]) ORDER BY q.project FOR UPDATE OF q
+
+-- name: lock_free
+-- Of these projects those whose turn it is at once.
+SELECT project FROM runs.project_quota WHERE project = ANY ($1::text[]) ORDER BY project FOR UPDATE SKIP LOCKED
 
 -- name: uses
--- A statement of its own behind the lock: it sees what others have committed meanwhile. Of runs that have not ended no
+-- A statement of its own behind the lock: it sees what others have committed meanwhile. From here on locks are waited for
+-- as ever. Of runs that have not ended no
 -- more are counted than the limit, from an index.
-SELECT q.project, q.unfinished_runs, q.runs_per_day, q.set_by, q.set_at, q.reason,
+SELECT q.project, q.unfinished_runs, q.runs_per_day, q.set_by, q.set_at, q.reason, set_config('lock_timeout', '0', true),
   CASE WHEN q.day >= ($2::timestamptz AT TIME ZONE 'UTC')::date THEN q.runs ELSE 0 END AS runs_per_day_used,
   (SELECT count(*) FROM (
      SELECT 1 FROM runs.run r WHERE r.project = q.project AND r.status IN ('queued', 'running', 'waiting', 'cancelling')

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+import asyncpg
+
 from towpath_contracts.budgets import QuotaStatus, SetQuota, ShowQuota
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.switches import OPERATOR
@@ -16,10 +18,13 @@ from towpath_fabric.ports import Database, DatabaseConnection, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.audited_actions import record_action
-from towpath_orchestrator.core.quota_limits import project_use, quota_uses, refuse_above_quota
+from towpath_orchestrator.core.quota_limits import busy_quota, project_use, quota_uses, refuse_above_quota
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 QUOTAS = Queries.load("towpath_orchestrator.adapters", "quotas.sql")
+
+LOCK_WAIT_MS = 1_000
+"""So long tasks wait for their turn with a quota. A replica holds one for a few ms, unless it stands still."""
 
 
 class ProjectQuotas:
@@ -31,6 +36,7 @@ class ProjectQuotas:
         self._metrics = metrics
         self._version = 0
         self._projects: frozenset[str] = frozenset()
+        self._busy: frozenset[str] = frozenset()
 
     async def limited(self, connection: DatabaseConnection, projects: Iterable[str], version: int) -> list[str]:
         """Return those of *projects* that have a quota; *version* is that of the quotas as they are stored."""
@@ -44,11 +50,27 @@ class ProjectQuotas:
         self, connection: DatabaseConnection, limited: Sequence[str], projects: Sequence[str], now: datetime
     ) -> list[Problem | None]:
         """Return for each task of a batch, by its project, why it is refused; holds the quotas until the commit."""
-        await connection.fetch(QUOTAS.lock, limited)
+        await self._hold(connection, limited)
         rows = await connection.fetch(QUOTAS.uses, limited, now)
         found = refuse_above_quota(projects, {row["project"]: project_use(row) for row in rows}, now)
         self._metrics.quota_refusals.inc(sum(refusal is not None for refusal in found))
-        return found
+        return [busy_quota(p) if p in self._busy else why for p, why in zip(projects, found, strict=True)]
+
+    async def _hold(self, connection: DatabaseConnection, limited: Sequence[str]) -> None:
+        """Hold the quotas of *limited* until the commit, but for those that others hold for long: they are `_busy`.
+
+        For those it is not waited again until they were found free once.
+        """
+        if self._busy.isdisjoint(limited):
+            try:
+                async with connection.transaction():
+                    await connection.fetch(QUOTAS.lock, limited, str(LOCK_WAIT_MS))
+            except asyncpg.LockNotAvailableError:
+                pass
+            else:
+                return
+        rows = await connection.fetch(QUOTAS.lock_free, limited)
+        self._busy = self._busy.union(limited).difference(row["project"] for row in rows)
 
     async def count(
         self, connection: DatabaseConnection, limited: Sequence[str], begun: Iterable[str], now: datetime

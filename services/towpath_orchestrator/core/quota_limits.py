@@ -15,6 +15,9 @@ from towpath_contracts.problems.registry import Problem, problem
 RETRY_UNFINISHED_S = 5
 """When to ask again where runs have to end first: as with a queue that is full."""
 
+RETRY_BUSY_S = 2
+"""When to ask again where another replica holds the quota, and perhaps stands still."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectUse:
@@ -76,3 +79,9 @@ def refusal_of(project: str, full: QuotaUse, now: datetime) -> Problem:
     words = full.name.replace("_", " ")
     detail = f"project {project} has used {full.used} of {full.limit} {words}; {frees}"
     return problem("quota_exceeded", detail, retry_after_s=wait_s)
+
+
+def busy_quota(project: str) -> Problem:
+    """Return what is said to a task whose quota another replica holds for long."""
+    detail = f"another replica holds the quota of project {project}; nothing was accepted"
+    return problem("unavailable", detail, retry_after_s=RETRY_BUSY_S)

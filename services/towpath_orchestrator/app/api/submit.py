@@ -203,11 +203,12 @@ class TaskIntake:
             now = row["now"]
             await self._limits.use_version(row["budgets"])
             limited = await self._quotas.limited(connection, (s.task.project for s in batch), row["quotas"])
-            if limited:
+            free = [submission for submission in batch if submission.task.project not in limited]
+            if limited and not free:
                 async with connection.transaction():
                     begun, made = await self._create_within_quotas(connection, batch, limited, now)
             else:
-                begun = self._begin_all(batch, now)
+                begun = self._begin_all(free, now)
                 made = await self._create(connection, begun, now)
             crash_point("orchestrator.submit_committed")
         for submission in begun:
@@ -215,6 +216,8 @@ class TaskIntake:
                 await self._accepted(submission, now)
             else:
                 await self._repeated(submission)
+        if free and limited:  # behind the others, which are not to wait for what holds a quota
+            await self._commit_safely([submission for submission in batch if submission.task.project in limited])
 
     async def _create_within_quotas(
         self, connection: DatabaseConnection, batch: list[Submission], limited: list[str], now: datetime

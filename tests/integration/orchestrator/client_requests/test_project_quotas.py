@@ -17,6 +17,8 @@ from towpath_contracts.tasks import SubmitTask
 
 PROJECT = "default"
 
+SUBJECTS = ("task.submit", "task.submit.bob", "task.submit.eve")
+
 
 @pytest.fixture
 async def peers(nats_server: Any) -> AsyncIterator[Peers]:
@@ -27,14 +29,14 @@ async def peers(nats_server: Any) -> AsyncIterator[Peers]:
         await found.stop()
 
 
-async def submit(peers: Peers, **options: Any) -> dict[str, Any]:
+async def submit(peers: Peers, subject: str = "task.submit", **options: Any) -> dict[str, Any]:
     task = SubmitTask(network="solo", user_message="hello", **options)
-    return dict(json.loads((await peers.raw("task.submit", task.model_dump_json().encode())).data))
+    return dict(json.loads((await peers.raw(subject, task.model_dump_json().encode())).data))
 
 
-async def set_quota(peers: Peers, *roles: str, **limits: int) -> dict[str, Any]:
+async def set_quota(peers: Peers, *roles: str, project: str = PROJECT, **limits: int) -> dict[str, Any]:
     quota = ProjectQuota.model_validate(limits) if limits else None
-    request = SetQuota(project=PROJECT, quota=quota, actor="ann", roles=roles, reason="the free plan")
+    request = SetQuota(project=project, quota=quota, actor="ann", roles=roles, reason="the free plan")
     return dict(json.loads((await peers.raw(rpc.SET_QUOTA.subject, request.model_dump_json().encode())).data))
 
 
@@ -54,6 +56,7 @@ async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats
         await runs_that_have_not_ended_end_at_the_limit(peers)
         await yesterday_counts_no_more(peers, database())
         await enqueued_tasks_above_it_are_set_aside(peers)
+        await nobody_else_waits_for_who_holds_a_quota(peers, database())
         await set_quota(peers, "operator")
         assert await used(peers) == {}
         assert [one["code"] for one in await several(peers, 12) if "code" in one] == []
@@ -168,3 +171,30 @@ async def the_letter(peers: Peers) -> DeadLetter:
             return letter
         await asyncio.sleep(0.05)
     raise TimeoutError
+
+
+async def nobody_else_waits_for_who_holds_a_quota(peers: Peers, dsn: str) -> None:
+    """A replica stands still with the quota of `default`: others' tasks are accepted, whether they have one or not."""
+    await set_quota(peers, "operator", runs_per_day=50)
+    kept = await submit(peers, idempotency_key="held")
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            "INSERT INTO gateway.principal (caller, project) VALUES ('bob', 'free'), ('eve', 'limited')"
+        )
+        for project in ("free", "limited"):
+            await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project=project, actor="test", spec=NETWORK))
+        await set_quota(peers, "operator", project="limited", runs_per_day=50)
+        async with connection.transaction():
+            await connection.execute("SELECT 1 FROM runs.project_quota WHERE project = $1 FOR UPDATE", PROJECT)
+            answers = asyncio.gather(*(submit(peers, subject) for subject in 4 * SUBJECTS))
+            for subject, answer in zip(4 * SUBJECTS, await answers, strict=True):
+                expected = "another replica holds the quota of project default" if subject == "task.submit" else ""
+                assert answer.get("detail", "").startswith(expected), answer
+                assert ("code" in answer) is bool(expected), answer
+            again = await submit(peers, idempotency_key="held")
+            assert (again["run_id"], again["duplicate"]) == (kept["run_id"], True)
+        for _ in range(8):  # each of both replicas finds it free again
+            assert "code" not in await submit(peers)
+    finally:
+        await connection.close()

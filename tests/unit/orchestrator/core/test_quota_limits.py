@@ -6,9 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.budgets import MAX_RUNS_PER_DAY, MAX_UNFINISHED_RUNS, ProjectQuota
+from towpath_orchestrator.app.project_quotas import LOCK_WAIT_MS
 from towpath_orchestrator.core.quota_limits import (
+    RETRY_BUSY_S,
     RETRY_UNFINISHED_S,
     ProjectUse,
+    busy_quota,
     next_day,
     quota_uses,
     refuse_above_quota,
@@ -47,6 +50,13 @@ def test_where_both_limits_are_used_up_the_later_time_is_told() -> None:
     [full] = refuse_above_quota(["shop"], {"shop": use(1, 1, unfinished_used=1, today=1)}, NOW)
     assert full is not None
     assert "runs per day" in full.detail
+
+
+def test_where_another_replica_holds_the_quota_it_is_asked_again_soon() -> None:
+    busy = busy_quota("shop")
+    assert (busy.code, busy.retryable, busy.retry_after_s) == ("unavailable", True, 2)
+    assert busy.detail == "another replica holds the quota of project shop; nothing was accepted"
+    assert (RETRY_BUSY_S, LOCK_WAIT_MS) == (2, 1_000)
 
 
 def test_a_limit_of_nothing_lets_nothing_in() -> None:
