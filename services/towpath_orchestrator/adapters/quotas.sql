@@ -13,13 +13,12 @@ SELECT project FROM runs.project_quota WHERE project = ANY ($1::text[]) ORDER BY
 
 -- name: uses
 -- A statement of its own behind the lock: it sees what others have committed meanwhile. From here on locks are waited for
--- as ever. Of runs that have not ended no
--- more are counted than the limit, from an index.
+-- as ever. Of runs that have not ended no more are counted than the limit, from an index, and none without one.
 SELECT q.project, q.unfinished_runs, q.runs_per_day, q.set_by, q.set_at, q.reason, set_config('lock_timeout', '0', true),
   CASE WHEN q.day >= ($2::timestamptz AT TIME ZONE 'UTC')::date THEN q.runs ELSE 0 END AS runs_per_day_used,
   (SELECT count(*) FROM (
      SELECT 1 FROM runs.run r WHERE r.project = q.project AND r.status IN ('queued', 'running', 'waiting', 'cancelling')
-     LIMIT q.unfinished_runs) AS u) AS unfinished_runs_used
+     LIMIT coalesce(q.unfinished_runs, 0)) AS u) AS unfinished_runs_used
 FROM runs.project_quota q WHERE q.project = ANY ($1::text[])
 
 -- name: count_runs
