@@ -40,6 +40,7 @@ ON = {
     "SyncSubmittedRun.stream(detailed)": "the same",
     "GateResource.list(paused)": "calls that a switch holds are waiting, too",
     "GateResource.page(paused)": "the same",
+    "traced_run(whole)": "entries are all that there are unless their reader says otherwise",
     "show_proposal(all_of_it)": "a short form is what is asked for",
 }
 """Switches that are on where nobody says otherwise, and why."""
