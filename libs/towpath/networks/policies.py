@@ -3,8 +3,10 @@
 A `Policy` is checked in form where it is written; what its conditions mean is known to the tool-access service alone.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import get_args
 
 import yaml
 from pydantic import ValidationError
@@ -23,6 +25,8 @@ from towpath_contracts.files.policy_document import (
     RuleRate,
 )
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
+
+PROFILES: tuple[str, ...] = get_args(ProfileName)
 
 
 @checks_keywords
@@ -89,7 +93,26 @@ class Policy:
     """The line that declares it, found by itself."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "declared_at", self.declared_at or declared_place())
+        """Raise DeclarationError for what is no list of rules, a rule that is there twice, and an unknown profile."""
+        place = self.declared_at or declared_place()
+        object.__setattr__(self, "declared_at", place)
+        if (fault := self._fault()) is not None:
+            raise DeclarationError(f"{place}: {fault}" if place is not None else fault)
+        object.__setattr__(self, "rules", tuple(self.rules))
+
+    def _fault(self) -> str | None:
+        written: object = self.rules
+        if not isinstance(written, list | tuple):
+            return "rules is a list: write Policy([PolicyRule(…), …])"
+        for rule in written:
+            if not isinstance(rule, PolicyRule):
+                return f"a rule is written PolicyRule('NAME', effect=…), not as {type(rule).__name__}"
+        for name, count in Counter(rule.name for rule in self.rules).items():
+            if count > 1:
+                return f"{count} rules are named {name!r}: each has a name of its own"
+        if self.profile is not None and self.profile not in PROFILES:
+            return f"there is no profile {self.profile!r}; there are {', '.join(PROFILES)}"
+        return None
 
     def to_yaml(self) -> str:
         """Return the text of the policy file that says the same."""

@@ -69,6 +69,28 @@ def test_a_wrong_rule_is_told_by_the_line_that_declares_it(options: dict[str, ob
     assert expected in str(caught.value)
 
 
+ALL = PolicyRule("all", effect="allow")
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "expected"),
+    [
+        (ALL, {}, "rules is a list: write Policy([PolicyRule(…), …])"),
+        ("all", {}, "rules is a list"),
+        ([{"name": "all", "effect": "allow"}], {}, "a rule is written PolicyRule('NAME', effect=…), not as dict"),
+        ([ALL, PolicyRule("all", effect="deny")], {}, "2 rules are named 'all'"),
+        ([ALL], {"profile": "nope"}, "there is no profile 'nope'; there are open, balanced, strict"),
+    ],
+)
+def test_a_wrong_policy_is_told_by_the_line_that_declares_it(
+    rules: object, options: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Policy(rules, **options)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"{__file__}:")
+    assert expected in str(caught.value)
+
+
 def test_a_wrong_condition_is_told_by_the_line_of_the_policy() -> None:
     policy = Policy([PolicyRule("r", tool="refund", effect="allow", when="args.amount >")])
     with pytest.raises(RefusedError) as caught:
