@@ -30,7 +30,7 @@ VALUES ($1, 'default', $2, 'network', 'support', 1, 'sha256:snapshot', 1, 'ann',
 """
 RIGHTS = """
 SELECT (SELECT count(*) FROM information_schema.role_table_grants WHERE grantee LIKE 'towpath%') AS grants,
-       (SELECT array_agg(r.rolname || array_to_string(s.setconfig, ' ') ORDER BY 1) FROM pg_db_role_setting s
+       (SELECT array_agg(r.rolname || array_to_string(s.setconfig, ' ') ORDER BY r.rolname) FROM pg_db_role_setting s
         JOIN pg_roles r ON r.oid = s.setrole JOIN pg_database d ON d.oid = s.setdatabase
         WHERE d.datname = current_database()) AS settings,
        has_database_privilege('towpath_tas', current_database(), 'TEMPORARY') AS temporary
