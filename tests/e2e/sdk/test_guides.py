@@ -84,7 +84,7 @@ PRINTED = {
     "thread.py": "You are Ida.",
     "approval.py": "refund {'amount': 129, 'order': '8812'}\n129 EUR are on their way.",
     "guardrail.py": "That is too much.",
-    "limits.py": "budget_exceeded",
+    "limits.py": "failed budget_exceeded",
 }
 SMALL = "Please refund order 8811, it arrived broken."
 LARGE = "Please refund order 8812, it arrived broken."
