@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from towpath.errors import TowpathError
+from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
     from towpath import Client
@@ -27,4 +28,5 @@ async def calls_without_worker(client: "Client") -> list[str]:
 
 def describe_untaken(queue: "QueueState") -> str:
     """Return how many calls wait, and for which toolset."""
-    return f"{queue.waits} call(s) wait, and no worker takes those of the toolset {queue.toolset}"
+    waits = counted(queue.waits, "call waits", "calls wait")
+    return f"{waits}, and no worker takes what is of the toolset {queue.toolset}"

@@ -93,7 +93,7 @@ async def test_calls_that_no_worker_takes_are_told_once_it_shows(capsys: pytest.
     taken = UNTAKEN.model_copy(update={"listeners": 1})
     async with WaitingRun(Queues((), (taken,), (UNTAKEN,)), capsys) as client:
         await RunFollower(client, OutputPrinter("json"), unanswered_s=0.01).follow(RUN)
-    assert len(client.said) == 1 and "2 call(s) wait" in client.said[0] and "toolset orders" in client.said[0]
+    assert len(client.said) == 1 and "2 calls wait" in client.said[0] and "toolset orders" in client.said[0]
     assert "towpath worker" in client.said[0]
 
 
@@ -122,7 +122,7 @@ async def test_below_runs_that_go_on_stands_which_calls_no_worker_takes(
         assert capsys.readouterr().out == "", "a program reads documents alone"
         await show_untaken(client, runs, OutputPrinter("table"))
     shown = capsys.readouterr().out
-    assert ("2 call(s) wait, and no worker takes those of the toolset orders" in shown) is told
+    assert ("2 calls wait, and no worker takes what is of the toolset orders" in shown) is told
     assert ("towpath worker MODULE_OR_FILE" in shown) is told
 
 
@@ -131,4 +131,4 @@ async def test_the_doctor_finds_toolsets_whose_calls_no_worker_takes(capsys: pyt
     async with WaitingRun(Queues((taken, UNTAKEN)), capsys) as client:
         (found,) = await check_untaken_calls(client)
     assert (found.check, found.good) == ("toolset orders", False)
-    assert found.detail.startswith("2 call(s) wait") and found.remedy.startswith("Start the worker")
+    assert found.detail.startswith("2 calls wait") and found.remedy.startswith("Start the worker")
