@@ -35,6 +35,9 @@ MANY: Final = 50
 
 LOOK_S: Final = 0.2
 PATIENCE_S: Final = 300.0
+PATIENCE_WITH_REPEATS_S: Final = 1200.0
+"""With a broker that takes requests it has seen for repeats, a step may wait for the lease of its decision, 75 s."""
+
 SERVERS: Final = ("nats", "postgres")
 FORGET: Final = "DELETE FROM tas.restored_run"
 
@@ -87,9 +90,9 @@ class LostDatabase:
         self._findings.require(bool(self.lost), "nothing happened between the backup and the loss")
         self._findings.figures.update(marked_runs=marks.runs, lost_calls=len(self.lost), open_calls=marks.calls)
 
-    async def answer(self) -> None:
+    async def answer(self, patience_s: float = PATIENCE_S) -> None:
         """Say at each gate what the outside file says, until all runs have ended."""
-        end, later = monotonic() + PATIENCE_S, await self._work.submit(3, steps=2, tools=EVERY_CLASS)
+        end, later = monotonic() + patience_s, await self._work.submit(3, steps=2, tools=EVERY_CLASS)
         async with Client(self._work.platform.client_url) as client:
             while await self._unfinished():
                 if monotonic() > end:
@@ -166,7 +169,7 @@ async def lose_and_restore(
     """Lose the database in the middle of *runs*, restore it, answer what is asked, and judge."""
     lost = LostDatabase(work, findings)
     await lost.lose(folder / "kept.dump", runs=runs, marked=marked, emptied=emptied)
-    await lost.answer()
+    await lost.answer(PATIENCE_S if emptied else PATIENCE_WITH_REPEATS_S)
     await lost.judge(marked=marked)
 
 
