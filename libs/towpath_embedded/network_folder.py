@@ -1,13 +1,14 @@
 """Publishes the networks of a folder through the gateway, and again when a file changes.
 
-For a file that can't be published every problem is shown, and the version that was published before stays. So does a
-version that somebody published elsewhere, until the file changes or is saved once more.
+For a file that can't be published every problem is shown, and the version that was published before stays and is named.
+So does a version that somebody published elsewhere, until the file changes or is saved once more. A tool that nobody
+has registered is told at once, since most are misspelt; whether it has come meanwhile is looked at for a while.
 """
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,20 @@ from towpath_embedded.refused_files import ShowRefused
 
 POLL_S = 0.5
 HTTP_TIMEOUT_S = 15.0
-TOOLS_TIMEOUT_S = 20.0  # a worker offers its tools just after it is ready; TAS may still be storing them
+TOOLS_TIMEOUT_S = 20.0
+"""For how long a tool that nobody has registered may still come: of a worker that is just started, or a slow server."""
+
 RETRY_S = 0.5
 FILE_LIMIT_BYTES = 4 * 1024 * 1024
 _GONE, _AGAIN = -1, -2  # in place of the time of a change
-_SOON = frozenset({"tool_unknown", "unavailable"})
+_TOOL_UNKNOWN = "tool_unknown"
 
 
 class NetworkFolderPublisher:
     """The network files of one folder (or one file) and what was published of them.
 
     A *model* decides where a file names one that only plays what was written. What was published is remembered in the
-    file *memory*, where there is to be one.
+    file *memory*, where there is to be one. With *awaits_tools* the first look waits for tools that are not registered.
     """
 
     def __init__(
@@ -48,14 +51,18 @@ class NetworkFolderPublisher:
         model: str = "",
         memory: Path | None = None,
         refused: ShowRefused | None = None,
+        awaits_tools: bool = False,
     ) -> None:
         self._place = place
+        self._awaits_tools = awaits_tools
         self._model = model
         self._url = f"{gateway_url}/v1/networks"
         self._notice = notice
         self._seen: dict[Path, int] = {}
         self._show = refused or self._tell_refused
         self._faulty: set[Path] = set()
+        self._named: dict[Path, str] = {}
+        self._tried_until: dict[Path, float] = {}
         self._memory = memory
         self._published = _remembered(memory)
         self._specs: dict[str, JsonObject] = {}
@@ -71,24 +78,48 @@ class NetworkFolderPublisher:
         tools = {tool for agent in agents for tool in agent.get("equipped_tools") or ()}
         return {"networks": len(self._specs), "agents": len(agents), "tools": len(tools)}
 
-    async def publish_changed(self) -> None:
-        """Publish every file that is new or changed since the last call; each result is one notice."""
+    async def publish_changed(self) -> bool:
+        """Publish every file that is new or changed since the last call; each result is one notice.
+
+        Returns whether anything was published.
+        """
         files = self._files()
         self._forget_all_but(files)
-        for path in files:
-            changed_at = _changed_at(path)
-            if changed_at is None or self._seen.get(path) == changed_at:
-                continue
-            is_saved = path in self._seen
-            self._seen[path] = changed_at
-            spec = self._read(path)
-            if spec is None:
-                continue
-            try:
-                self._notice(f"{path.name}: {await self._publish(spec, is_saved=is_saved)}")
-                self._refused(path, ())
-            except RefusedError as error:
+        published = [await self._look_at(path) for path in files]
+        self._awaits_tools = False
+        return any(published)
+
+    async def _look_at(self, path: Path) -> bool:
+        changed_at = _changed_at(path)
+        is_as_before = self._seen.get(path) == changed_at
+        if changed_at is None or (is_as_before and not self._is_tried_again(path)):
+            return False
+        is_saved = path in self._seen
+        self._seen[path] = changed_at
+        if not is_as_before:
+            self._tried_until.pop(path, None)
+        spec = self._read(path)
+        if spec is None:
+            return False
+        self._named[path] = str(spec.get("name"))
+        try:
+            result = await self._publish(spec, is_saved=is_saved)
+        except RefusedError as error:
+            if not is_as_before:  # else it was told already
+                self._await_tools(path, error)
                 self._refused(path, _faults(path, error))
+            return False
+        self._tried_until.pop(path, None)
+        self._notice(f"{path.name}: {result}")
+        self._refused(path, ())
+        return True
+
+    def _await_tools(self, path: Path, error: RefusedError) -> None:
+        if _TOOL_UNKNOWN in {error.problem.code, *(one.code for one in error.problem.errors)}:
+            self._tried_until[path] = asyncio.get_running_loop().time() + TOOLS_TIMEOUT_S
+
+    def _is_tried_again(self, path: Path) -> bool:
+        return self._tried_until.get(path, 0.0) > asyncio.get_running_loop().time()
 
     def _forget_all_but(self, files: Sequence[Path]) -> None:
         """What was wrong with a file that is gone is over; once it is there again, it is one that was saved."""
@@ -102,6 +133,9 @@ class NetworkFolderPublisher:
         if faults or path in self._faulty:
             (self._faulty.add if faults else self._faulty.discard)(path)
             self._show(str(path), faults)
+        name = self._named.get(path, "")
+        if faults and name in self._published:
+            self._notice(f"{path.name}: runs of {name} go on with version {self._published[name]['version']}")
 
     def _tell_refused(self, file: str, faults: Sequence[str]) -> None:
         if faults:
@@ -111,11 +145,12 @@ class NetworkFolderPublisher:
         """Have `watch` publish every file as if it had just been saved, over what others have published since."""
         self._seen = {path: seen if seen == _GONE else _AGAIN for path, seen in self._seen.items()}
 
-    async def watch(self) -> None:
-        """Publish changes until cancelled."""
+    async def watch(self, published: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Publish changes until cancelled; *published* is called after each that was."""
         while True:
             await asyncio.sleep(POLL_S)
-            await self.publish_changed()
+            if await self.publish_changed() and published is not None:
+                await published()
 
     def _files(self) -> list[Path]:
         if self._place.is_file():
@@ -153,7 +188,8 @@ class NetworkFolderPublisher:
             codes = {answer.get("code"), *(entry.get("code") for entry in answer.get("errors", ()))}
             if "network_moved" in codes:
                 return f"not published again: {answer.get('detail')}. Save the file to publish it over that."
-            if not codes & _SOON or loop.time() > end:
+            soon = {"unavailable", _TOOL_UNKNOWN} if self._awaits_tools else {"unavailable"}
+            if not codes & soon or loop.time() > end:
                 raise RefusedError(_problem(answer))
             await asyncio.sleep(RETRY_S)
 

@@ -219,6 +219,7 @@ async def _serve(
                 model=model,
                 memory=platform.data / "published-networks.json",
                 refused=refused.put,
+                awaits_tools=options.mcp is not None,
             )
             await folder.publish_changed()
             if options.sample:

@@ -1,5 +1,6 @@
 """What a folder of networks tells of files that can't be published, also of those that change meanwhile."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,3 +74,92 @@ async def test_a_file_that_changes_while_it_is_refused_does_not_end_the_watch(
 
     await Refusing(tmp_path, "http://127.0.0.1:1", told.append).publish_changed()
     assert told == [f"desk.yaml: not published. {file}: the name is taken"]
+
+
+class Gateway(NetworkFolderPublisher):
+    """Publishes version after version, but for networks whose text names a tool that is not in *tools*."""
+
+    tools: tuple[str, ...] = ("orders.find",)
+    posts = 0
+
+    async def _post(self, body: JsonObject) -> tuple[int, JsonObject]:
+        self.posts += 1
+        unknown = {name for agent in body["spec"]["agents"] for name in agent["equipped_tools"]} - {*self.tools}
+        if not unknown:
+            return 200, {"name": "desk", "version": self.posts}
+        detail = f"clerk is equipped with {min(unknown)}, which nobody registered"
+        errors = [{"pointer": "/agents/0/equipped_tools/0", "code": "tool_unknown", "detail": detail}]
+        return 422, {**problem("network_invalid", detail).model_dump(mode="json"), "errors": errors}
+
+
+def write_desk(folder: Path, tool: str) -> Path:
+    file = folder / "desk.yaml"
+    file.write_text(f"kind: Network\nname: desk\nagents:\n  - key: clerk\n    equipped_tools: [{tool}]\n")
+    return file
+
+
+async def test_a_misspelt_tool_is_refused_at_the_first_look_and_the_version_that_stays_is_named(tmp_path: Path) -> None:
+    told: list[str] = []
+    file = write_desk(tmp_path, "orders.find")
+    folder = Gateway(tmp_path, "", told.append)
+    assert await folder.publish_changed()
+    write_desk(tmp_path, "orders.fnd")
+    assert not await folder.publish_changed()
+    refusal = f"desk.yaml: not published. {file}:5: clerk is equipped with orders.fnd, which nobody registered"
+    assert told == ["desk.yaml: network desk version 1", refusal, "desk.yaml: runs of desk go on with version 1"]
+    assert folder.posts == 2, "a person waits for the answer"
+    file.write_text("name: [")
+    await folder.publish_changed()
+    assert told[-1] == "desk.yaml: runs of desk go on with version 1", "also where the file can't be read"
+
+
+async def test_a_network_is_published_once_its_tool_has_come_and_its_refusal_is_told_once(tmp_path: Path) -> None:
+    told: list[str] = []
+    write_desk(tmp_path, "orders.find")
+    folder = Gateway(tmp_path, "", told.append)
+    folder.tools = ()
+    for _ in range(3):
+        assert not await folder.publish_changed()
+    assert len(told) == 1 and "nobody registered" in told[0], "none was published before, so none goes on"
+    folder.tools = ("orders.find",)
+    assert await folder.publish_changed()
+    assert told[1:] == ["desk.yaml: network desk version 4"]
+    assert not await folder.publish_changed()
+    assert folder.posts == 4, "what is published is left alone"
+
+
+async def test_a_tool_that_has_not_come_in_time_is_not_looked_for_any_more(tmp_path: Path) -> None:
+    write_desk(tmp_path, "orders.fnd")
+    folder = Gateway(tmp_path, "", [].append)
+    await folder.publish_changed()
+    folder._tried_until = dict.fromkeys(folder._tried_until, 0.0)  # as after the time for it
+    await folder.publish_changed()
+    assert folder.posts == 1
+
+
+async def test_a_start_with_servers_whose_tools_come_late_waits_for_them(tmp_path: Path) -> None:
+    told: list[str] = []
+    write_desk(tmp_path, "orders.find")
+
+    class Slow(Gateway):
+        async def _post(self, body: JsonObject) -> tuple[int, JsonObject]:
+            self.tools = ("orders.find",) if self.posts else ()
+            return await super()._post(body)
+
+    folder = Slow(tmp_path, "", told.append, awaits_tools=True)
+    assert await folder.publish_changed()
+    assert told == ["desk.yaml: network desk version 2"]
+
+
+async def test_who_watches_hears_of_each_publication(tmp_path: Path) -> None:
+    write_desk(tmp_path, "orders.find")
+    folder = Gateway(tmp_path, "", [].append)
+    heard = asyncio.Event()
+
+    async def published() -> None:
+        heard.set()
+
+    watching = asyncio.create_task(folder.watch(published))
+    await asyncio.wait_for(heard.wait(), 60)
+    watching.cancel()
+    assert folder.posts == 1
