@@ -122,7 +122,7 @@ def _with_own_options(one: ProblemDetail) -> ProblemDetail:
         return one
     known = [*TaskKeywords.__annotations__, *_BESIDE]
     said = f": {TASK_OPTIONS[name]}" if name in TASK_OPTIONS else suggest_or_list(name, known)
-    return one.model_copy(update={"detail": f"there is no such field{said}"})
+    return one.model_copy(update={"detail": f"there is no field {name!r}{said}"})
 
 
 def _script_json(given: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from towpath_contracts.problems.foreign_fields import meant_field
 from towpath_contracts.problems.near_names import SUGGESTED, suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.text import counted
@@ -119,6 +120,8 @@ def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[Probl
         pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
         if kind is not None and left and entry["type"] == "extra_forbidden":
             detail, left = _unknown_field(entry, kind), left - 1
+        elif entry["type"] == "extra_forbidden":
+            detail = f"there is no field {str(entry['loc'][-1])[:MAX_PART_CHARS]!r}"
         else:
             detail = entry_message(entry)
         found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=detail)] = None
@@ -129,27 +132,33 @@ def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[Probl
 
 def _unknown_field(entry: Any, kind: type[BaseModel]) -> str:
     *place, name = entry["loc"]
-    known = _fields_at(kind, place)
-    inner = _field_that_has(str(name), kind) if not place else None
-    if inner is not None:
-        return f"there is no such field here; it belongs inside {inner}"
-    return f"there is no such field{suggest_or_list(str(name), known)}"
+    word = str(name)[:MAX_PART_CHARS]
+    models = _models_at(kind, place)
+    known = sorted({field for one in models for field in one.model_fields})
+    if (own := meant_field(word, known)) is not None:
+        return f"there is no field {word!r}; here it is {own!r}"
+    if (inner := _field_that_has(word, models)) is not None:
+        return f"there is no field {word!r} here; it belongs inside {inner}"
+    return f"there is no field {word!r}{suggest_or_list(word, known)}"
 
 
-def _fields_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[str]:
-    """Return the fields of what stands at *place* in an input of *kind*; indices and names are passed over."""
+def _models_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[type[BaseModel]]:
+    """Return what may stand at *place* in an input of *kind*; indices and names are passed over."""
     models = [kind]
     for part in place:
         fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
         models = [found for annotation in fields for found in _models_in(annotation)] if fields else models
-    return sorted({field for one in models for field in one.model_fields})
+    return models
 
 
-def _field_that_has(name: str, kind: type[BaseModel]) -> str | None:
-    """Return where in *kind* something stands that has a field *name*, in words; None where nothing has."""
-    for one, field in kind.model_fields.items():
-        if any(name in model.model_fields for model in _models_in(field.annotation)):
-            return f"an entry of {one!r}" if get_origin(field.annotation) in {tuple, list} else repr(one)
+def _field_that_has(name: str, models: Iterable[type[BaseModel]]) -> str | None:
+    """Return where in one of *models* something stands that has a field *name*, in words; None where nothing has."""
+    for one, field in ((one, field) for model in models for one, field in model.model_fields.items()):
+        known = {found for inner in _models_in(field.annotation) for found in inner.model_fields}
+        own = name if name in known else meant_field(name, known)
+        if own is not None:
+            place = f"an entry of {one!r}" if get_origin(field.annotation) in {tuple, list} else repr(one)
+            return place if own == name else f"{place}, as {own!r}"
     return None
 
 

@@ -199,7 +199,7 @@ async def test_all_that_is_wrong_with_a_request_is_told_at_once(client: AsyncOpe
         "n: a run has one answer",
         "logprobs: ",
         "store: ",
-        "temprature: there is no such field; did you mean",
+        "temprature: there is no field 'temprature'; did you mean",
     ):
         assert part in refused.value.message
     with pytest.raises(openai.UnprocessableEntityError) as wrong:

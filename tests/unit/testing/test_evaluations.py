@@ -194,7 +194,7 @@ async def test_a_run_that_takes_too_long_fails_its_case_and_says_what_it_waits_f
     [
         ({"policy": "../polices.yaml"}, "polices.yaml does not exist (/policy)"),
         ({"tools": ["../tool"]}, "tool does not exist (/tools/0)"),
-        ({"networks": "a"}, "there is no such field"),
+        ({"networks": "a"}, "there is no field 'networks'"),
         ({"cases": [REFUND, {**REFUND}]}, ":9: 'refund' is there already"),
         ({"cases": [{**REFUND, "expect": {"that": ["result.steps <"]}}]}, ":11: no CEL expression"),
         ({"cases": [{**REFUND, "expect": {"that": ["1 < 2"]}}]}, "it does not look at result"),

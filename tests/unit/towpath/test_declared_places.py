@@ -55,7 +55,8 @@ def test_the_words_are_those_of_the_platform() -> None:
 
 def test_form_and_agents_without_a_line_are_told_at_the_network() -> None:
     network = Network("desk", [AgentSpec(key="a", prompt_template=" ")], max_stepz=3)  # type: ignore[call-arg]
-    assert refused(network)[0][1] == (f"here:{line_of(network)}: there is no such field; did you mean 'max_steps'?")
+    told = "there is no field 'max_stepz'; did you mean 'max_steps'?"
+    assert refused(network)[0][1] == f"here:{line_of(network)}: {told}"
     network = Network("desk", [AgentSpec(key="a", prompt_template=" ", is_default=True, allow_respond=True)])
     assert refused(network) == [("prompt_empty", f"here:{line_of(network)}: a has a prompt of blanks")]
 

@@ -141,7 +141,7 @@ def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     file = tmp_path / "bomb.yaml"
     file.write_text("\n".join(lines) + "\nname: n\nagents: []\n")
-    with pytest.raises(RefusedError, match="there is no such field"):
+    with pytest.raises(RefusedError, match="there is no field 'a0'"):
         load_network(file)
 
 

@@ -113,5 +113,5 @@ def test_a_wrong_swarm_in_a_file_is_reported_with_its_lines(tmp_path: Path) -> N
     file.write_text("name: n\nagents:\n  - key: a\nswarm:\n  mode: anarchy\n  max_handoffs: -1\n  flw: a\n")
     with pytest.raises(RefusedError) as caught:
         load_network(file)
-    for found in (f"{file}:5: ", f"{file}:6: ", f"{file}:7: there is no such field; did you mean 'flow'?"):
+    for found in (f"{file}:5: ", f"{file}:6: ", f"{file}:7: there is no field 'flw'; did you mean 'flow'?"):
         assert found in caught.value.problem.detail

@@ -81,7 +81,7 @@ def test_a_file_says_what_its_tools_count_as_and_the_rest_is_the_strictest(tmp_p
         ("{url: 'http://x.example/mcp', headers: {A: b}}", "unencrypted"),
         ("{command: a, tools: {x: {effect_class: reconcilable}}}", "irreversible"),
         ("{command: a, allow: [y], tools: {x: {}}}", "leave x out"),
-        ("{command: a, trusted: true}", "there is no such field"),
+        ("{command: a, trusted: true}", "there is no field 'trusted'"),
         ("{command: a, timeout: 2h}", "3600"),
     ],
 )

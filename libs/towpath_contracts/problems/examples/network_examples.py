@@ -6,7 +6,7 @@ NETWORK_EXAMPLES = {
     "network_invalid": ProblemExample(
         "A key of the file is unknown, no agent is the default one or may respond, or a tool or a route leads nowhere. "
         "Each place is named by file and line, and by a JSON pointer: /agents/0 is the first agent of `agents`.",
-        "network.yaml:9: there is no such field; did you mean 'equipped_tools'? (/agents/0/equipped_tool) → "
+        "network.yaml:9: there is no field 'equipped_tool'; did you mean 'equipped_tools'? (/agents/0/equipped_tool) → "
         "`equipped_tools: [orders.find]`; try it: `towpath networks validate network.yaml`",
     ),
     "default_agent_missing": ProblemExample(
@@ -176,8 +176,8 @@ NETWORK_EXAMPLES = {
     ),
     "mcp_invalid": ProblemExample(
         "A key of the file of MCP servers is unknown, or a server has neither a command nor a url.",
-        "servers.yaml:3: there is no such field; did you mean 'command'? → mend that line, then `towpath mcp inspect "
-        "servers.yaml`",
+        "servers.yaml:3: there is no field 'comand'; did you mean 'command'? → mend that line, then `towpath mcp "
+        "inspect servers.yaml`",
     ),
     "evaluation_invalid": ProblemExample(
         "A case of the suite has a key that there is not, an expression that can't be read, or a name twice.",

@@ -6,7 +6,7 @@ REQUEST_EXAMPLES = {
     "request_invalid": ProblemExample(
         "A field of the request, or an option of the command, is misspelt, missing or of another type. Each place "
         "is named by a JSON pointer, /body/max_steps for a field and /query/status for a parameter, or by its option.",
-        "/max_stepz: there is no such field; did you mean 'max_steps'? → write `max_steps: 3`",
+        "/max_stepz: there is no field 'max_stepz'; did you mean 'max_steps'? → write `max_steps: 3`",
     ),
     "request_malformed": ProblemExample(
         "The body is no JSON: a comma at the end of a list, single quotes, or a text that ends too early.",

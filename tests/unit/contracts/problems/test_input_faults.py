@@ -1,8 +1,13 @@
-"""What is said of an input that is wrong in very many places: a hundred faults, and how many there are."""
+"""What is said of an input that is wrong: unknown fields with what was meant, and of very many faults a hundred."""
+
+from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from towpath_contracts.networks.model_settings import ModelSettings
+from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
+from towpath_contracts.problems.foreign_fields import MEANT
 from towpath_contracts.problems.input_faults import (
     MAX_BUILT,
     MAX_LISTED,
@@ -71,3 +76,38 @@ def test_of_many_unknown_fields_the_first_are_told_with_the_one_that_was_meant()
         SubmitTask.model_validate(written)
     told = [one.detail for one in list_faults(caught.value, kind=SubmitTask).details]
     assert [one.endswith("did you mean 'max_steps'?") for one in told] == [True] * SUGGESTED + [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("place", "word", "told"),
+    [
+        ("agent", "tools", "there is no field 'tools'; here it is 'equipped_tools'"),
+        ("agent", "routes", "there is no field 'routes'; here it is 'allowed_routes'"),
+        ("agent", "prompts", "there is no field 'prompts'; here it is 'prompt_template'"),
+        ("agent", "name", "there is no field 'name'; here it is 'key'"),
+        ("agent", "temperature", "there is no field 'temperature' here; it belongs inside 'model_settings'"),
+        ("network", "model_name", "there is no field 'model_name'; here it is 'model'"),
+        ("network", "max_turns", "there is no field 'max_turns'; here it is 'max_steps'"),
+        ("network", "tools", "no field 'tools' here; it belongs inside an entry of 'agents', as 'equipped_tools'"),
+        ("task", "prompt", "there is no field 'prompt'; here it is 'user_message'"),
+        ("task", "max_stepz", "there is no field 'max_stepz'; did you mean 'max_steps'?"),
+    ],
+)
+def test_a_field_of_another_framework_is_named_with_what_it_is_here(place: str, word: str, told: str) -> None:
+    written: Any = {"name": "n", "agents": [{"key": "a"}]}
+    (written if place == "network" else written["agents"][0])[word] = "x"
+    task = {"network": "n", "user_message": "u", word: "x"}
+    kind: type[BaseModel] = SubmitTask if place == "task" else NetworkSpec
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(task if place == "task" else written)
+    (found,) = list_faults(caught.value, kind=kind).details
+    assert found.detail.endswith(told)
+
+
+def test_an_unknown_field_is_named_where_nothing_is_known_of_its_neighbours() -> None:
+    assert [one.detail for one in details_of(refused(fields(1)))] == ["there is no field 'a0'"]
+
+
+def test_what_words_of_other_frameworks_stand_for_are_fields() -> None:
+    known = {field for one in (AgentSpec, NetworkSpec, SubmitTask, ModelSettings) for field in one.model_fields}
+    assert set(MEANT) <= known

@@ -75,14 +75,14 @@ def test_a_swarm_and_a_run_without_asyncio_take_more() -> None:
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ({"max_stepz": 3}, "/max_stepz: there is no such field; did you mean 'max_steps'?"),
-        ({"output_typ": 3}, "/output_typ: there is no such field; did you mean 'output_type'?"),
+        ({"max_stepz": 3}, "/max_stepz: there is no field 'max_stepz'; did you mean 'max_steps'?"),
+        ({"output_typ": 3}, "/output_typ: there is no field 'output_typ'; did you mean 'output_type'?"),
         ({"xyz": 3}, ", plan, output_type, timeout"),
-        ({"session": 1}, "/session: there is no such field: a conversation is run.reply(run, message)"),
-        ({"max_turns": 3}, "/max_turns: there is no such field: how many steps a run has is max_steps="),
-        ({"budget": {"dollars": 1}}, "/budget/dollars: there is no such field; there are model_calls, on_soft, soft,"),
-        ({"grant": [{"tol": "a"}]}, "/grant/0/tol: there is no such field; did you mean 'tool'?"),
-        ({"goal": {"goal": "g", "settings": {"max_step": 2}}}, "/goal/settings/max_step: there is no such field; did"),
+        ({"session": 1}, "/session: there is no field 'session': a conversation is run.reply(run, message)"),
+        ({"max_turns": 3}, "/max_turns: there is no field 'max_turns': how many steps a run has is max_steps="),
+        ({"budget": {"dollars": 1}}, "/budget/dollars: there is no field 'dollars'; there are model_calls, on_soft,"),
+        ({"grant": [{"tol": "a"}]}, "/grant/0/tol: there is no field 'tol'; did you mean 'tool'?"),
+        ({"goal": {"goal": "g", "settings": {"max_step": 2}}}, "/goal/settings/max_step: there is no field 'max_step'"),
     ],
 )
 def test_a_wrong_word_in_a_task_is_told_with_the_one_that_is_near(written: dict[str, Any], meant: str) -> None:
@@ -112,7 +112,7 @@ async def test_a_wrong_word_is_refused_before_anything_is_connected() -> None:
 
 
 def test_a_wrong_word_in_a_network_is_told_with_the_one_that_is_near() -> None:
-    with pytest.raises(RefusedError, match=r"there is no such field; did you mean 'max_steps'.*/max_stepz"):
+    with pytest.raises(RefusedError, match=r"there is no field 'max_stepz'; did you mean 'max_steps'.*/max_stepz"):
         Network("n", [Agent("a")], max_stepz=3).to_spec()  # type: ignore[call-arg]
-    with pytest.raises(RefusedError, match=r"there is no such field; did you mean 'max_steps'.*/max_stepz"):
+    with pytest.raises(RefusedError, match=r"there is no field 'max_stepz'; did you mean 'max_steps'.*/max_stepz"):
         Swarm("s", [Agent("a")], max_stepz=3).to_spec()  # type: ignore[call-arg]

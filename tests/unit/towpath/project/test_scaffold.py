@@ -234,7 +234,7 @@ def test_a_project_with_mistakes_is_refused_with_all_of_them_and_their_lines(tmp
         read_project(file)
     assert refused.value.problem.code == "project_invalid"
     assert sorted(one.detail for one in refused.value.problem.errors) == [
-        f"{file}:2: there is no such field; did you mean 'networks'?",
+        f"{file}:2: there is no field 'network'; did you mean 'networks'?",
         f"{file}:3: a list belongs here: [first, second], or in YAML a dash before each entry",
     ]  # fmt: skip
 

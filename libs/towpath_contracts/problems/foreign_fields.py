@@ -1,0 +1,33 @@
+"""Fields as other frameworks name them, and what the same is called in networks and tasks here.
+
+People bring these words along, and letter by letter some of them are nearer to a wrong field than to the right one:
+`tools` is like nothing that an agent has, and `routes` not like `allowed_routes`.
+"""
+
+from collections.abc import Collection
+
+MEANT = {
+    "key": ("id", "name", "agent", "agent_name", "role"),
+    "prompt_template": ("prompt", "prompts", "instructions", "instruction", "system", "system_prompt", "backstory"),
+    "model": ("model_name", "model_id", "llm", "deployment"),
+    "fallback_models": ("fallback", "fallbacks", "fallback_model"),
+    "model_settings": ("settings", "model_config", "model_kwargs", "llm_config"),
+    "equipped_tools": ("tools", "tool", "functions", "toolset", "toolsets"),
+    "allowed_routes": ("route", "routes", "handoff", "handoffs", "sub_agents", "subagents", "transfers"),
+    "is_default": ("default", "entry", "entry_point", "entrypoint", "start", "start_agent", "initial_agent"),
+    "allow_respond": ("can_respond", "respond", "final", "is_final"),
+    "respond_schema": ("output", "output_type", "output_schema", "response_format", "result_type"),
+    "agents": ("nodes", "members"),
+    "max_steps": ("max_turns", "max_iter", "max_iterations", "max_rounds", "recursion_limit"),
+    "timeout_ms": ("timeout", "timeout_s", "deadline"),
+    "network": ("workflow", "graph", "crew"),
+    "user_message": ("message", "input", "prompt", "query", "question"),
+    "system_params": ("context", "deps", "run_context", "state"),
+    "max_output_tokens": ("max_tokens", "max_completion_tokens"),
+}
+"""By our own field; a word may stand for another field in another place, as `prompt` does in an agent and in a task."""
+
+
+def meant_field(word: str, known: Collection[str]) -> str | None:
+    """Return the one of the fields *known* that other frameworks call *word*; None where none has this name there."""
+    return next((own for own, words in MEANT.items() if own in known and word in words), None)
