@@ -100,6 +100,7 @@ def test_lint_ends_with_0_where_nothing_is_lacking(tools: str, capfd: pytest.Cap
     assert json.loads(capfd.readouterr().out) == {"gaps": []}
 
 
+@pytest.mark.prints("policy suggest")
 def test_suggestions_are_yaml_with_reasons_and_what_tool_takes(tools: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "suggest", tools]) == 0
     text = capfd.readouterr().out
@@ -109,6 +110,8 @@ def test_suggestions_are_yaml_with_reasons_and_what_tool_takes(tools: str, capfd
         "desk.ring": {"effect_class": "idempotent", "sinks": []},
     }
     assert "sinks: [ticket_id, recipient]  # ticket_id: names an existing thing; recipient: 'recipient' says" in text
+    assert main(["policy", "suggest", tools, "-o", "json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"tools": yaml.safe_load(text)["tools"]}
 
 
 def test_suggestions_for_the_tools_of_a_server_fit_into_its_file(

@@ -53,7 +53,7 @@ async def suggest(
     """
     tools = await read_tools(files, mcp, common, live=live)
     advised = [(tool, declaration(tool)) for tool in tools]
-    if common.out().format in {"json", "jsonl"} and common.as_json:
+    if not common.is_plain:
         found = {tool.spec.name: {one.field: one.value for one in advice} for tool, advice in advised}
         common.out().data({"tools": found})
         return

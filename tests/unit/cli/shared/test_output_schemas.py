@@ -123,7 +123,7 @@ def test_the_document_is_printed_by_a_command(capsys: pytest.CaptureFixture[str]
 NOT_HELD = frozenset(
     {
         *("demo", "demo run", "demo crash", "up", "backup", "restore", "upgrade check", "streams ensure"),
-        *("db migrate", "db restored", "keys nkey", "keys seal", "policy suggest"),
+        *("db migrate", "db restored", "keys nkey", "keys seal"),
         *("agents credential list", "workers credential list", "workers drain"),
         *("networks validate", "plans show", "runs confidence", "runs erase"),
         *("runs goal", "erasures withdraw", "gates delegate", "gates resolve", "workspace cat", "workspace export"),
