@@ -37,7 +37,7 @@ from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
 from towpath_testing.provider_models import ProviderModels
-from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
+from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness
 
 AnyPolicy = str | Path | Policy | PolicyFile | JsonObject | Iterable[JsonObject] | None
@@ -210,7 +210,9 @@ class Harness:
                     if self._open.has_ended(run_id):
                         await self._open.tell_ends()
                         view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-                        return RunResult(view, await self._entries(run_id))
+                        result = RunResult(view, await self._entries(run_id))
+                        RETURNED.append(result)
+                        return result
                     await changed.wait()
         except TimeoutError:
             view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))

@@ -1,9 +1,12 @@
-"""pytest finds this by its entry point: the fixtures of `towpath.testing`.
+"""pytest finds this by its entry point: the fixtures of `towpath.testing`, and why runs of a harness ended as they did.
 
 Every run of pytest loads it where Towpath is installed, so nothing of the platform is imported before a test needs it.
+pytest shows the two values that were compared, `'failed' == 'completed'`, and not the run that one of them is of: what
+the runs of a failing test came to is shown beside them.
 """
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,9 @@ import pytest
 
 if TYPE_CHECKING:
     from towpath_testing.sync import SyncHarness
+
+TOLD_CHARS = 480
+"""Of all results together: pytest cuts what it says of two values at 640."""
 
 
 @pytest.fixture
@@ -24,3 +30,38 @@ def towpath_harness() -> "Iterator[Callable[..., SyncHarness]]":
             return stack.enter_context(harness(*arguments, **options))
 
         yield opened
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Forget the results of the tests before."""
+    runs = sys.modules.get("towpath_testing.runs")
+    if runs is not None:
+        runs.RETURNED.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_assertrepr_compare() -> Generator[None, list[list[str]], list[list[str]]]:
+    """Say behind the first line of what pytest says of two values what the runs of the test came to."""
+    found = yield
+    return [[*lines[:1], *_told_runs(), *lines[1:]] for lines in found if lines]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: "pytest.CallInfo[None]",
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say below a failure what the runs came to, where what is said of the failure does not say so."""
+    report = yield
+    if call.excinfo is not None and report.failed:
+        told = _told_runs()
+        if told and not all(line in report.longreprtext for line in told):
+            report.sections.append(("Runs of the harness", "\n".join(told)))
+    return report
+
+
+def _told_runs() -> list[str]:
+    """Return a line about each result that the test was given; none where there was no harness."""
+    runs = sys.modules.get("towpath_testing.runs")
+    found = () if runs is None else tuple(runs.RETURNED)
+    return [one.in_one_line(TOLD_CHARS // len(found)) for one in found]

@@ -1,5 +1,7 @@
 """A run in the harness, what it came to, and the gates at which it waits."""
 
+import json
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, overload
 from uuid import UUID
@@ -8,6 +10,7 @@ from towpath.tasks.outputs import Output, answer_of
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import Event, LogEntry
 from towpath_contracts.runs.views import GateView, RunView
+from towpath_contracts.text import name_hidden, truncate
 from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
 
@@ -81,9 +84,14 @@ class RunResult:
         self.entries = entries
 
     def __repr__(self) -> str:
-        said = f"{self.status} {self.view.reason}: {self.text or self.view.message}"
+        answer = json.dumps(self.view.final, ensure_ascii=False) if self.status == "completed" else ""
+        said = f"{self.status} {self.view.reason}: {self.text or self.view.message or answer}"
         refused = [call for entry in self.entries if (call := refused_call(entry.event)) is not None]
         return f"<run {'; '.join(filter(None, (said, summary_of_refused(refused))))}>"
+
+    def in_one_line(self, most: int) -> str:
+        """Return what it came to in *most* characters of a terminal's line, whatever the model and its tools wrote."""
+        return truncate(name_hidden(" ".join(repr(self).split())), most)
 
     @property
     def status(self) -> str:
@@ -134,6 +142,10 @@ class RunResult:
     def denied_calls(self, tool: str | None = None) -> list[ToolCallRecord]:
         """Return the calls that were refused, by the policy or by a person."""
         return recorded_denials(self.events, tool)
+
+
+RETURNED: deque[RunResult] = deque(maxlen=3)
+"""The last results that a test was given, for what pytest says of its failure."""
 
 
 class HarnessRun:

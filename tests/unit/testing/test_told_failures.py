@@ -1,0 +1,104 @@
+"""A test of an agent that fails says why: what pytest prints of it holds what its runs came to."""
+
+import pytest
+
+from towpath import Agent, Network
+from towpath.testing import harness, respond, script
+from towpath_testing import runs as testing_runs
+
+pytest_plugins = ["pytester"]
+
+HEAD = """
+from towpath import Agent, Network, tool
+from towpath.testing import execute_tool, harness, respond, script
+
+
+@tool(effect_class="pure")
+def price(item: str) -> int:
+    return len(item)
+
+
+LONE = Network("lone", [Agent("clerk", prompt="{tools}", tools=[price], can_respond=True, default=True)])
+ALLOWED = [{"name": "all", "tool": "*", "effect": "allow"}]
+
+
+def run(*moves, message="hello"):
+    with harness(LONE, policy=ALLOWED, tools=[price], model=script(moves)) as h:
+        return h.run(message).result()
+
+
+"""
+
+OPTIONS = ("-p", "no:cacheprovider", "-p", "no:asyncio")
+TOO_SHORT = (
+    "E*<run failed script_exhausted: the script of 1 entry has nothing left for agent clerk: add what it does next>*"
+)
+REFUSED = "<run completed *: tea; 1 call was refused: arguments_invalid: price: there is no parameter 'itm'; *>"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def everything_is_imported() -> None:
+    """Have a run import what it needs: pytester forgets what is imported within it."""
+    lone = Network("lone", [Agent("clerk", can_respond=True, default=True)])
+    with harness(lone, model=script([respond("done")])) as h:
+        assert h.run("hello").result().text == "done"
+
+
+def failure(pytester: pytest.Pytester, body: str) -> pytest.RunResult:
+    pytester.makepyfile(HEAD + "def test_it():\n" + "".join(f"    {line}\n" for line in body.splitlines()))
+    found = pytester.runpytest_inprocess(*OPTIONS)
+    found.assert_outcomes(failed=1)
+    return found
+
+
+@pytest.mark.parametrize(
+    "compared",
+    ['assert result.status == "completed"', 'assert result.text == "a cup of tea"', 'assert "tea" in result.text'],
+)
+def test_what_is_compared_is_told_with_the_cause(pytester: pytest.Pytester, compared: str) -> None:
+    found = failure(pytester, f'result = run(execute_tool("price", item="tea"))\n{compared}')
+    found.stdout.fnmatch_lines(TOO_SHORT)
+    assert str(found.stdout).count("script_exhausted") == 1
+
+
+@pytest.mark.parametrize(
+    "asserted",
+    ["assert [call.result for call in calls] == [3]", "assert calls", "assert len(calls) == 1", "calls[0]"],
+)
+def test_a_call_that_is_missing_is_told_with_the_refusal(pytester: pytest.Pytester, asserted: str) -> None:
+    body = f'calls = run(execute_tool("price", itm="tea"), respond("tea")).tool_calls()\n{asserted}'
+    found = failure(pytester, body)
+    found.stdout.fnmatch_lines(f"*{REFUSED}")
+    assert str(found.stdout).count("arguments_invalid") == 1
+    assert ("Runs of the harness" in str(found.stdout)) == ("== [3]" not in asserted)
+
+
+def test_an_answer_that_is_no_text_is_told_and_no_run_of_a_test_before(pytester: pytest.Pytester) -> None:
+    before = 'def test_before():\n    assert run(respond("of before")).text == "of before"\n\n\n'
+    body = 'result = run(respond({"cups": 2}))\nassert result.text == "tea"'
+    pytester.makepyfile(HEAD + before + "def test_it():\n" + "".join(f"    {line}\n" for line in body.splitlines()))
+    found = pytester.runpytest_inprocess(*OPTIONS)
+    found.assert_outcomes(passed=1, failed=1)
+    found.stdout.fnmatch_lines('E*<run completed *: {"cups": 2}>')
+    assert "of before" not in str(found.stdout)
+
+
+def test_of_many_runs_the_last_three_are_told_and_of_a_long_answer_its_beginning(pytester: pytest.Pytester) -> None:
+    body = 'for n in range(4):\n    result = run(respond(f"{n}" * 999 + "\\x1b[2J"))\nassert result.status == "failed"'
+    told = [
+        line for line in str(failure(pytester, body).stdout).splitlines() if line.startswith("E         <run completed")
+    ]
+    assert [line.partition(": ")[2][0] for line in told] == ["1", "2", "3"]
+    assert {len(line) for line in told} == {len("E         ") + 160}
+    assert all(line.endswith("…") for line in told)
+
+
+def test_without_a_harness_nothing_is_added(pytester: pytest.Pytester) -> None:
+    testing_runs.RETURNED.clear()
+    found = failure(pytester, 'assert "tea" == "salt"')
+    assert "<run " not in str(found.stdout) and "Runs of the harness" not in str(found.stdout)
+
+
+def test_what_changes_the_terminal_is_named(pytester: pytest.Pytester) -> None:
+    found = failure(pytester, 'assert run(respond("\\x1b[2Jtea")).status == "failed"')
+    assert "⟨U+001B⟩[2Jtea>" in str(found.stdout)
