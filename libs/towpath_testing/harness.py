@@ -14,7 +14,7 @@ from typing import Any, Self, Unpack
 from uuid import UUID
 
 from towpath.client.resources import spec_json
-from towpath.errors import RefusedError, RunTimeoutError, TowpathError, error_from
+from towpath.errors import RefusedError, TowpathError
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
 from towpath.networks.policies import Policy
@@ -37,6 +37,7 @@ from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
 from towpath_testing.provider_models import ProviderModels
+from towpath_testing.refusals import error_in_test, timeout_in_test
 from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness
 
@@ -82,6 +83,7 @@ class Harness:
         # A network's scripts lie beside it, as in a project.
         self._scripts = Path(network).parent if isinstance(network, str | Path) else None
         self._platform: MemoryPlatform | None = None
+        self._runner: asyncio.Runner | None = None
         self._changed = asyncio.Event()
         self._seen: set[UUID] = set()
         self._begun: list[UUID] = []
@@ -100,13 +102,13 @@ class Harness:
         except BaseException as error:  # whatever it is, such as a cancellation: no clock and no task stays behind
             await self._close()
             if isinstance(error, ProblemError):
-                raise self._refusal(error) from error
+                raise self._refusal(error) from None
             raise
         return self
 
     def _refusal(self, error: ProblemError) -> TowpathError:
         """Return why the platform could not be opened; what is wrong with a network's file with its lines."""
-        refused = error_from(error.problem)
+        refused = error_in_test(error.problem)
         if isinstance(refused, RefusedError) and isinstance(self._network, str | Path):
             return locate_refusal(self._network, refused)
         return refused
@@ -119,22 +121,21 @@ class Harness:
 
     def __enter__(self) -> SyncHarness:
         """Open it for a test without asyncio."""
-        self._runner = asyncio.Runner()
+        self._runner = runner = asyncio.Runner()
         try:
-            self._runner.run(self.__aenter__())
+            runner.run(self.__aenter__())
         except BaseException:
-            self._runner.close()
+            runner.close()
             raise
-        return SyncHarness(self, self._runner)
+        return SyncHarness(self, runner)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End everything that still runs."""
-        try:
-            self._runner.run(self._close())
-        finally:
-            self._runner.close()
+        if self._runner is not None:
+            with self._runner as runner:
+                runner.run(self._close())
 
     async def _close(self) -> None:
         try:
@@ -146,7 +147,7 @@ class Harness:
     @property
     def _open(self) -> MemoryPlatform:
         if self._platform is None:
-            msg = "the harness is not open: async with harness(...) as h"
+            msg = "the harness is not open: async with harness(…) as h, or without asyncio with harness(…) as h"
             raise RuntimeError(msg)
         return self._platform
 
@@ -203,8 +204,9 @@ class Harness:
 
     async def result_of(self, run_id: UUID, timeout: str | float) -> RunResult:
         """Return what a run came to, once it has ended."""
+        limit_s = seconds(timeout, "timeout")
         try:
-            async with asyncio.timeout(seconds(timeout, "timeout")):
+            async with asyncio.timeout(limit_s):
                 while True:
                     changed = self._changed
                     if self._open.has_ended(run_id):
@@ -216,9 +218,8 @@ class Harness:
                     await changed.wait()
         except TimeoutError:
             view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-            waits = "; ".join(view.waits) or "nothing that anybody could settle"
-            detail = f"the run is {view.status} and waits for: {waits}"
-            raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from None
+            gates = self._open.any_gate_waits()
+            raise timeout_in_test(view, limit_s, gates=gates, awaited=self._runner is None) from None
 
     async def _entries(self, run_id: UUID) -> tuple[LogEntry, ...]:
         entries: list[LogEntry] = []
@@ -253,7 +254,7 @@ class Harness:
         try:
             return await self._open.bus.request_subject(subject, request, answer)
         except ProblemError as error:
-            raise error_from(error.problem) from error
+            raise error_in_test(error.problem) from None
 
     async def _look(self) -> None:
         await self._open.look()

@@ -3,9 +3,10 @@
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, overload
+from typing import Any, Never, overload
 from uuid import UUID
 
+from towpath.errors import RunFailedError
 from towpath.tasks.outputs import Output, answer_of
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import Event, LogEntry
@@ -13,6 +14,7 @@ from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.text import name_hidden, truncate
 from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
+from towpath_testing.refusals import problem_in_test
 
 Resolve = Callable[[GateView, str, str, str, JsonObject | None], Awaitable[None]]
 """Takes a gate, a verdict, its reason, who says so, and changed arguments."""
@@ -118,7 +120,10 @@ class RunResult:
 
         Raises RunFailedError where there is no answer.
         """
-        return answer_of(self.view, output_type)
+        try:
+            return answer_of(self.view, output_type)
+        except RunFailedError as error:
+            raise RunFailedError(problem_in_test(error.problem)) from None
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -148,6 +153,13 @@ RETURNED: deque[RunResult] = deque(maxlen=3)
 """The last results that a test was given, for what pytest says of its failure."""
 
 
+def no_result_yet(name: str, says: str) -> AttributeError:
+    """Return the error of who asks a run that was begun for *name*; a run without asyncio *says* no `await`."""
+    known = hasattr(RunResult, name) or name in ("view", "entries")
+    said = f": result = {says}run.result(), then result.{name}" if known else ""
+    return AttributeError(f"a run that was begun has no {name!r}{said}", name=name)
+
+
 class HarnessRun:
     """A run that was begun."""
 
@@ -155,6 +167,9 @@ class HarnessRun:
         self.run_id = run_id
         self._result = result
         self._cancel = cancel
+
+    def __getattr__(self, name: str) -> Never:
+        raise no_result_yet(name, "await ")
 
     @overload
     async def result(self, timeout: str | float = "10s", *, as_: type[Output]) -> Output: ...

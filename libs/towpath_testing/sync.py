@@ -5,13 +5,13 @@ The platform takes steps only while a word is being waited for, in the thread th
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, Unpack, overload
+from typing import Any, Never, Protocol, Unpack, overload
 
 from towpath.tasks.outputs import Output
 from towpath.tasks.task import TaskKeywords
 from towpath_contracts.base import JsonObject
 from towpath_testing.clock import HarnessClock
-from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
+from towpath_testing.runs import HarnessGate, HarnessRun, RunResult, no_result_yet
 
 Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -67,6 +67,9 @@ class SyncRun:
     def __init__(self, run: HarnessRun, wait: Wait) -> None:
         self.run_id = run.run_id
         self._run, self._wait = run, wait
+
+    def __getattr__(self, name: str) -> Never:
+        raise no_result_yet(name, "")
 
     @overload
     def result(self, timeout: str | float = "10s", *, as_: type[Output]) -> Output: ...

@@ -32,17 +32,25 @@ MAX_SWARM_BYTES = 64 * 1024
 """Of a compiled swarm as JSON: the first event of its every run holds it, and a message has at most 1 MiB."""
 
 
-def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = ()) -> list[ProblemDetail]:
+REGISTER = "start the worker that has it, or take one of towpath tools list"
+"""What is said of a tool that nobody registered, where none that is there has a name like it."""
+
+
+def check(
+    spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = (), *, register: str = REGISTER
+) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* and *others* are the registered ones.
 
-    *tools* has at least those that the spec names.
+    *tools* has at least those that the spec names. *register* says how a tool is registered here.
     """
     rosters = members_by_swarm(spec)
     swarm = swarm_problems(rosters) or list(size_problems(rosters))
-    return graph_problems(rosters) + _check_tools(spec, tools, [*tools, *others]) + swarm
+    return graph_problems(rosters) + _check_tools(spec, tools, [*tools, *others], register) + swarm
 
 
-def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequence[str]) -> list[ProblemDetail]:
+def _check_tools(
+    spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequence[str], register: str
+) -> list[ProblemDetail]:
     problems: list[ProblemDetail] = []
     for index, agent in enumerate(spec.agents):
         for name in agent.equipped_tools:
@@ -50,7 +58,7 @@ def _check_tools(spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequen
                 pointer = f"/agents/{index}/equipped_tools"
                 is_off = name in BUILT_IN_TOOLS
                 why = "is switched off on this platform" if is_off else "nobody registered"
-                mend = "" if is_off else ": start the worker that has it, or take one of towpath tools list"
+                mend = "" if is_off else f": {register}"
                 hint = suggest_name(name, known, otherwise=mend) if len(problems) < SUGGESTED else ""
                 detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))

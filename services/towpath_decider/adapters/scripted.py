@@ -38,8 +38,16 @@ class ScriptedProvider:
     """Plays the next unread entry of a request's script."""
 
     def __init__(
-        self, *, blobs: BlobScriptSource, files: FileScriptSource, allowed: bool, sleep: Sleep = asyncio.sleep
+        self,
+        *,
+        blobs: BlobScriptSource,
+        files: FileScriptSource,
+        allowed: bool,
+        sleep: Sleep = asyncio.sleep,
+        none_sent: str = NONE_SENT,
     ) -> None:
+        """*none_sent* is what is said of a task that came without the script that its model would play."""
+        self._none_sent = none_sent
         self._blobs = blobs
         self._files = files
         self._allowed = allowed
@@ -84,7 +92,7 @@ class ScriptedProvider:
         if name != TASK:
             return await asyncio.to_thread(self._files.get, name)
         if request.script is None or request.script.digest is None:
-            raise ScriptLoadError(ModelCallFailure(code="script_missing", message=NONE_SENT))
+            raise ScriptLoadError(ModelCallFailure(code="script_missing", message=self._none_sent))
         return await self._blobs.get(request.script.digest, request.run_id)
 
     async def missing_for(self, model: str) -> str:
@@ -92,7 +100,7 @@ class ScriptedProvider:
         if not self._allowed:
             return SWITCHED_OFF
         name = model_name(model)
-        return NONE_SENT if name == TASK else await asyncio.to_thread(self._files.missing, name)
+        return self._none_sent if name == TASK else await asyncio.to_thread(self._files.missing, name)
 
     def offers_tools(self, _request: DecisionRequest) -> bool:
         """Return False: a script is written beforehand."""

@@ -32,7 +32,7 @@ from towpath_contracts.tools.access import DescribeTools, ToolsDescribed
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools.reserved_names import PLATFORM, is_platform_network
-from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
+from towpath_engine.publish.networks import REGISTER, check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
 from towpath_engine.requests.effects import reads_prompt
 from towpath_engine.requests.network_context import build_context
@@ -112,12 +112,14 @@ class _CompiledNetwork:
     address: str
 
 
-def compile_checked(spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = ()) -> _CompiledNetwork:
+def compile_checked(
+    spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = (), *, register: str = REGISTER
+) -> _CompiledNetwork:
     """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it.
 
-    One of *others* may have been meant where a tool is not there.
+    One of *others* may have been meant where a tool is not there; *register* says how it gets there.
     """
-    found = [*check_name(spec.name), *check(spec, tools, others), *check_prompts(spec)]
+    found = [*check_name(spec.name), *check(spec, tools, others, register=register), *check_prompts(spec)]
     if found:
         detail = f"{spec.name}: " + "; ".join(entry.detail for entry in found)
         raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))

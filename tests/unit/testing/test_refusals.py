@@ -1,0 +1,127 @@
+"""What a harness refuses is said with what a test can do about it: no command line, no worker, no other platform."""
+
+import pytest
+
+from towpath import Agent, Network, RefusedError, RunFailedError, RunTimeoutError, tool
+from towpath.errors import TowpathError
+from towpath.testing import execute_tool, harness, respond, script
+from towpath_contracts.problems.registry import problem
+from towpath_testing.refusals import REMEDIES, error_in_test
+from towpath_testing.sync import SyncHarness
+
+ASKS = [{"name": "ask-first", "tool": "*", "effect": "require_approval"}]
+
+
+@tool(effect_class="pure")
+def price(item: str) -> int:
+    """Say what an item costs."""
+    return len(item)
+
+
+LONE = Network("lone", [Agent("clerk", prompt="{tools}", tools=[price], can_respond=True, default=True)])
+ASKED = script([execute_tool("price", item="tea"), respond("done")])
+
+
+async def opened(network: Network) -> None:
+    async with harness(network, policy=ASKS):
+        raise AssertionError("it was opened")
+
+
+async def test_a_tool_that_was_not_given_is_to_be_given_to_the_harness() -> None:
+    with pytest.raises(RefusedError) as refused:
+        await opened(LONE)
+    said = "clerk is equipped with price, which nobody registered: give it to the harness: harness(…, tools=[…])"
+    assert said in str(refused.value)
+    assert refused.value.__suppress_context__  # what the services say to each other is not printed above it
+
+
+async def test_a_run_that_waits_at_a_gate_is_told_with_the_calls_that_settle_it() -> None:
+    async with harness(LONE, policy=ASKS, tools=[price], model=ASKED) as h:
+        run = await h.run("What is tea?")
+        gate = await h.next_gate("60s")
+        with pytest.raises(RunTimeoutError) as late:
+            await run.result("0.05s")
+        assert str(late.value) == (
+            "timeout: after 0.05 s the run is waiting and waits for: approval: rule ask-first wants a person's "
+            "approval. Settle the gate first: gate = await h.next_gate(), then await gate.approve() or await "
+            "gate.deny(reason)."
+        )
+        await gate.approve()
+        assert (await run.result()).text == "done"
+
+
+def test_without_asyncio_nothing_is_awaited() -> None:
+    with harness(LONE, policy=ASKS, tools=[price], model=ASKED) as h:
+        run = h.run("What is tea?")
+        h.next_gate("60s")
+        with pytest.raises(RunTimeoutError, match=r"gate = h\.next_gate\(\), then gate\.approve\(\) or gate\.deny"):
+            run.result(0.05)
+        with pytest.raises(AttributeError, match=r"has no 'status': result = run\.result\(\), then result\.status$"):
+            _ = run.status
+
+
+async def test_a_run_is_asked_for_its_result_first() -> None:
+    async with harness(LONE, policy=ASKS, tools=[price], model=script([respond("done")])) as h:
+        run = await h.run("Hello")
+        with pytest.raises(AttributeError, match=r"has no 'text': result = await run\.result\(\), then result\.text$"):
+            _ = run.text
+        with pytest.raises(AttributeError, match=r"has no 'txt'$"):
+            _ = run.txt
+
+
+async def test_without_a_model_the_run_says_what_to_give_to_the_harness() -> None:
+    async with harness(LONE, policy=ASKS, tools=[price]) as h:
+        result = await (await h.run("Hello")).result()
+    assert "none was given: harness(…, model=script([…])), or model=FUNCTION" in result.view.message
+
+
+def settled_twice(h: SyncHarness) -> None:
+    h.run("What is tea?")
+    gate = h.next_gate()
+    gate.approve()
+    gate.deny("no")
+
+
+def settled_by_its_caller(h: SyncHarness) -> None:
+    h.run("What is tea?")
+    h.next_gate().approve(by="tester")
+
+
+def settled_with_a_wrong_word(h: SyncHarness) -> None:
+    h.run("What is tea?")
+    h.next_gate().resolve("retry", "again")
+
+
+def run_in_another_version(h: SyncHarness) -> None:
+    h.run("What is tea?", version=7)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "code"),
+    [
+        (settled_twice, "gate_settled"),
+        (settled_by_its_caller, "requester_may_not_approve"),
+        (settled_with_a_wrong_word, "verdict_invalid"),
+        (run_in_another_version, "version_not_found"),
+    ],
+)
+def test_what_a_harness_refuses_names_no_command(mistake: object, code: str) -> None:
+    with harness(LONE, policy=ASKS, tools=[price], model=ASKED) as h, pytest.raises(TowpathError) as refused:
+        mistake(h)  # type: ignore[operator]
+    assert refused.value.code == code
+    assert str(refused.value).endswith(f" {REMEDIES[code]}")
+    assert "towpath " not in str(refused.value)
+
+
+def test_the_answer_of_a_failed_run_names_its_log() -> None:
+    with harness(LONE, policy=ASKS, tools=[price], model=script([])) as h:
+        result = h.run("Hello").result()
+        with pytest.raises(RunFailedError, match=r"script_exhausted|nothing left") as failed:
+            result.as_(dict)  # type: ignore[arg-type]
+    assert str(failed.value).endswith(REMEDIES["run_failed"])
+
+
+@pytest.mark.parametrize("code", sorted(REMEDIES))
+def test_a_remedy_of_a_test_takes_the_place_of_one_of_a_platform(code: str) -> None:
+    found = error_in_test(problem(code, "so it is"))
+    assert found.code == code and found.remedy == REMEDIES[code] and "towpath " not in found.remedy
