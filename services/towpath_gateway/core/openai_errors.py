@@ -7,6 +7,7 @@ would be a second run, so `x-should-retry` says what they may do; they obey it.
 import re
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.input_faults import summary_of
 from towpath_contracts.problems.registry import Problem
 
 _PATHS = re.compile(r"/v1/(?:chat/completions|responses(?:/.*)?|models(?!/check$)(?:/.*)?)")
@@ -28,7 +29,8 @@ def is_openai(path: str) -> bool:
 def openai_error(found: Problem) -> JsonObject:
     """Return *found* in OpenAI's words; its remedy and its single faults stand in the message, which clients show."""
     faults = "; ".join(f"{_parameter(one.pointer) or 'body'}: {one.detail}" for one in found.errors)
-    detail = f"{found.detail}: {faults}" if faults else found.detail
+    is_all = not faults or found.detail == summary_of(found.errors)  # of one fault the detail says it already
+    detail = (faults or found.detail) if is_all else f"{found.detail}: {faults}"
     message = f"{found.title}: {detail.rstrip('.')}. {found.remedy}"
     kind = _TYPES.get(found.status, "invalid_request_error" if found.status < 500 else "server_error")
     param = _parameter(found.errors[0].pointer) if found.errors else None

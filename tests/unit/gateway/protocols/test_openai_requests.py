@@ -9,7 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.json_schema import schema_faults
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.input_faults import tell_faults
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import RunView
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.app.protocols.openai.caller_tools import MAX_CALLS, answer_schema, calls_in
@@ -285,6 +286,19 @@ def test_an_error_has_the_code_and_the_remedy(code: str, status: int, kind: str)
     error = openai_error(found)
     assert (found.status, error["code"], error["type"], error["param"]) == (status, code, kind, None)
     assert error["message"] == f"{found.title}: it is so. {found.remedy}"
+
+
+def test_each_fault_of_a_request_is_said_once() -> None:
+    def said(*errors: ProblemDetail) -> Any:
+        return openai_error(problem("request_invalid", tell_faults(errors), errors=errors))["message"]
+
+    answers = ProblemDetail(pointer="/body/n", code="value_error", detail="a run has one answer")
+    heat = ProblemDetail(pointer="/body/temperature", code="value_error", detail="it has to be at most 2")
+    start, end = "The request is not valid: ", ". Correct each place that is named, and send it again."
+    assert said(answers) == f"{start}n: a run has one answer{end}"
+    assert (
+        said(answers, heat) == f"{start}2 problems: n: a run has one answer; temperature: it has to be at most 2{end}"
+    )
 
 
 def test_a_client_repeats_by_itself_only_what_makes_no_second_run() -> None:
