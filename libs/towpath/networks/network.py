@@ -6,9 +6,12 @@ platform, which adds what only it knows, such as the tools that are registered.
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
@@ -26,8 +29,14 @@ from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 
-_PASSED = ("towpath", "dataclasses")
+_PASSED = ("towpath", "towpath_testing")
 """Packages through which a declaration may pass before it reaches the user's file."""
+
+_STANDARD = (f"{Path(os.__file__).parent}{os.sep}", "<frozen ")
+"""How the files of Python's own library begin."""
+
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""What the files of installed packages have in their paths."""
 
 C = TypeVar("C", bound=type)
 
@@ -44,26 +53,41 @@ class DeclaredPlace:
 
 
 def declared_place() -> DeclaredPlace | None:
-    """Return the line that called into the SDK; None where nothing but the SDK did."""
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
-        if frame.f_back is None:
-            return None
+    """Return the line of the user's that called into the SDK; None where none did, as in a thread of the SDK.
+
+    That of an installed package is one where no other is: whoever reads it can't change what is installed.
+    """
+    installed = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if any(part in file for part in _INSTALLED):
+            if installed is None and not _is_passed(frame):
+                installed = DeclaredPlace(file, frame.f_lineno)
+        elif not file.startswith(_STANDARD) and not _is_passed(frame):
+            return DeclaredPlace(file, frame.f_lineno)
         frame = frame.f_back
-    return DeclaredPlace(frame.f_code.co_filename, frame.f_lineno)
+    return installed
+
+
+def _is_passed(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _PASSED
 
 
 def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, DeclaredPlace | None]) -> Problem:
-    """Return `network_invalid` with `file:line` before every detail; *places* are by JSON pointer, "" the network's."""
-    placed = []
+    """Return `network_invalid` with `file:line` before every detail; *places* are by JSON pointer, "" the network's.
+
+    What is said in one line of the same field twice, as of the model of an agent and of its own network, is said once.
+    """
+    placed: dict[tuple[str, str], ProblemDetail] = {}
     for one in found:
         agent = "/".join(one.pointer.split("/")[:3])
         place = places.get(agent) or places.get("")
         detail = one.detail if place is None else f"{place}: {one.detail}"
-        placed.append(one.model_copy(update={"detail": detail}))
-    return problem(
-        "network_invalid", "; ".join(f"{one.detail} ({one.pointer})" for one in placed), errors=tuple(placed)
-    )
+        field_name = one.pointer if place is None else one.pointer.rpartition("/")[2]
+        placed.setdefault((field_name, detail), one.model_copy(update={"detail": detail}))
+    told = tuple(placed.values())
+    return problem("network_invalid", "; ".join(f"{one.detail} ({one.pointer})" for one in told), errors=told)
 
 
 def checks_keywords(declared: C) -> C:
@@ -251,7 +275,9 @@ def network_of(agent: Agent) -> Network:
     It begins, and each of them may answer, whatever they say of that. Those that name no model have the first one's.
     """
     agents = [replace(one, default=one is agent, can_respond=True) for one in _reached(agent)]
-    return Network(agent.key, agents) if agent.model is None else Network(agent.key, agents, model=agent.model)
+    network = Network(agent.key, agents) if agent.model is None else Network(agent.key, agents, model=agent.model)
+    network.declared_at = agent.declared_at
+    return network
 
 
 def _reached(first: Agent) -> list[Agent]:

@@ -1,14 +1,18 @@
 """Mistakes in a network that is written in Python are told by file and line, before anything is sent."""
 
+import asyncio
 import inspect
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from towpath import Agent, DeclarationError, Network, RefusedError, Swarm, tool
+from towpath import Agent, DeclarationError, Network, RefusedError, Swarm, run, tool
+from towpath.testing import harness
 from towpath_contracts.network_checks.network_agents import check_network
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 
@@ -73,6 +77,37 @@ def test_a_copy_keeps_the_line_and_an_agent_is_equal_wherever_it_stands() -> Non
     agent = Agent("a", prompt="Hello.")
     assert line_of(replace(agent, default=True)) == line_of(agent)
     assert agent == Agent("a", prompt="Hello.") and "declared_at" not in repr(agent)
+
+
+def test_an_agent_that_is_run_alone_is_told_once_and_at_its_line() -> None:
+    agent = Agent("a", model="gpt-5-mini")
+    with pytest.raises(RefusedError) as refused:
+        run.sync(agent, "Hello.")  # what it is sent by runs in a thread of its own
+    (one,) = refused.value.problem.errors
+    assert (one.pointer, one.detail.partition(": ")[0]) == ("/model", f"{__file__}:{line_of(agent)}")
+
+
+def test_lines_of_the_standard_library_of_installed_packages_and_of_the_harness_are_passed_over() -> None:
+    agents = list(map(Agent, ["a"])) + asyncio.run(asyncio.to_thread(lambda: [Agent("b")]))
+    assert {line_of(one) for one in agents} == {inspect.currentframe().f_lineno - 1}  # type: ignore[union-attr]
+    with pytest.raises(RefusedError, match=rf"network_invalid: {HERE}:\d+: .*gpt-5-mini") as refused:
+        harness(Agent("c", model="gpt-5-mini"))
+    assert "harness.py" not in str(refused.value)
+    code = compile("agent = Agent('d')", "/usr/lib/python3/site-packages/shop/agents.py", "exec")
+    names: dict[str, Any] = {"Agent": Agent, "__name__": "shop.agents"}
+    exec(code, names)
+    assert line_of(names["agent"])
+
+
+def test_where_nothing_but_installed_packages_declare_a_network_theirs_is_the_place() -> None:
+    found: list[Any] = []
+    code = compile("found.append(Agent('d'))", "/usr/lib/python3/site-packages/shop/agents.py", "exec")
+    thread = threading.Thread(target=exec, args=(code, {"Agent": Agent, "found": found, "__name__": "shop.agents"}))
+    thread.start()
+    thread.join()
+    assert str(found[0].declared_at) == "/usr/lib/python3/site-packages/shop/agents.py:1"
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(Agent, "e").result().declared_at is None
 
 
 def undecorated() -> None:
