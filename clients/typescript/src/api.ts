@@ -44,6 +44,7 @@ export interface AccessQuestion {
  * The verdict, why, and what would be allowed instead; `denial` is what the model would get.
  *
  * `hints` name the networks and agents that the question, or a rule that speaks of the tool, names and nobody has.
+ * `rule_at` is where the rule stands, `policies.yaml:14`, where that is known.
  */
 export interface AccessVerdict {
   allowed_tools: string[];
@@ -53,6 +54,7 @@ export interface AccessVerdict {
   policy_version: number;
   reason: string;
   rule?: string | null;
+  rule_at: string;
   schema_version: number;
   suggestion: string;
   trace: RuleEvaluation[];
@@ -2808,8 +2810,9 @@ export interface RuleChanged {
   warnings: string[];
 }
 
-/** How one rule was weighed. */
+/** How one rule was weighed; `at` is where it stands, `policies.yaml:14`, where that is known. */
 export interface RuleEvaluation {
+  at: string;
   detail: string;
   effect: string;
   matched: boolean;

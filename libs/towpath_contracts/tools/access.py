@@ -42,22 +42,25 @@ class CheckAccess(Message):
 
 
 class RuleEvaluation(MessagePart):
-    """How one rule was weighed."""
+    """How one rule was weighed; `at` is where it stands, `policies.yaml:14`, where that is known."""
 
     rule: str
     effect: str
     matched: bool
     detail: str = ""
+    at: str = ""
 
 
 class AccessVerdict(Message):
     """The verdict, why, and what would be allowed instead; `denial` is what the model would get.
 
     `hints` name the networks and agents that the question, or a rule that speaks of the tool, names and nobody has.
+    `rule_at` is where the rule stands, `policies.yaml:14`, where that is known.
     """
 
     verdict: Literal["allow", "deny", "require_approval"]
     rule: str | None = None
+    rule_at: str = ""
     reason: str = ""
     violation_type: str = ""
     policy_version: int

@@ -21,6 +21,15 @@ def policy_source(path: Path) -> str:
     return next((f"profile {name}" for name in PROFILES if path == profile_file(name).absolute()), str(path))
 
 
+def policy_file_name(path: Path) -> str:
+    """Return what people call the policy read from *path*: the profile, the path from where they are, or the name."""
+    source = policy_source(path)
+    if source != str(path):
+        return source
+    below = path.is_relative_to(Path.cwd())
+    return str(path.relative_to(Path.cwd())) if below else path.name
+
+
 @functools.cache
 def profile_texts() -> Mapping[str, str]:
     """Return the text of every profile by its name."""

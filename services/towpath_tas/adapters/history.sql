@@ -73,6 +73,10 @@ SELECT at FROM tas.audit_entry WHERE entry_id >= $1 ORDER BY entry_id LIMIT 1;
 SELECT version, digest, rules, source, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 AND ($2::integer IS NULL OR version < $2) ORDER BY version DESC LIMIT $3;
 
+-- name: rule_places
+-- Where the rules of a version stand, for a text that is made from it.
+SELECT name, rule->>'digest' AS digest, rule->>'at' AS at FROM tas.permission_rule WHERE project = $1 AND version = $2;
+
 -- name: rules_of_versions
 SELECT version, rule FROM tas.permission_rule WHERE project = $1 AND version = ANY ($2::integer[]) ORDER BY version, place;
 

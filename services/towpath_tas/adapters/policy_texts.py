@@ -1,11 +1,19 @@
-"""Reads the text of a policy as people write it: with its profile written out, its conditions compiled as CEL."""
+"""Reads the text of a policy as people write it: with its profile written out, its conditions compiled as CEL.
 
-from dataclasses import dataclass
+Each rule keeps where it stands, in the words of who wrote it: `policies.yaml:14`. Whoever it refuses finds it there.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from towpath_fabric.profiles.policy_profiles import profile_texts
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.policy_file import ParsedPolicy, read_policy
 from towpath_tas.core.policy.profile_expansion import expand_profile
+
+_LINE_OF_PROGRAM = re.compile(r".+\.py:\d+")
+_FILE = re.compile(r".+\.(?:ya?ml|json)|profile \w+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +24,31 @@ class PolicyText:
     read: ParsedPolicy
 
 
-def read_policy_text(written: str) -> PolicyText:
-    """Read *written*; its problems are told with its own lines."""
+def read_policy_text(written: str, source: str = "") -> PolicyText:
+    """Read *written*; its problems are told with its own lines. Its rules stand in *source*, where that is a file."""
     expanded = expand_profile(written, profile_texts())
     if expanded.problems:
         return PolicyText(text=written, read=ParsedPolicy(problems=expanded.problems))
-    return PolicyText(text=expanded.text, read=read_policy(expanded.text, compile_condition))
+    read = read_policy(expanded.text, compile_condition)
+    places = expanded.places or tuple(("", line) for line in read.lines)
+    if not read.problems and len(places) == len(read.rules):
+        read.rules = tuple(
+            replace(rule, at=_place(profile or source, line))
+            for rule, (profile, line) in zip(read.rules, places, strict=True)
+        )
+    return PolicyText(text=expanded.text, read=read)
+
+
+def _place(source: str, line: int) -> str:
+    """Return where a rule stands; of a file that is named by its whole path only the name: the rest is a server's.
+
+    A policy that was written in Python has one place, the line that declares it. Empty where *source* is neither.
+    """
+    if _LINE_OF_PROGRAM.fullmatch(source):
+        return _shown(source)
+    return f"{_shown(source)}:{line}" if _FILE.fullmatch(source) else ""
+
+
+def _shown(source: str) -> str:
+    path = PurePath(source)
+    return path.name if path.is_absolute() else source

@@ -46,6 +46,7 @@ class CaseEvaluation:
     verdict: RuleEffect
     rule: str | None
     reason: str = ""
+    rule_at: str = ""
     trace: tuple[RuleEvaluation, ...] = ()
 
 
@@ -93,6 +94,7 @@ def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompi
     return CaseEvaluation(
         verdict=verdict.effect,
         rule=verdict.rule.name if verdict.rule else None,
+        rule_at=verdict.rule.at if verdict.rule else "",
         reason=DenialCode.LIMIT if verdict.limited else "",
         trace=matrix.trace(principal, case.tool, case.operation, context, discovered=case.discovered),
     )

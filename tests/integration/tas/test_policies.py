@@ -73,6 +73,30 @@ async def test_every_version_is_kept_shown_and_can_come_back(tas: Running) -> No
     assert await code_of(ask(tas, rpc.ROLL_BACK_POLICY, version=9, actor="ann")) == "version_not_found"
 
 
+async def test_rules_stand_where_their_file_has_them_also_after_others_were_changed(tas: Running) -> None:
+    """A path is its author's: of one that is written out from the root the name is shown, and no more."""
+
+    async def places(version: int | None = None) -> dict[str, str]:
+        view = await ask(tas, rpc.GET_POLICY, version=version)
+        return {rule["name"]: rule["at"] for rule in view.rules}
+
+    await ask(tas, rpc.APPLY_POLICY, actor="ann", text=CAREFUL, source="/srv/shop/policies.yaml")
+    stood = {"look": "policies.yaml:4", "small": "policies.yaml:7", "large": "policies.yaml:8"}
+    assert await places() == stood
+    verdict = await ask(tas, rpc.CHECK_ACCESS, network="support", agent_key="billing", tool="orders.refund", args=LARGE)
+    assert (verdict.rule, verdict.rule_at) == ("large", "policies.yaml:8")
+    assert {one.rule: one.at for one in verdict.trace} == {"small": "policies.yaml:7", "large": "policies.yaml:8"}
+    await change(tas, "small", {"name": "small", "tool": "orders.refund", "effect": "deny"})
+    assert await places() == {**stood, "small": ""}
+    await ask(tas, rpc.ROLL_BACK_POLICY, version=2, actor="ann")
+    assert await places() == stood
+    log = await ask(tas, rpc.POLICY_CHANGES, limit=2)
+    assert [[one.name for one in entry.changes] for entry in log.changes] == [["small"], ["small"]]
+    await ask(tas, rpc.APPLY_POLICY, actor="ann", text=f"# moved\n{CAREFUL}", source="console")
+    assert await places() == dict.fromkeys(stood, "")
+    assert (await ask(tas, rpc.POLICY_CHANGES, limit=1)).changes[0].changes == (), "it was only moved"
+
+
 async def test_the_change_log_says_who_why_and_which_rules(tas: Running) -> None:
     await tas.caller.apply(CAREFUL)
     await change(tas, "small", {"name": "small", "tool": "orders.refund", "effect": "deny"}, note="fraud")

@@ -38,6 +38,8 @@ async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas:
             return version
 
         assert await begin() == 2
+        view = await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)
+        assert [rule["at"] for rule in view.rules] == ["policy.yaml:3", "policy.yaml:4"]
         rule = {"name": "small", "tool": "orders.refund", "effect": "deny"}
         await tas.caller.ask(rpc.CHANGE_RULE, project=tas.caller.project, actor="ann", name="small", rule=rule)
         assert await begin() == 3

@@ -52,7 +52,7 @@ async def test(
         raise ProblemError(problem("request_invalid", "--live asks the matrix in force, so it goes without --policy"))
     text = _read(file)
     path = None if live else policy or _named_policy(text, file)
-    answer = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
+    answer = _ask(text, file, path)
     results = await _live_policy(answer["cases"], common) if path is None else answer["results"]
     matrix = "the matrix in force" if path is None else str(path)
     return _show_results(file, answer["cases"], results, matrix, common.out())
@@ -62,7 +62,7 @@ def judge_file(file: Path, out: OutputPrinter) -> tuple[int, int] | None:
     """Return how many cases of *file* pass and fail with the policy that it names, and say why; None without one."""
     text = _read(file)
     path = _named_policy(text, file)
-    answer = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
+    answer = _ask(text, file, path)
     if path is None:
         return None
     rows = _rows(answer["cases"], answer["results"])
@@ -123,7 +123,8 @@ def _explain(row: Mapping[str, Any], file: Path, out: OutputPrinter) -> None:
     out.write(f"{file}:{row['line']}: {row['case']}: expected {row['expected']}, got {found}{why}", "red")
     for rule in row["trace"]:
         sign = "✓" if rule["matched"] else " "
-        out.write(f"    {sign} {rule['rule']} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
+        where = f" ({rule['at']})" if rule["at"] else ""
+        out.write(f"    {sign} {rule['rule']}{where} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
     if not row["trace"]:
         out.write("      no rule speaks of this tool", "dim")
 
@@ -158,8 +159,9 @@ def _read(path: Path) -> str:
         raise ProblemError(problem("file_missing", f"{path} can't be read: {error}")) from error
 
 
-def _ask(asked: Row, test: Path, policy: Path | None) -> Row:
+def _ask(text: str, test: Path, policy: Path | None) -> Row:
     """Let the tool-access service's code answer; raises ProblemError with every problem of a bad file."""
+    asked = {"test": text, "policy": None if policy is None else _read(policy), "source": str(policy or "")}
     words = [sys.executable, "-P", "-m", "towpath_tas.app.policy.policy_test_runner"]
     ran = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if ran.returncode != 0:

@@ -41,10 +41,12 @@ _RULES = (
     Column("who", lambda row: shorten({key: row[key] for key in _WHO if row.get(key, "*") != "*"})),
     Column("when", lambda row: row.get("when")),
     Column("owner", lambda row: row.get("owner")),
+    Column("at", lambda row: row.get("at")),
 )
 _TRACE = (
     Column("rule", "rule"),
     Column("effect", "effect"),
+    Column("at", "at"),
     Column("matched", "matched"),
     Column("why", "detail", is_whole=True),
 )

@@ -93,6 +93,7 @@ class AccessQueries:
         return AccessVerdict(
             verdict=decision.effect,
             rule=decision.rule,
+            rule_at=bundle.matrix.place_of(decision.rule),
             reason=decision.reason,
             violation_type=denial.violation_type if denial else "",
             policy_version=decision.policy_version,

@@ -6,7 +6,8 @@ identical text is no change, unless it comes from another policy file: a version
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from towpath_contracts.problems.registry import ProblemDetail, ProblemError, pro
 from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.postgres.refused_values import INVALID_DATA
-from towpath_fabric.profiles.policy_profiles import policy_source
+from towpath_fabric.profiles.policy_profiles import policy_file_name, policy_source
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.adapters.policy_texts import PolicyText, read_policy_text
@@ -49,12 +50,20 @@ class PolicyStore:
         self._advice = PolicyLinter(pool, policy_cache)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
-        """Store a policy as the next version.
+        """Store a policy as the next version; its rules stand in its source, where that is a file.
 
         Raises ProblemError `policy_invalid` with all errors, with `strict` also all warnings, and `policy_moved` if
         another version than the named one is in force; `overloaded` if the project has others read before it.
         """
-        written, rows, advised = await self._read(request)
+        return await self.apply_from(request, request.source)
+
+    async def apply_from(self, request: ApplyPolicy, file: str, known: Iterable[Any] = ()) -> PolicyApplied:
+        """Do the same with a policy that people know as *file*.
+
+        Rules that are among the *known*, as `rule_places` has them, are found where they stood: the text was made from
+        that of the version which has these.
+        """
+        written, rows, advised = await self._read(request, file, known)
         found = written.read
         text_digest = digest_text(written.text)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -77,13 +86,16 @@ class PolicyStore:
             hints=advised.hints,
         )
 
-    async def _read(self, request: ApplyPolicy) -> tuple[PolicyText, "_RuleRows", PolicyFindings]:
+    async def _read(
+        self, request: ApplyPolicy, file: str, known: Iterable[Any]
+    ) -> tuple[PolicyText, "_RuleRows", PolicyFindings]:
         """Return what the text says, and what is probably wrong with it; raises ProblemError `policy_invalid`."""
         texts = self._threads.texts
         async with texts.turn(request.project):
-            written = await texts.compute(partial(read_policy_text, request.text))
+            written = await texts.compute(partial(read_policy_text, request.text, file))
             if written.read.problems:
                 raise _refused(request, written.read.problems)
+            written.read.rules = await texts.compute(partial(_with_known_places, written.read.rules, known))
             rows = await texts.compute(partial(_rule_rows, written.read.rules))
             advised = await self._advice.about(request.project, written.read, texts)
         if request.strict and advised.warnings:
@@ -179,6 +191,7 @@ class PolicyFileWatcher:
         self._policies = policies
         self._path = path
         self._source = policy_source(path)
+        self._file = policy_file_name(path)
         self._project = project
         self._log = log
         self._applied: tuple[int, int] | None = None
@@ -207,8 +220,8 @@ class PolicyFileWatcher:
                 self._applied = stamp
                 self._log.info("policy unchanged", file=self._path.name)  # it may have been refused in between
                 return
-            applied = await self._policies.apply(
-                ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=self._source)
+            applied = await self._policies.apply_from(
+                ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=self._source), self._file
             )
         except (OSError, ValueError, *INVALID_DATA) as error:
             if not isinstance(error, OSError):
@@ -246,6 +259,11 @@ class _RuleRows(NamedTuple):
 
     columns: Sequence[Sequence[Any]]
     digest: str
+
+
+def _with_known_places(rules: Sequence[Rule], known: Iterable[Any]) -> tuple[Rule, ...]:
+    places = {(row["name"], row["digest"]): row["at"] or "" for row in known}
+    return tuple(replace(rule, at=places.get((rule.name, rule.digest), rule.at)) for rule in rules)
 
 
 def _rule_rows(rules: Sequence[Rule]) -> _RuleRows:

@@ -1,7 +1,7 @@
 """`python -m towpath_tas.app.policy.policy_test_runner`: runs a policy test file without a platform.
 
-Reads JSON from stdin (the texts `test` and, optionally, `policy`), writes JSON to stdout, and touches nothing else. The
-command line starts it as a process because it may not import the code that decides.
+Reads JSON from stdin (the texts `test` and, optionally, `policy`, with the `source` of that), writes JSON to stdout,
+and touches nothing else. The command line starts it as a process because it may not import the code that decides.
 """
 
 import json
@@ -31,7 +31,7 @@ def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
     }
     if request.get("policy") is None:
         return answer
-    policy = read_policy_text(request["policy"]).read
+    policy = read_policy_text(request["policy"], request.get("source") or "").read
     if policy.problems:
         return {"file": "policy", "problems": _problems(policy.problems)}
     return {**answer, "results": _results(Matrix(policy.rules, compile_condition), found)}
@@ -46,6 +46,7 @@ def _result(result: CaseEvaluation, case: Any) -> dict[str, Any]:
         "ok": is_expected(case, result),
         "verdict": result.verdict,
         "rule": result.rule,
+        "rule_at": result.rule_at,
         "reason": result.reason,
         "trace": [one.model_dump(mode="json") for one in result.trace],
     }

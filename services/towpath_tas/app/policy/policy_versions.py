@@ -43,6 +43,9 @@ MAX_CHANGES_CHARS = 700_000
 MAX_CHANGES = 200
 """Changed rules listed for one version; of a larger change the rest is counted."""
 
+_NO_CHANGE = frozenset({"digest", "at"})
+"""Members of a rule that change along with others, or where it was only moved."""
+
 
 class PolicyVersionRequests:
     """Lists versions, and makes new ones from old ones."""
@@ -79,7 +82,8 @@ class PolicyVersionRequests:
     async def roll_back(self, request: RollBackPolicy) -> PolicyApplied:
         """Apply the text of an older version as a new one; raises ProblemError as `apply`, or `version_not_found`."""
         old = await self._policies.show_text(GetPolicy(project=request.project, version=request.version))
-        return await self._policies.apply(
+        places = await self._pool.fetch(HISTORY.rule_places, request.project, old.version)
+        return await self._policies.apply_from(
             ApplyPolicy(
                 project=request.project,
                 actor=request.actor,
@@ -90,11 +94,13 @@ class PolicyVersionRequests:
                 note=request.note or f"back to version {request.version}",
                 dry_run=request.dry_run,
                 if_version=request.if_version,
-            )
+            ),
+            "",
+            places,
         )
 
     async def change_rule(self, request: ChangeRule) -> RuleChanged:
-        """Add, replace or remove one rule.
+        """Add, replace or remove one rule; the others are still found where they stand.
 
         Raises ProblemError `policy_invalid`, `rule_not_found`, and `policy_moved` if the named version is not in force,
         or others kept changing the policy.
@@ -113,8 +119,9 @@ class PolicyVersionRequests:
                 dry_run=request.dry_run,
                 if_version=now.version if request.if_version is None else request.if_version,
             )
+            places = await self._pool.fetch(HISTORY.rule_places, request.project, now.version)
             try:
-                applied = await self._policies.apply(apply_request)
+                applied = await self._policies.apply_from(apply_request, "", places)
             except ProblemError as error:
                 if error.problem.code != "policy_moved" or request.if_version is not None:
                     raise
@@ -189,7 +196,7 @@ def _rule_changes(before: Mapping[str, JsonObject], after: Mapping[str, JsonObje
             changes.append(RuleChange(name=name, change="removed", before=old))
         else:
             # Older releases stored fewer members: a missing one has its default.
-            fields = tuple(key for key in new if key != "digest" and key in old and old[key] != new[key])
+            fields = tuple(key for key in new if key not in _NO_CHANGE and key in old and old[key] != new[key])
             if fields:
                 changes.append(RuleChange(name=name, change="altered", fields=fields, before=old, after=new))
     return changes

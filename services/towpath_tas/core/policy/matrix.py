@@ -33,11 +33,12 @@ _TOOLSET_HEAD = re.compile(r"[A-Za-z0-9_-]+\.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of the matrix. Globs know `*`, `?` and `[…]`; `digest` covers the whole rule.
+    """One rule of the matrix. Globs know `*`, `?` and `[…]`; `digest` covers the whole rule, but for where it stands.
 
     `quorum` people must approve; `on_expiry` says what happens if they do not in time. `rate_calls` in any window of
     `rate_per_s` seconds are allowed to the whole project. Costs are US dollars. With `discovered`, a pattern that
-    begins with the name of a toolset also allows the discovered tools of it.
+    begins with the name of a toolset also allows the discovered tools of it. `at` is where people find the rule:
+    `policies.yaml:14`; empty where that is not known.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Rule:
     note: str = ""
     owner: str = ""
     digest: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,10 @@ class Matrix:
         self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
+    def place_of(self, name: str | None) -> str:
+        """Return where people find the rule of that name; empty where there is none, or nobody knows."""
+        return next((rule.at for rule in self.rules if rule.name == name), "")
+
     def candidates(
         self, principal: CallPrincipal, tool: str, operation: str, *, discovered: bool = False
     ) -> tuple[Rule, ...]:
@@ -213,17 +219,15 @@ class Matrix:
             if misses.startswith("tool "):
                 continue
             if misses:
-                traces.append(RuleEvaluation(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
+                traces.append(_evaluation(rule, misses))
                 continue
             if discovered and rule.effect == "allow" and not names_discovered(rule):
                 detail = f"{tool} was discovered, and the rule does not name it"
-                traces.append(RuleEvaluation(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
+                traces.append(_evaluation(rule, detail))
                 continue
             met = self._met(rule, context)
             detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"
-            traces.append(
-                RuleEvaluation(rule=rule.name, effect=rule.effect, matched=self.applies(rule, context), detail=detail)
-            )
+            traces.append(_evaluation(rule, detail, matched=self.applies(rule, context)))
         return tuple(traces)
 
     def _misses(self, rule: Rule, principal: CallPrincipal, tool: str, operation: str) -> str:
@@ -268,6 +272,10 @@ class Matrix:
             condition = _unclear
         self._conditions[when] = condition
         return condition
+
+
+def _evaluation(rule: Rule, detail: str, *, matched: bool = False) -> RuleEvaluation:
+    return RuleEvaluation(rule=rule.name, effect=rule.effect, matched=matched, detail=detail, at=rule.at)
 
 
 def _applies(effect: RuleEffect, met: ConditionResult) -> bool:

@@ -27,9 +27,14 @@ _ALONE = re.compile(r"profile:[ \t]+(?P<quote>[\"']?)(?P<name>[\w-]+)(?P=quote)[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpandedPolicy:
-    """The text of a policy with its profile written out, or the problems. Never both."""
+    """The text of a policy with its profile written out, or the problems. Never both.
+
+    `places` are those of the rules, in their order: the profile that has a rule, empty where the policy has it itself,
+    and its line there. Empty where no profile was written out: then the lines are those of the text.
+    """
 
     text: str = ""
+    places: tuple[tuple[str, int], ...] = ()
     problems: tuple[ProblemDetail, ...] = ()
 
 
@@ -107,7 +112,17 @@ def _written_out(text: str, name: str, profile: str, named: yaml.Node) -> Expand
         return _refused(
             named, "form", "the profile can't be written out here: put the rules last in the file, in lines"
         )
-    return ExpandedPolicy(text=found)
+    return ExpandedPolicy(text=found, places=_places(listed, name, profile, taken))
+
+
+def _places(
+    listed: yaml.SequenceNode | None, name: str, profile: str, taken: set[str | None]
+) -> tuple[tuple[str, int], ...]:
+    """Return where the rules stand: the own ones keep their lines, also where their list was written anew."""
+    own = [("", node.start_mark.line + 1) for node in (listed.value if listed is not None else ())]
+    theirs = rules_node(profile)
+    added = [node for node in (theirs.value if theirs is not None else ()) if rule_name(node) not in taken]
+    return (*own, *((f"profile {name}", node.start_mark.line + 1) for node in added))
 
 
 def _rules(text: str, loader: type[Any]) -> list[Any]:

@@ -45,7 +45,7 @@ def test_expected_verdicts_are_checked_without_a_platform(cases: Path, capsys: p
     assert main(["policy", "test", str(cases), "--policy", str(loose), "-o", "table"]) == 1
     shown = capsys.readouterr().out
     assert f"{cases}:5: orders.refund amount=500: expected require_approval, got allow by small" in shown
-    assert "✓ small allow  condition yes: args.amount <= 1000" in shown
+    assert "✓ small (loose.yaml:3) allow  condition yes: args.amount <= 1000" in shown
     assert "2 of 3 verdicts" in shown
 
 
