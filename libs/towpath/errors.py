@@ -15,11 +15,10 @@ Each class names the reaction that fits it.
 """
 
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.text import join_sentences
 
 MOST_FAULTS = 3
 """Entries of a problem's `errors` that the text of an exception names; the exception itself has all of them."""
-
-_ENDINGS = (".", "?", "!", "…")
 
 
 class TowpathError(ProblemError):
@@ -27,8 +26,7 @@ class TowpathError(ProblemError):
 
     def __str__(self) -> str:
         """Return one line with what matters: the last line of a traceback is what people read."""
-        said = f"{self.problem.code}: {_with_faults(self.problem)}"
-        return f"{said}{'' if said.endswith(_ENDINGS) else '.'} {self.remedy}"
+        return join_sentences(f"{self.problem.code}: {_with_faults(self.problem)}", self.remedy)
 
     @property
     def code(self) -> str:

@@ -39,6 +39,16 @@ _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
 _HIDDEN_SIGN = re.compile(f"[{HIDDEN_SIGNS}\ufe0f]")
 
 
+_SENTENCE_ENDS = (".", "?", "!", "…")
+"""A text that ends so gets no full stop: `did you mean 'support'?` is a whole sentence."""
+
+
+def join_sentences(*texts: str) -> str:
+    """Return *texts* one after the other, each with an end of its own; empty ones are left out."""
+    told = [text.rstrip(" :;,") for text in texts if text]
+    return " ".join(text if text.endswith(_SENTENCE_ENDS) else f"{text}." for text in told if text)
+
+
 def visible_json(value: Any) -> str:
     """Return *value* as JSON in one line that reads back equal, where whatever can't be seen is escaped.
 

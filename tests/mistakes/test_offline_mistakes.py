@@ -1,5 +1,7 @@
 """What people get wrong before a platform is asked is told by place, cause and cure; the messages are golden."""
 
+import re
+
 from tests.mistakes.cases import KINDS, mistakes_of, read_golden, section
 from tests.mistakes.making import make_mistakes
 
@@ -12,6 +14,8 @@ RAW = (
     "[Errno",
     " object at 0x",
 )
+DOUBLED = re.compile(r"[?!:;,]\.(?!\.)|(?<!\.)\.\.(?!\.)|[.?!:][:;](?= |$)", re.MULTILINE)
+UNFILLED = re.compile(r"towpath [a-z ]+ (RUN|GATE|ERASURE|NETWORK)\b")
 HOW = "what is said has changed: uv run python -m tests.mistakes write, and read the change"
 
 
@@ -32,3 +36,11 @@ def test_the_golden_file_has_every_mistake_once() -> None:
 def test_no_message_shows_what_a_library_said_of_itself() -> None:
     raw = {name for name, text in read_golden().items() if any(word in text for word in RAW)}
     assert raw == set()
+
+
+def test_no_message_ends_a_sentence_twice_or_leaves_a_known_id_out() -> None:
+    """What the person wrote stands behind |."""
+    for name, text in read_golden().items():
+        said = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "==")))
+        assert not DOUBLED.search(said), name
+        assert not UNFILLED.search(said), name

@@ -42,7 +42,7 @@ AUDIT_PROBLEMS = (
         "erasure_settled",
         409,
         "The erasure is decided already",
-        "Look at it: towpath erasures show ID. What was withdrawn is asked for again: towpath audit erase.",
+        "Look at it: towpath erasures show ERASURE. What was withdrawn is asked for again: towpath audit erase.",
     ),
     ProblemKind(
         "erasure_changed",

@@ -56,7 +56,7 @@ NETWORK_PROBLEMS = (
         "network_moved",
         409,
         "Another version of the network is current",
-        "Look at what was published meanwhile: towpath networks show NAME.",
+        "Look at what was published meanwhile: towpath networks show NETWORK.",
     ),
     ProblemKind("flow_invalid", 422, "The flow can't be read", "Write stages as a >> b and (a | b) >> c."),
     ProblemKind("flow_cycle", 422, "A member stands in two stages", "Name every member once: a flow goes one way."),

@@ -4,12 +4,15 @@ A code is never reused or renamed. Bad input is refused whole, with every proble
 """
 
 from typing import Any
+from uuid import UUID
 
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart
 from towpath_contracts.problems.audit_problems import AUDIT_PROBLEMS
+from towpath_contracts.problems.gate_problems import GATE_PROBLEMS
 from towpath_contracts.problems.kind import ProblemKind
+from towpath_contracts.problems.known_names import with_names
 from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
 from towpath_contracts.problems.policy_problems import POLICY_PROBLEMS
 from towpath_contracts.problems.process_problems import PROCESS_PROBLEMS
@@ -40,6 +43,11 @@ class Problem(Message):
     trace_id: str | None = None
     errors: tuple[ProblemDetail, ...] = ()
     extra: JsonObject = Field(default_factory=dict)
+
+    def of_run(self, run_id: UUID) -> "Problem":
+        """Return the problem as that of a run, which its remedy then names."""
+        told = with_names(self.remedy, {"run_id": run_id})
+        return self.model_copy(update={"run_id": str(run_id), "remedy": told})
 
 
 class ProblemError(Exception):
@@ -98,7 +106,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "version_not_found",
         404,
         "There is no such version",
-        "List versions: towpath networks show NAME, towpath policy versions.",
+        "List versions: towpath networks show NETWORK, towpath policy versions.",
     ),
     ProblemKind("agent_not_found", 422, "The network has no such agent", "Use one of the agents named in detail."),
     ProblemKind(
@@ -280,59 +288,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "An acceptance criterion can't be evaluated",
         "Correct the expression at the place in detail (docs/runs.md, acceptance criteria).",
     ),
-    ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
-    ProblemKind(
-        "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."
-    ),
-    ProblemKind(
-        "verdict_invalid",
-        400,
-        "This gate takes another verdict",
-        "Say one of those in detail: towpath gates resolve ID VERDICT.",
-    ),
-    ProblemKind(
-        "requester_may_not_approve",
-        403,
-        "Who asked may not approve",
-        "Let another person decide; alone on your machine: towpath up --single-person.",
-    ),
-    ProblemKind(
-        "act_refused",
-        422,
-        "The run could not take it",
-        "Nothing came of it: say it in other words. The dead letters have what was sent: towpath queues dead list.",
-    ),
-    ProblemKind(
-        "delegate_may_not_decide",
-        409,
-        "The one it would be handed to may not decide there",
-        "Name somebody with the role in detail who has not decided yet, or role:NAME.",
-    ),
-    ProblemKind(
-        "delegate_unknown",
-        409,
-        "Nobody is known by the name that it would be handed to",
-        "Look at the name: towpath keys list. Whoever has never had a key nor signed in is named with --unknown.",
-    ),
-    ProblemKind(
-        "edit_refused",
-        422,
-        "The call can't be changed like that",
-        "Nothing was changed: give arguments that the tool takes and the matrix lets through, or approve or deny.",
-    ),
-    ProblemKind(
-        "retry_refused",
-        409,
-        "The call may not run again",
-        "Say happened or did_not_happen; a run that still needs it asks for it anew.",
-    ),
-    ProblemKind(
-        "revisions_used_up",
-        409,
-        "The call was changed too often",
-        "Approve or deny it as it is: towpath gates show ID.",
-    ),
-    ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
+    *GATE_PROBLEMS,
     *RUN_CONTROL_PROBLEMS,
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
     ProblemKind(
@@ -365,13 +321,13 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ),
     ProblemKind("tool_call_not_found", 404, "The run has no such tool call", "List them: towpath runs show RUN."),
     ProblemKind("range_invalid", 416, "The output has no such bytes", "Ask for bytes below the size that is named."),
-    ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show ID."),
+    ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show RUN."),
     ProblemKind("answer_missing", 422, "The run has ended without an answer", "Look at it: towpath runs show RUN."),
     ProblemKind(
         "answer_replaced",
         409,
         "The answer is another one than was sent",
-        "Read the one that counts: GET /v1/responses/ID, or GET /v1/runs/{run_id}.",
+        "Read the one that counts: GET /v1/runs/RUN.",
     ),
     *PROCESS_PROBLEMS,
 )
@@ -384,15 +340,19 @@ TYPE_PREFIX = "urn:towpath:problem:"
 
 
 def problem(code: str, detail: str, **more: Any) -> Problem:
-    """Build the problem *code* of the registry with *detail* and any of Problem's other members."""
+    """Build the problem *code* of the registry with *detail* and any of Problem's other members.
+
+    *known* names what the remedy speaks of, by field: `known={"gate_id": …}`. The run that is named is known.
+    """
     kind = REGISTRY[code]
+    known = {"run_id": more.get("run_id")} | more.pop("known", {})
     return Problem(
         type=TYPE_PREFIX + code,
         title=kind.title,
         status=kind.status or 500,
         code=code,
         detail=detail,
-        remedy=more.pop("remedy", kind.remedy),
+        remedy=with_names(more.pop("remedy", kind.remedy), known),
         retryable=kind.retryable,
         **more,
     )

@@ -19,6 +19,7 @@ from towpath.client.http import error_of_response
 from towpath.errors import TowpathError
 from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import Problem
+from towpath_contracts.text import join_sentences
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.refused_files import RefusedFiles
@@ -145,7 +146,7 @@ class KeyActions:
             self._refused.put(name, [locate_fault(name, one_line(fault)) for fault in faults])
             return
         remedy = _KEY_MISSING if why.status == HTTPStatus.UNAUTHORIZED else _AGAIN if why.retryable else why.remedy
-        self._screen.notice(f"{name} was not applied: {why.code}: {one_line(why.detail, 200).rstrip('.')}. {remedy}")
+        self._screen.notice(join_sentences(f"{name} was not applied: {why.code}: {one_line(why.detail, 200)}", remedy))
 
     async def _open_console(self) -> None:
         """Open a browser; the code of the link is in a file, since any user may read the words of a command."""

@@ -19,6 +19,7 @@ from starlette.routing import Match
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.input_faults import FaultList, details_of, in_plain_words
+from towpath_contracts.problems.known_names import with_names
 from towpath_contracts.problems.near_names import likeness
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_gateway.core.a2a_errors import is_a2a, unread_call
@@ -67,7 +68,7 @@ def naming_run(run_id: UUID) -> Iterator[None]:
     try:
         yield
     except ProblemError as error:
-        raise ProblemError(error.problem.model_copy(update={"run_id": str(run_id)})) from error
+        raise ProblemError(error.problem.of_run(run_id)) from error
 
 
 def problem_body(found: Problem, path: str = "") -> dict[str, Any]:
@@ -114,8 +115,15 @@ def validation_problem(faults: FaultList) -> Problem:
 async def on_problem(request: Request, error: Exception) -> Response:
     """Answer a ProblemError."""
     assert isinstance(error, ProblemError)
-    page = request.app.state.console.refusal(error.problem, request) if request.app.state.dependencies else None
-    return page or problem_response(error.problem, request)
+    found = _with_names_of(request, error.problem)
+    page = request.app.state.console.refusal(found, request) if request.app.state.dependencies else None
+    return page or problem_response(found, request)
+
+
+def _with_names_of(request: Request, found: Problem) -> Problem:
+    """Return *found* with the remedy naming what the path and the problem name: nobody has to look an id up again."""
+    asked = {**request.path_params, "run_id": found.run_id or request.path_params.get("run_id")}
+    return found.model_copy(update={"remedy": with_names(found.remedy, asked)})
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:

@@ -106,7 +106,7 @@ class SingleRunStream(Response, ABC):
             async for frames in self._pieces(reader, first):
                 yield frames
         except ProblemError as error:
-            yield self._failed(error.problem.model_copy(update={"run_id": str(self._run_id)}))
+            yield self._failed(error.problem.of_run(self._run_id))
         finally:
             await close_readers([reader])
 

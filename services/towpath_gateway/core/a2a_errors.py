@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, ProblemError
+from towpath_contracts.text import join_sentences
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -76,7 +77,7 @@ def rpc_error(found: Problem, code: int | None = None) -> JsonObject:
         "metadata": {name: str(told[name]) for name in ("code", "detail", "remedy", "run_id") if name in told},
     }
     problem = {"@type": "type.googleapis.com/google.protobuf.Struct", "value": told}
-    return {"code": code, "message": f"{found.title}: {detail.rstrip('.')}. {found.remedy}", "data": [info, problem]}
+    return {"code": code, "message": join_sentences(f"{found.title}: {detail}", found.remedy), "data": [info, problem]}
 
 
 def unread_call(found: Problem) -> JsonObject:

@@ -90,7 +90,7 @@ class A2aEvents:
     def failed(self, why: Problem) -> list[JsonObject]:
         """Return the end of a stream that can't go on, whatever becomes of the run."""
         self.has_ended = True
-        return [rpc_failure(self._call_id, why.model_copy(update={"run_id": str(self._run_id)}))]
+        return [rpc_failure(self._call_id, why.of_run(self._run_id))]
 
     def _item(self, item: live.StreamEvent, at: datetime) -> Iterator[JsonObject]:
         match item:

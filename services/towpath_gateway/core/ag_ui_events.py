@@ -14,6 +14,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.runs.run_control import NO_QUESTIONS
+from towpath_contracts.text import join_sentences
 from towpath_gateway.core.gate_texts import call_question, verdicts_of
 from towpath_gateway.core.own_values import OWN
 from towpath_readings.stream import live
@@ -108,7 +109,7 @@ class AgUiEvents:
     def failed(self, why: Problem) -> list[JsonObject]:
         """Return the end of a stream that can't go on, whatever becomes of the run."""
         self.has_ended = True
-        message = f"{why.detail or why.title}. {why.remedy or ''}".strip()
+        message = join_sentences(why.detail or why.title, why.remedy)
         return [_event("RUN_ERROR", message=message, code=why.code, metadata={OWN: dict(self._own)})]
 
     def _item(self, item: live.StreamEvent) -> Iterator[JsonObject]:

@@ -9,6 +9,7 @@ import re
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.input_faults import summary_of
 from towpath_contracts.problems.registry import Problem
+from towpath_contracts.text import join_sentences
 
 _PATHS = re.compile(r"/v1/(?:chat/completions|responses(?:/.*)?|models(?!/check$)(?:/.*)?)")
 
@@ -31,7 +32,7 @@ def openai_error(found: Problem) -> JsonObject:
     faults = "; ".join(f"{_parameter(one.pointer) or 'body'}: {one.detail}" for one in found.errors)
     is_all = not faults or found.detail == summary_of(found.errors)  # of one fault the detail says it already
     detail = (faults or found.detail) if is_all else f"{found.detail}: {faults}"
-    message = f"{found.title}: {detail.rstrip('.')}. {found.remedy}"
+    message = join_sentences(f"{found.title}: {detail}", found.remedy)
     kind = _TYPES.get(found.status, "invalid_request_error" if found.status < 500 else "server_error")
     param = _parameter(found.errors[0].pointer) if found.errors else None
     return {"message": message, "type": kind, "param": param or None, "code": found.code}

@@ -210,7 +210,9 @@ class GateNoticeLoop:
     async def retry(self, request: RetryGateNotice) -> ActionDone:
         """Let a dead notice be sent again; raises ProblemError where there is none."""
         if await self._pool.fetchval(QUERIES.retry_notice, request.notice_id, request.project) is None:
-            raise ProblemError(problem("not_found", f"no dead notice {request.notice_id} in {request.project}"))
+            raise ProblemError(
+                problem("not_found", f"no dead notice {request.notice_id} in the project {request.project}")
+            )
         return ActionDone(detail=f"notice {request.notice_id} is sent again")
 
 

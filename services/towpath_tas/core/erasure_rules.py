@@ -85,7 +85,7 @@ def tree_problem(run_id: UUID, project: str, tree: Sequence[RunToErase]) -> Prob
     """Return why a run of *project* can't be erased with what is below it; None where it can."""
     own = next((run for run in tree if run.run_id == run_id), None)
     if own is None or own.project != project:
-        return problem("run_not_found", f"no run {run_id} in {project}")
+        return problem("run_not_found", f"no run {run_id} in the project {project}")
     if own.erased:
         return problem("run_erased", f"run {run_id} was erased before", run_id=str(run_id))
     strange = [run for run in tree if run.project != project]

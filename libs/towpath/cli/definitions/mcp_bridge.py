@@ -21,6 +21,7 @@ from towpath.client.contexts import shown_address
 from towpath.client.http import HttpTransport, error_of_response
 from towpath.errors import RefusedError, problem_of, unreachable
 from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.text import join_sentences
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
@@ -196,7 +197,7 @@ class McpBridge:
 
     def _refuse(self, named: Any, why: Problem) -> None:
         data = why.model_dump(mode="json", exclude_defaults=True)
-        self._fail(named, INTERNAL, f"{why.code}: {why.detail}. {why.remedy}", data)
+        self._fail(named, INTERNAL, join_sentences(f"{why.code}: {why.detail}", why.remedy), data)
 
     def _fail(self, named: Any, code: int, text: str, data: Json | None = None) -> None:
         error = {"code": code, "message": text, **({} if data is None else {"data": data})}

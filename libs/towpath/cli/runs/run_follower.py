@@ -36,6 +36,7 @@ from towpath_contracts.events.log import (
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
+from towpath_contracts.text import join_sentences
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.stream.tree import TreeEntry
@@ -256,7 +257,7 @@ def _more_of_call(detail: Mapping[str, Any]) -> list[str]:
 
 def refusal_line(found: Problem) -> str:
     """Return in one line why a decision was not taken, and what to do: two sentences."""
-    return f"{found.code}: {one_line(found.detail).rstrip('.')}. {found.remedy}"
+    return join_sentences(f"{found.code}: {one_line(found.detail)}", found.remedy)
 
 
 async def print_gate_notice(client: Client, gate: GateOpened, _out: OutputPrinter) -> None:

@@ -151,7 +151,7 @@ async def _earlier(client: Client, run_id: UUID, path: str, version: int, *, wan
 def _wanted(view: WorkspaceView, path: str | None) -> list[WorkspaceFileView]:
     found = [file for file in view.files if (not file.read_only if path is None else file.path == path)]
     if path is not None and not found:
-        raise ProblemError(problem("file_not_found", f"run {view.run_id} has no file {path}"))
+        raise ProblemError(problem("file_not_found", f"run {view.run_id} has no file {path}", run_id=str(view.run_id)))
     return found
 
 

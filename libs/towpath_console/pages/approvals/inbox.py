@@ -9,6 +9,7 @@ from towpath_console.api import ApiRefusalError
 from towpath_console.gate_card import GateCard, dangers_of, gate_card
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.shared import chosen, if_allowed, together
+from towpath_contracts.text import join_sentences
 
 REFRESH_S = 2.0
 LIMIT = 50
@@ -173,8 +174,8 @@ async def refused_at_gate(asked: Asked, error: ApiRefusalError, reason: str, bac
         raise error
     gate = await asked.api.get(f"/v1/gates/{asked.path['gate_id']}")
     if code in MENDED_HERE and gate["status"] == "pending":
-        told = [str(error.problem.get(name) or "").rstrip(".") for name in ("detail", "remedy")]
-        words = " ".join(f"{one[0].upper()}{one[1:]}." for one in told if one)
+        told = [str(error.problem.get(name) or "") for name in ("detail", "remedy")]
+        words = join_sentences(*(f"{one[:1].upper()}{one[1:]}" for one in told))
         return await gate_page(asked, gate, status=error.status, problem=words, reason=reason, back=back)
     successor = await _successor(asked, gate)
     return await gate_page(asked, gate, status=error.status, stale=error.problem, next=successor, reason=reason)

@@ -74,8 +74,8 @@ REQUEST_EXAMPLES = {
     ),
     "network_not_found": ProblemExample(
         "The network was never published in this project, or its name is misspelt.",
-        "default has no network 'suport'; did you mean 'support'? → `towpath run support hi`; publish it first: "
-        "`towpath networks publish network.yaml`",
+        "the project default has no network 'suport'; did you mean 'support'? → `towpath run support hi`; publish it "
+        "first: `towpath networks publish network.yaml`",
     ),
     "version_not_found": ProblemExample(
         "A number was named that the network, or the policy, has not come to, or that retention has dropped.",

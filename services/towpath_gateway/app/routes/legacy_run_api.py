@@ -56,11 +56,11 @@ async def run_to_end(
     """
     require_reading_of_continued(principal, task)
     accepted = await dependencies.platform.submit(principal.caller, task, span)
-    named = {"run_id": str(accepted.run_id), "trace_id": accepted.trace_id or None}
     try:
         return await _answer_of(dependencies, principal.project, accepted, task, seconds)
     except ProblemError as error:
-        raise ProblemError(error.problem.model_copy(update=named)) from error
+        found = error.problem.of_run(accepted.run_id)
+        raise ProblemError(found.model_copy(update={"trace_id": accepted.trace_id or None})) from error
 
 
 async def _answer_of(
@@ -286,7 +286,8 @@ async def _ended_call(
     async with dependencies.readings.log(project, run_id, log, stored):
         found = log.log.tool_log.get(str(execution_id))
     if found is None:
-        raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
+        detail = f"{execution_id} has no outcome in run {run_id}"
+        raise ProblemError(problem("tool_call_not_found", detail, run_id=str(run_id)))
     return found, stored.digest
 
 

@@ -105,7 +105,7 @@ class BudgetRequests:
             rows = await self._pool.fetch(BUDGETS.shared_accounts, request.project, request.caller, request.limit)
             return BudgetAccountList(accounts=tuple(_account(row) for row in rows))
         if await self._pool.fetchrow(QUERIES.run_seq, request.run_id, request.project) is None:
-            raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+            raise ProblemError(problem("run_not_found", f"no run {request.run_id} in the project {request.project}"))
         root = await self._pool.fetchval(BUDGETS.budget_root, request.run_id)
         rows = await self._pool.fetch(BUDGETS.run_accounts, request.project, root, request.limit)
         return BudgetAccountList(accounts=tuple(_account(row) for row in rows))

@@ -1,11 +1,12 @@
 """Requests that become facts: cancel a run, resolve a gate, wake what a switch held; and labels, which are none."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 from towpath_contracts.facts import AnyFact, CancelRequestedFact, GateResolvedFact
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
 from towpath_contracts.runs.bulk import MAX_LABELS, LabelRun
 from towpath_contracts.runs.gate_delegations import RESOLVER_ROLES, ROLE_PREFIX, DelegateGate, roles_that_decide
@@ -127,7 +128,7 @@ class RunCommands:
             raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {wanted}"))
         if gate.gate_type == "unknown_effect" and gate.execution_id is not None:
             if request.verdict not in UNKNOWN_VERDICTS:
-                raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(UNKNOWN_VERDICTS)}"))
+                raise ProblemError(_verdict_invalid(gate, UNKNOWN_VERDICTS))
             settle = SettleCall(
                 project=request.project,
                 run_id=gate.run_id,
@@ -158,7 +159,7 @@ class RunCommands:
     async def _before_run_gate(self, request: ResolveGate, gate: GateView) -> None:
         """Check a decision on a run's own gate, and have it audited before it takes effect."""
         if request.verdict not in RUN_VERDICTS:
-            raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(RUN_VERDICTS)}"))
+            raise ProblemError(_verdict_invalid(gate, RUN_VERDICTS))
         if request.verdict == "denied" and not request.reason.strip():
             raise ProblemError(problem("reason_required", "say what is to be done differently: the model sees it"))
         await record_action(
@@ -232,8 +233,12 @@ class RunCommands:
             ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
         )
         if not page.gates:
-            raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in {request.project}"))
+            raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in the project {request.project}"))
         return page.gates[0]
+
+
+def _verdict_invalid(gate: GateView, verdicts: Iterable[str]) -> Problem:
+    return problem("verdict_invalid", f"say one of: {', '.join(verdicts)}", known={"gate_id": gate.gate_id})
 
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")

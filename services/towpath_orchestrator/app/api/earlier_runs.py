@@ -40,7 +40,7 @@ class EarlierRunReader:
         async with self._turns.held(project):
             row = await self._pool.fetchrow(RECORDS.earlier_run, run_id, project)
             if row is None or (caller == ANONYMOUS and row["caller"] != caller):
-                raise ProblemError(problem("run_not_found", f"no run {run_id} in {project}"))
+                raise ProblemError(problem("run_not_found", f"no run {run_id} in the project {project}"))
             if row["erased_at"] is not None:
                 raise erased_problem(run_id, row)
             created = _created(row)

@@ -148,8 +148,9 @@ class NetworkRegistry:
         if version is None:
             known = [row["name"] for row in await self._pool.fetch(QUERIES.current_networks, project, MAX_NAMES)]
             hint = suggest_name(name, known)
-            raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}{hint}"))
-        raise ProblemError(problem("version_not_found", f"{name!r} has no version {version}"))
+            raise ProblemError(problem("network_not_found", f"the project {project} has no network {name!r}{hint}"))
+        detail = f"{name!r} has no version {version}"
+        raise ProblemError(problem("version_not_found", detail, known={"network": name}))
 
     async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
         found = {}

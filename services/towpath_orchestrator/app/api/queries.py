@@ -100,7 +100,9 @@ def _whole(row: Any) -> RunView:
 
 
 def _unknown(run_id: UUID, project: str | None) -> ProblemError:
-    return ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+    return ProblemError(
+        problem("run_not_found", f"no run {run_id}" + (f" in the project {project}" if project else ""))
+    )
 
 
 def _effect_report(text: str) -> EventOutcomeFields | None:

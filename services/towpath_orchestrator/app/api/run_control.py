@@ -88,7 +88,8 @@ class RunControl:
         first = page.entries[0].event if page.entries else None
         flows = isinstance(first, ev.RunCreated) and first.swarm is not None and first.swarm.swarm.mode == "workflow"
         if run.kind == "plan" or flows:
-            raise ProblemError(problem("note_not_read", f"run {run.run_id} carries out steps, and asks no model"))
+            detail = f"run {run.run_id} carries out steps, and asks no model"
+            raise ProblemError(problem("note_not_read", detail, run_id=str(run.run_id)))
 
     async def _check_room(self, request: SteerRun) -> None:
         """Refuse a gate on a run that has as many as it takes: the run would not open it."""

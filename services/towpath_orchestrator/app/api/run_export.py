@@ -60,7 +60,9 @@ class DatabaseRecord:
         """Open the record of a run of *project*; raises ProblemError `run_not_found`, `run_erased`."""
         row = await pool.fetchrow(QUERIES.record, run_id, project)
         if row is None:
-            raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+            raise ProblemError(
+                problem("run_not_found", f"no run {run_id}" + (f" in the project {project}" if project else ""))
+            )
         if row["erased_at"] is not None:
             raise erased_problem(run_id, row)
         return cls(pool, row, await pool.fetchval(QUERIES.record_snapshot, row["snapshot_digest"]))

@@ -67,7 +67,9 @@ class LedgerCommands:
         """Store a person's vote on an approval, then inform the run; raises ProblemError if it does not count."""
         found = await self._pool.fetchrow(QUERIES.find_approval, request.approval_id, request.project)
         if found is None:
-            raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
+            raise ProblemError(
+                problem("gate_not_found", f"no approval {request.approval_id} in the project {request.project}")
+            )
 
         def decide(context: LedgerContext) -> LedgerChange | Problem:
             if context.call is None or context.approval is None:
@@ -91,7 +93,9 @@ class LedgerCommands:
         def decide(context: LedgerContext) -> LedgerChange | Problem:
             call = context.call
             if call is None or call.project != request.project:
-                return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
+                return problem(
+                    "tool_call_not_found", f"no call {request.execution_id} in the project {request.project}"
+                )
             change = on_settle(
                 call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence
             )

@@ -140,7 +140,9 @@ def _vote_problem(
     call: LedgerCall, approval: Approval, request: ResolveGate, *, now: datetime, single_person: bool
 ) -> Problem | None:
     if request.verdict not in VERDICTS:
-        return problem("verdict_invalid", f"an approval takes: {', '.join(VERDICTS)}")
+        return problem(
+            "verdict_invalid", f"an approval takes: {', '.join(VERDICTS)}", known={"gate_id": request.gate_id}
+        )
     if approval.role not in request.roles:
         return problem("role_missing", f"{request.actor} does not have the role {approval.role}")
     if approval.status != "pending" or call.status is not CallStatus.AWAITING_APPROVAL:
@@ -166,7 +168,8 @@ def _edit(
     if request.args is None or text is None:
         return problem("edit_refused", "an edit gives all arguments of the call, as one JSON object")
     if approval.gate_type == "manual":
-        return problem("revisions_used_up", f"the call was changed {approval.revisions} times")
+        detail = f"the call was changed {approval.revisions} times"
+        return problem("revisions_used_up", detail, known={"gate_id": request.gate_id})
     if digest_text(text) == call.args_digest:
         return problem("edit_refused", "these are the arguments that the call has already")
     decision = authorize(replace(query_of_call(call), args=request.args, args_text=text))

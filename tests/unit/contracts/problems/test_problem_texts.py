@@ -1,5 +1,8 @@
 """What people read of a problem: every one once, in the platform's own words."""
 
+import re
+from uuid import UUID
+
 import pytest
 from pydantic import ValidationError
 
@@ -8,8 +11,9 @@ from towpath.errors import RefusedError
 from towpath.networks.spec_files import PolicyFile, locate_policy_refusal
 from towpath_contracts.budgets import Budget
 from towpath_contracts.problems.input_faults import details_of, locate_fault, summary_of, tell_faults
-from towpath_contracts.problems.registry import ProblemDetail, problem
-from towpath_contracts.text import counted
+from towpath_contracts.problems.known_names import PLACEHOLDERS, with_names
+from towpath_contracts.problems.registry import REGISTRY, ProblemDetail, problem
+from towpath_contracts.text import counted, join_sentences
 from towpath_engine.expressions.criterion import fault_of
 
 
@@ -86,3 +90,30 @@ def test_a_fault_of_a_policy_is_told_with_the_name_of_its_file_before_the_line()
     assert locate_policy_refusal(PolicyFile(text="", source=""), found) is found
     other = problem("overloaded", "later")
     assert locate_policy_refusal(PolicyFile(text="", source="p.yaml"), other) is other
+
+
+KNOWN = {field: f"{field.replace('_', '-')}-7c1e" for field in PLACEHOLDERS.values()}
+COMMAND = re.compile(r"towpath [a-z ]+ (RUN|GATE|ERASURE|NETWORK|ID)\b")
+
+
+@pytest.mark.parametrize("code", [code for code, kind in REGISTRY.items() if COMMAND.search(kind.remedy)])
+def test_a_remedy_names_what_is_known_in_the_place_of_its_word(code: str) -> None:
+    run_id = KNOWN["run_id"]
+    told = problem(code, "no", run_id=run_id, known=KNOWN)
+    assert not COMMAND.search(told.remedy) and told.run_id == run_id
+    of_run = problem(code, "no").of_run(UUID(int=7))
+    assert of_run.run_id == str(UUID(int=7)) and " RUN" not in of_run.remedy
+    assert problem(code, "no").remedy == REGISTRY[code].remedy, "what is not known is not made up"
+
+
+def test_a_remedy_takes_no_name_that_a_shell_would_read_otherwise() -> None:
+    told = "Look: towpath runs show RUN; towpath gates show GATE."
+    for hostile in ("$(rm -rf ~)", "a b", "-f", "", None, "a;b", "x" * 129):
+        assert with_names(told, {"run_id": hostile, "gate_id": "g1"}) == told.replace("GATE", "g1")
+
+
+def test_sentences_are_joined_with_one_end_each() -> None:
+    assert join_sentences("did you mean 'a'?", "", "List them") == "did you mean 'a'? List them."
+    assert join_sentences("it is so.", "Do it!") == "it is so. Do it!"
+    assert join_sentences("there are:", "Wait…") == "there are. Wait…"
+    assert join_sentences("", "") == ""

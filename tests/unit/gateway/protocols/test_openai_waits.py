@@ -86,6 +86,6 @@ async def test_a_wait_that_is_over_names_the_gate_and_how_it_is_decided() -> Non
 
     shown = await refusal({"runs:write", "gates:read"})
     assert f"after 2 s and waits: approval: large, at gate {GATE}\n" in shown
-    assert shown.endswith("To decide: `towpath gates approve ID`, or deny.")
+    assert shown.endswith(f"To decide: `towpath gates approve {GATE}`, or deny.")
     hidden = await refusal({"runs:write"})
     assert "waits: approval: large\n" in hidden and "towpath gates" not in hidden and str(GATE) not in hidden

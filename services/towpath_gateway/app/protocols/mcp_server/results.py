@@ -6,6 +6,7 @@ from typing import Any
 
 from mcp_types import CallToolResult, TextContent
 
+from towpath_contracts.text import join_sentences
 from towpath_gateway.app.protocols.mcp_server.gate_questions import gate_summary
 from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun
 from towpath_readings.stream.live import answer_text
@@ -37,7 +38,8 @@ def run_result(waited: WaitedRun, site: str, *, refused: Mapping[str, Any] | Non
         told["refused"] = dict(refused)
     lines = _lines(waited, site)
     if refused is not None:
-        lines.insert(0, f"{refused.get('code')}: {refused.get('detail')}. {refused.get('remedy', '')}")
+        why = f"{refused.get('code')}: {refused.get('detail')}"
+        lines.insert(0, join_sentences(why, str(refused.get("remedy") or "")))
     failed = refused is not None or (waited.has_ended and view["status"] != "completed")
     return CallToolResult(content=[_text(line) for line in lines], structured_content=told, is_error=failed)
 

@@ -216,7 +216,7 @@ async def _ended(
     detail = f"{found.detail} and waits: {waits}" if waits else found.detail
     if gates := await waiting_gates(dependencies, principal, view):
         detail += f", at gate {', '.join(gate['gate_id'] for gate in gates)}"
-        remedy += " To decide: `towpath gates approve ID`, or deny."
+        remedy += f" To decide: `towpath gates approve {gates[0]['gate_id']}`, or deny."
     raise ProblemError(found.model_copy(update={"detail": detail, "remedy": remedy}))
 
 
