@@ -55,9 +55,9 @@ class ApiRefusalError(Exception):
         self.problem = problem
 
     @classmethod
-    def of(cls, code: str, detail: str) -> "ApiRefusalError":
-        """Return the refusal *code* as the API words it."""
-        found = problem(code, detail)
+    def of(cls, code: str, detail: str, **more: Any) -> "ApiRefusalError":
+        """Return the refusal *code* as the API words it, with *more* of `problem`."""
+        found = problem(code, detail, **more)
         return cls(found.status, found.model_dump(mode="json", exclude_defaults=True))
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_gateway.core.gate_texts import call_question, verdicts_of
@@ -133,7 +134,7 @@ def _question(gate: GateView, site: str) -> list[JsonObject]:
     tool = known.get("tool", "")
     summary = summary_of_gate(known)
     url = f"{site}/approvals/{gate.gate_id}"
-    asked = call_question(gate.gate_type, tool, summary, known.get("args"), url)
+    asked = call_question(gate.gate_type, tool, summary, known.get("args"), url, doubt_lines(known))
     told = f"{asked}\n" if "\n" in asked else f"{asked} " if asked[-1] in _SENTENCE_ENDS else f"{asked}. "
     data = {
         "gate_id": str(gate.gate_id),

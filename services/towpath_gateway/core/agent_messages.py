@@ -11,6 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.runs.views import GateView
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_gateway.core.gate_texts import MAX_SHOWN_CHARS, plain_line, shown_arguments, verdicts_of
@@ -130,6 +131,7 @@ def gate_question(gate: GateView, refused: str) -> str | None:
     shown = (
         ("Call", plain_line(summary_of_gate(detail))),
         ("Tool", plain_line(detail.get("tool") or "")),
+        *(("Look at", plain_line(line)) for line in doubt_lines(detail)),
         ("Arguments", arguments),
         ("Rule", plain_line(detail.get("rule") or "")),
         ("Run", gate.run_id),

@@ -4,6 +4,7 @@ Texts of runs are others' words. They stand in one line each, without characters
 are what is approved, and so they stand there exactly.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from towpath_contracts.text import visible_json
@@ -29,8 +30,10 @@ def shown_arguments(args: Any) -> str:
     return "" if args is None else visible_json(args)
 
 
-def call_question(gate_type: str, tool: str, summary: str, args: Any, url: str) -> str:
+def call_question(gate_type: str, tool: str, summary: str, args: Any, url: str, doubts: Sequence[str] = ()) -> str:
     """Return what is asked at a gate, in the words of the tool, and below it the arguments, or where these are.
+
+    *doubts* say which of the arguments to look at.
 
     A client may show its person nothing but this.
     """
@@ -38,4 +41,5 @@ def call_question(gate_type: str, tool: str, summary: str, args: Any, url: str) 
     shown = shown_arguments(args)
     if len(shown) > MAX_SHOWN_CHARS:
         shown = f"too long to be shown here; read them at {url}"
-    return f"{asked}\nArguments: {shown}" if shown else asked
+    told = [asked, *(f"Look at {plain_line(line)}" for line in doubts), *([f"Arguments: {shown}"] if shown else [])]
+    return "\n".join(told)

@@ -218,7 +218,7 @@ async def test_what_is_wrong_is_told_as_an_error_of_the_tool(platform: Platform)
         for tool, arguments, words in wrong:
             answer = await client.call_tool(tool, arguments)
             assert answer.is_error and words in told(answer), (tool, arguments, told(answer))
-        with pytest.raises(MCPError, match="there is no tool 'nobody'"):
+        with pytest.raises(MCPError, match="there is no tool 'nobody'; there are "):
             await client.call_tool("nobody", {})
     async with http(platform, "twp_none.none") as client:
         answer = await client.post("/mcp", json={})

@@ -125,7 +125,7 @@ def test_who_decides_reads_the_summary_and_the_rules_note_before_the_arguments_a
         f"◐ billing orders.refund waits for a person · {'Somebody looks ' * 16}".strip() + "…",
         "Refund 129.0 for a⟨U+001B⟩[31m b",
         'sku="a\\u001b[31m b" amount=129.0',
-        "nobody trusted has named: sku",
+        "sku: not found in the task or in a trusted result, so check it",
     ]
     lines = EventFormatter().lines(opened)
     assert {line.style for line in lines} == {"yellow"}

@@ -18,7 +18,6 @@ from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import (
     call_in_words,
     cut_words,
-    doubt_lines,
     json_escaped,
     one_line,
     plain_json,
@@ -29,6 +28,7 @@ from towpath.cli.shared.text import (
     value_origin,
 )
 from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.value_doubts import UNSEEN, doubt_lines
 from towpath_contracts.text import HIDDEN
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
@@ -133,13 +133,15 @@ def test_of_a_short_number_it_is_said_why_the_task_does_not_vouch_for_it() -> No
 def test_values_in_doubt_are_named_in_plain_words_after_the_note_of_a_rule() -> None:
     origins = [{"path": path, "from": "unknown", "sink": True} for path in ("to", "cc", "a, b", "x\u202e", "e", "f")]
     detail = {"args": {"to": "eve"}, "origins": [{"path": "body", "from": "task"}, *origins]}
-    assert doubt_lines(detail) == ['nobody trusted has named: to, cc, "a, b", "x\\u202e", e, f']
-    assert doubt_lines({**detail, "origins": [*origins, *origins]})[0].endswith(" e, f and 6 more")
+    assert doubt_lines(detail) == [f'to, cc, "a, b", "x\\u202e", e, f: {UNSEEN}']
+    assert doubt_lines({**detail, "origins": [*origins, *origins]})[0].startswith(
+        'to, cc, "a, b", "x\\u202e", e, f and 6 more: '
+    )
     assert doubt_lines({"origins": [{"path": "p" * 41, "from": "unknown"}]}) == [
-        f"nobody trusted has named: {'p' * 39}…",
+        f"{'p' * 39}…: {UNSEEN}",
     ]
     row = {"detail": {**detail, "origins": origins[:1]}, "reason": "note " * 40}
-    assert why_in_short(row) == f"{'note ' * 15}note… · nobody trusted has named: to"
+    assert why_in_short(row) == f"{'note ' * 15}note… · to: {UNSEEN}"
     assert why_in_short({"detail": {}, "reason": "a note"}) == "a note"
 
 
@@ -148,13 +150,13 @@ def test_each_kind_of_doubt_has_a_line_and_so_has_why_a_short_number_is_one() ->
     strange = {"path": "to", "from": "untrusted", "tool": "mail", "step": 1, "piece": "evil.example", "leak": True}
     detail = {"args": {"amount": 3}, "origins": [number, strange, {"path": "b", "from": "untrusted"}]}
     assert doubt_lines(detail) == [
-        "nobody trusted has named: amount",
-        "only untrusted output has named: to (mail, step 1: evil.example), b (nobody's)",
-        "may not know all that goes there: to",
+        "amount: not found in the task or in a trusted result, so check it",
+        "to (mail, step 1: evil.example), b (nobody's): found in untrusted output alone, so check it",
+        "to: may not be told all that this call sends",
         "a number of up to three digits counts only in quotes, or with what it is, such as file 13",
     ]
     long_number = {"args": {"amount": 3000}, "origins": [number]}
-    assert doubt_lines(long_number) == ["nobody trusted has named: amount"]
+    assert doubt_lines(long_number) == [f"amount: {UNSEEN}"]
 
 
 @pytest.mark.parametrize(

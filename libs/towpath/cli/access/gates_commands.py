@@ -11,9 +11,10 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
-from towpath.cli.shared.text import cut_words, doubt_lines, one_line, shorten, sinks_first, value_origin
+from towpath.cli.shared.text import cut_words, one_line, shorten, sinks_first, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
 from towpath_contracts.tools.call_summaries import summary_of_gate
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from towpath.cli.shared.text import cut_words, doubt_lines, one_line, shorten, sinks_first
+from towpath.cli.shared.text import cut_words, one_line, shorten, sinks_first
 from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import (
     AbandonInstruction,
@@ -20,6 +20,7 @@ from towpath_contracts.decisions.decision import (
     TransferInstruction,
 )
 from towpath_contracts.events import log as ev
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.text import counted
 from towpath_contracts.tools.call_summaries import summary_of_gate
 

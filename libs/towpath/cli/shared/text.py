@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from towpath_contracts.text import HIDDEN_SIGNS, visible_json
+from towpath_contracts.runs.value_doubts import is_short_number, quoted
+from towpath_contracts.text import HIDDEN_SIGNS
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -22,21 +23,11 @@ _FORMAT_SIGNS = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd
 _HIDDEN = re.compile(f"{_UNSAFE.pattern[:-1]}{HIDDEN_SIGNS}\ufe0f{_FORMAT_SIGNS}]")
 """What is escaped in JSON: all that a terminal would obey or not show, also what only makes a sign an emoji."""
 
-_NOT_BARE = re.compile(r"[\s=;]|^\Z")
-
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
 """A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
 
-MOST_VALUES = 6
-"""Values of a call that a line names; `gates show` has all."""
-
-NAME_WIDTH = 40
-"""Of one name in such a line."""
-
 SUMMARY_WIDTH = 120
 """Of a summary in a line with more in it."""
-
-_SHORT_NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 
 
 def printable(value: object) -> str:
@@ -83,7 +74,7 @@ def shorten(value: Any, limit: int = 80) -> str:
     A text that could be taken for more than one value is quoted, and what it hides is shown as JSON writes it.
     """
     if isinstance(value, dict):
-        return one_line(" ".join(f"{_quoted(name)}={_quoted(part)}" for name, part in value.items()), limit)
+        return one_line(" ".join(f"{quoted(name)}={quoted(part)}" for name, part in value.items()), limit)
     return one_line(_scalar(value), limit)
 
 
@@ -104,7 +95,7 @@ def value_origin(value: Mapping[str, Any], args: object = None) -> str:
     """
     found, tool = str(value.get("from", "")), value.get("tool")
     where = {"task": "the task", "fixed": "the tool's own choices", "unknown": "nowhere known"}.get(found, found)
-    if _is_short_number(value, args):
+    if is_short_number(value, args):
         where += "; a number of up to three digits must be quoted, or be called something, such as file 13"
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
@@ -113,26 +104,6 @@ def value_origin(value: Mapping[str, Any], args: object = None) -> str:
     readers = "".join(f"; {_told_readers(one)}" for one in value.get("may_know", ()))
     leak = "; it may not know all that goes there" if value.get("leak") else ""
     return one_line(f"{value.get('path', '')}{kind}: {where}{piece}{leak}{readers}")
-
-
-def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
-    """Say in lines which values of a waiting call are in doubt, and why; *detail* is that of its gate."""
-    origins, args = detail.get("origins", ()), detail.get("args")
-    unknown = [_named(one, "path") for one in origins if one.get("from") == "unknown"]
-    strange = [f"{_named(one, 'path')} ({_source(one)})" for one in origins if one.get("from") == "untrusted"]
-    leaking = [_named(one, "path") for one in origins if one.get("leak")]
-    lines = [
-        f"{words}: {_listed(found)}"
-        for words, found in (
-            ("nobody trusted has named", unknown),
-            ("only untrusted output has named", strange),
-            ("may not know all that goes there", leaking),
-        )
-        if found
-    ]
-    if any(_is_short_number(one, args) for one in origins):
-        lines.append("a number of up to three digits counts only in quotes, or with what it is, such as file 13")
-    return lines
 
 
 def call_in_words(detail: Mapping[str, Any], limit: int) -> str:
@@ -147,39 +118,6 @@ def call_in_words(detail: Mapping[str, Any], limit: int) -> str:
     return " ".join(filter(None, (*parts, shorten(sinks_first(detail), limit))))
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_VALUES} more" if len(names) > MOST_VALUES else ""
-    return ", ".join(names[:MOST_VALUES]) + more
-
-
-def _named(origin: Mapping[str, Any], field: str) -> str:
-    """Return a name that others chose so that it can't be taken for several."""
-    return one_line(_quoted(str(origin.get(field, ""))), NAME_WIDTH)
-
-
-def _source(origin: Mapping[str, Any]) -> str:
-    piece = f": {_named(origin, 'piece')}" if origin.get("piece") else ""
-    return f"{_named(origin, 'tool')}, step {origin.get('step', '?')}{piece}" if origin.get("tool") else "nobody's"
-
-
-def _is_short_number(origin: Mapping[str, Any], args: object) -> bool:
-    """Return whether the task's text would vouch for the value if it were written otherwise."""
-    value = str(_value_at(args, str(origin.get("path", ""))))
-    return origin.get("from") == "unknown" and _SHORT_NUMBER.fullmatch(value) is not None
-
-
-def _value_at(value: object, path: str) -> object:
-    """Return the part of *value* at a path such as `rows[0].to`; None where there is none."""
-    for name, place in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-        if isinstance(value, dict) and name:
-            value = value.get(name)
-        elif isinstance(value, list) and place and int(place) < len(value):
-            value = value[int(place)]
-        else:
-            return None
-    return value
-
-
 def _told_readers(text: Mapping[str, Any]) -> str:
     read = f"read with {text.get('tool')}, step {text.get('step', '?')}"
     if text.get("readers") is None:
@@ -189,8 +127,3 @@ def _told_readers(text: Mapping[str, Any]) -> str:
 
 def _scalar(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _quoted(value: Any) -> str:
-    shown = visible_json(value)
-    return value if isinstance(value, str) and shown == f'"{value}"' and not _NOT_BARE.search(value) else shown

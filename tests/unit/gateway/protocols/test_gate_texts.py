@@ -92,3 +92,13 @@ def test_others_words_stand_in_one_line_without_signs_that_draw() -> None:
     assert gate_texts.plain_line("a\x1b[2J\r\nb \u202e c\u2028d") == "a [2J b   c d"
     assert gate_texts.verdicts_of(None) == gate_texts.verdicts_of(()) == ("approved", "denied")
     assert gate_texts.verdicts_of(["happened", "retry"]) == ("happened", "retry")
+
+
+@pytest.mark.parametrize("shown", [by_mcp, by_nats, by_a2a])
+def test_which_value_to_look_at_is_said_in_the_same_words_everywhere(shown: Shown) -> None:
+    origins = [{"path": "amount", "from": "unknown"}, {"path": "order", "from": "task"}]
+    waits = holding({"amount": 1200, "order": "8812"}, origins=origins)
+    told = "amount: not found in the task or in a trusted result, so check it"
+    assert f"Look at {told}" in (shown(waits) or "").replace("Look at: ", "Look at ").splitlines()
+    assert "Look at" not in (shown(holding({"amount": 1200}, origins=origins[1:])) or "")
+    assert gate_questions.gate_summary(waits.model_dump(mode="json"), SITE)["doubts"] == [told]

@@ -9,6 +9,7 @@ from typing import Any, cast
 import httpx2
 import mcp_types
 import pytest
+from mcp import MCPError
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
@@ -16,7 +17,7 @@ from tests.unit.gateway.protocols.test_mcp_server import ME, RUN, api, gate, pag
 from tests.unit.gateway.test_admission import KEY, door
 
 from towpath_console.api import Api, ApiCaller, ApiRefusalError
-from towpath_gateway.app.protocols.mcp_server import gate_questions, task_methods, tool_calls, tool_list
+from towpath_gateway.app.protocols.mcp_server import gate_questions, results, task_methods, tool_calls, tool_list
 from towpath_gateway.app.protocols.mcp_server.route import McpRoute
 
 MODERN = "2026-07-28"
@@ -134,7 +135,8 @@ async def test_a_word_that_the_gate_does_not_take_is_told_with_those_that_it_tak
     refused = await called(answers, "run_network", RUN_IT, **sent)
     assert refused.is_error and refused.structured_content["gates"][0]["gate_id"] == gate_id
     assert refused.content[0].text.startswith(
-        f"verdict_invalid: {told}. Run {RUN} still waits at gate {gate_id}. Say one of those"
+        f"verdict_invalid: {told}. Run {RUN} still waits at gate {gate_id}. Say one of those in detail: "
+        f"towpath gates resolve {gate_id} VERDICT."
     )
     tasks = task_methods.TaskMethods(CallerOf(api(answers)), "")
     given = {"taskId": RUN, "inputResponses": {gate_id: said.model_dump()}}
@@ -267,3 +269,53 @@ async def test_what_fails_to_begin_is_told_and_begun_again_by_the_next_request(m
     assert (await asyncio.wait_for(served.ask(), 5)).status_code == 200
     served.stopping.set()
     await asyncio.wait_for(cast("asyncio.Task[None]", served.route._serving), 5)
+
+
+@pytest.mark.parametrize(
+    ("word", "detail", "told"),
+    [
+        ("yes", {}, "'yes' is no verdict here: approved, denied or edit."),
+        ("yes", {"verdicts": ["happened", "retry"]}, "'yes' is no verdict here: happened or retry."),
+    ],
+)
+async def test_the_tool_that_decides_says_the_words_of_its_gate_once(
+    word: str, detail: dict[str, Any], told: str
+) -> None:
+    waits = gate(status="pending", detail=detail, **({"approval_id": None} if detail else {}))
+    at = f"/v1/gates/{waits['gate_id']}"
+    arguments = {"gate_id": waits["gate_id"], "verdict": word}
+    refused = await called({at: waits, f"{at}/resolve": "request_invalid"}, "decide_approval", arguments)
+    text = refused.content[0].text
+    assert refused.is_error and text.count("is no verdict here") == 1 and told in text
+    assert f"towpath gates resolve {waits['gate_id']} VERDICT" in text
+    closed = {at: {**waits, "status": "denied"}, f"{at}/resolve": "verdict_invalid"}
+    settled = await called(closed, "decide_approval", arguments)
+    assert settled.content[0].text.startswith("verdict_invalid: no"), "of a settled gate nothing is known that helps"
+
+
+async def test_a_wrong_name_of_a_tool_is_answered_with_the_one_that_was_meant_or_all() -> None:
+    networks = {"/v1/networks": {"networks": [{"name": "support", "digest": "d", "version": 1}]}}
+    with pytest.raises(MCPError, match=r"there is no tool 'suport'; did you mean 'support'\?"):
+        await called(networks, "suport", {})
+    with pytest.raises(MCPError, match="there is no tool 'zzzz'; there are support, run_network, get_run, follow_run"):
+        await called(networks, "zzzz", {})
+
+
+def test_a_refusal_says_a_single_fault_once() -> None:
+    fault = {"pointer": "/body/verdict", "detail": "it takes approved"}
+    one: dict[str, Any] = {"code": "request_invalid", "detail": "/body/verdict: it takes approved", "errors": [fault]}
+    told = results.refused_result({**one, "remedy": "Mend."}).model_dump()["content"][0]["text"]
+    assert told == "request_invalid: /body/verdict: it takes approved\nMend."
+    several = {**one, "detail": "2 problems", "errors": [fault, {"pointer": "/body/x", "detail": "no"}]}
+    told = results.refused_result(several).model_dump()["content"][0]["text"]
+    assert told == "request_invalid: 2 problems\n/body/verdict: it takes approved\n/body/x: no"
+
+
+async def test_what_waits_and_where_it_is_decided_come_as_the_first_text() -> None:
+    origins = [{"path": "amount", "from": "unknown"}]
+    waits = gate(detail={"origins": origins, "args": {"amount": 1290}})
+    answers = {**WAITING, "/v1/gates": {"gates": [waits]}}
+    bare = Heard(mcp_types.ClientCapabilities())
+    (text,) = (await called(answers, "run_network", RUN_IT, heard=bare)).content
+    assert "waits: approval: large. Look at amount: not found in the task" in text.text
+    assert f"`towpath gates approve {waits['gate_id']}`" in text.text

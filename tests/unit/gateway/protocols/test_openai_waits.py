@@ -54,6 +54,9 @@ async def test_what_waits_in_a_run_or_below_it_names_its_gate_tool_and_call(belo
     told = response_object(WAITS, {}, (), found)["towpath"]
     assert (told["waits"], told["gates"]) == (["approval: large"], [TOLD])
     assert "gates" not in response_object(WAITS, {}, ())["towpath"]
+    doubted = REFUND | {"origins": [{"path": "amount", "from": "untrusted", "tool": "mail.read", "step": 2}]}
+    (shown,) = await waiting_gates(behind(Orchestrator(gate(detail=doubted))), principal(), WAITS)
+    assert shown["doubts"] == ["amount (mail.read, step 2): found in untrusted output alone, so check it"]
     bare = Orchestrator(gate(detail={}, gate_type="escalation"))
     assert await waiting_gates(behind(bare), principal(), WAITS) == [{"gate_id": str(GATE), "gate_type": "escalation"}]
 

@@ -15,6 +15,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.caller import caller_of
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_gateway.app.gate_votes import TOO_LATE
 from towpath_gateway.core.gate_texts import MAX_SHOWN_CHARS, plain_line, shown_arguments, verdicts_of
@@ -88,10 +89,24 @@ async def decide(api: Api, key: str, answer: object) -> None:
             raise
 
 
-async def _check_word(api: Api, gate_id: str, word: str, refused: ApiRefusalError) -> None:
+async def decide_by_tool(api: Api, gate_id: str, word: Mapping[str, Any]) -> dict[str, Any]:
+    """Say a word at a gate for a call of a tool, which may change the arguments as well.
+
+    Raises ApiRefusalError; of a word that the gate does not take it says those that it takes.
+    """
+    try:
+        return await say(api, gate_id, word)
+    except ApiRefusalError as error:
+        if error.problem.get("code") in _WRONG_WORD:
+            await _check_word(api, gate_id, str(word["verdict"] or ""), error, edits=True)
+        raise
+
+
+async def _check_word(api: Api, gate_id: str, word: str, refused: ApiRefusalError, *, edits: bool = False) -> None:
     """Say why *word* was *refused* at a gate: by the verdicts that this one takes; nothing where it is settled.
 
-    Which these are is asked once a word was wrong: the API has the last word on those that are right.
+    Which these are is asked once a word was wrong: the API has the last word on those that are right. With *edits*
+    the arguments of an approval may be changed.
     """
     try:
         gate = await api.get(f"/v1/gates/{gate_id}")
@@ -101,13 +116,14 @@ async def _check_word(api: Api, gate_id: str, word: str, refused: ApiRefusalErro
         raise refused from error
     if gate.get("status", "pending") != "pending":
         return
-    taken = _verdicts(gate)
+    taken = (*_verdicts(gate), *(["edit"] if edits and gate.get("approval_id") else []))
     if word in taken:
         raise refused
     words = " or ".join(filter(None, (", ".join(taken[:-1]), taken[-1])))
     shown = plain_line(word)[:_MOST_OF_WORD]
     waits = f"Run {gate['run_id']} still waits at gate {gate_id}"
-    raise ApiRefusalError.of("verdict_invalid", f"'{shown}' is no verdict here: {words}. {waits}") from refused
+    detail, known = f"'{shown}' is no verdict here: {words}. {waits}", {"gate_id": gate_id}
+    raise ApiRefusalError.of("verdict_invalid", detail, known=known) from refused
 
 
 async def say(api: Api, gate_id: str, word: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,6 +144,7 @@ def gate_summary(gate: Gate, site: str) -> dict[str, Any]:
         "tool": detail.get("tool"),
         "summary": summary_of_gate(detail),
         "args": detail.get("args"),
+        "doubts": doubt_lines(detail),
         "digest": detail.get("digest"),
         "rule": detail.get("rule"),
         "reason": gate.get("reason"),
@@ -135,7 +152,7 @@ def gate_summary(gate: Gate, site: str) -> dict[str, Any]:
         "expires_at": gate.get("expires_at"),
         "decide_at": f"{site}/approvals/{gate['gate_id']}",
     }
-    return {name: value for name, value in summary.items() if value not in (None, "")}
+    return {name: value for name, value in summary.items() if value not in (None, "", [])}
 
 
 def _key(gate: Gate) -> str:
@@ -155,6 +172,7 @@ def _question(gate: Gate) -> ElicitRequest:
         *([f"Call: {plain_line(summary)}"] if summary else []),
         *(f"{title}: {plain_line(detail[name])}" for title, name in _SHOWN if detail.get(name)),
     ]
+    lines += [f"Look at {plain_line(line)}" for line in doubt_lines(detail)]
     if arguments := shown_arguments(detail.get("args")):
         lines.append(f"Arguments: {arguments}")
     lines.append(f"Run: {gate['run_id']}")

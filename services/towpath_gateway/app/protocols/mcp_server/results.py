@@ -6,9 +6,11 @@ from typing import Any
 
 from mcp_types import CallToolResult, TextContent
 
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.text import join_sentences
 from towpath_gateway.app.protocols.mcp_server.gate_questions import gate_summary
 from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun
+from towpath_gateway.core.gate_texts import plain_line
 from towpath_readings.stream.live import answer_text
 
 _TOLD = ("run_id", "status", "network", "version", "reason", "message", "final", "usage", "cost", "waits")
@@ -23,7 +25,8 @@ def data_result(found: Mapping[str, Any]) -> CallToolResult:
 def refused_result(problem: Mapping[str, Any]) -> CallToolResult:
     """Return a refusal: its code, what happened and what to do, as the model that called reads it."""
     lines = [f"{problem.get('code', 'internal')}: {problem.get('detail') or problem.get('title', '')}"]
-    lines += [f"{one.get('pointer', '')}: {one.get('detail', '')}" for one in problem.get("errors") or ()]
+    said = lines[0]  # of a single fault the detail says all
+    lines += [f"{one.get('pointer', '')}: {one.get('detail', '')}" for one in _unsaid(problem, said)]
     lines += [str(problem["remedy"])] if problem.get("remedy") else []
     return CallToolResult(content=[_text("\n".join(lines))], structured_content=dict(problem), is_error=True)
 
@@ -62,13 +65,22 @@ def _lines(waited: WaitedRun, site: str) -> list[str]:
     if waited.has_ended:
         return [f"Run {run_id} {status}: {view.get('message') or view.get('reason') or 'no reason is known'}"]
     if waited.gates or (waited.hides_gates and view.get("waits")):
-        words = "; ".join(view.get("waits") or ()) or "a person has to decide"
-        places = [f"{site}/approvals/{gate['gate_id']}" for gate in waited.gates] or [f"{site}/approvals"]
-        return [
-            f"Run {run_id} waits: {words}",
-            f"To be decided at {' '.join(places)}, by `towpath gates`, or with decide_approval; ask follow_run then.",
-        ]
+        return [_waiting_text(waited, site)]
     return [f"Run {run_id} is {status}: ask follow_run for its end."]
+
+
+def _waiting_text(waited: WaitedRun, site: str) -> str:
+    """Return what waits and how it is decided, in one text: many programs print the first and no other."""
+    words = "; ".join(waited.view.get("waits") or ()) or "a person has to decide"
+    places = [f"{site}/approvals/{gate['gate_id']}" for gate in waited.gates] or [f"{site}/approvals"]
+    command = f"towpath gates approve {waited.gates[0]['gate_id']}" if waited.gates else "towpath gates list"
+    doubts = [f"Look at {plain_line(line)}" for gate in waited.gates for line in doubt_lines(gate.get("detail") or {})]
+    how = f"It is decided at {' '.join(places)}, by `{command}`, or with decide_approval; ask follow_run then"
+    return join_sentences(f"Run {waited.view['run_id']} waits: {words}", *doubts, how)
+
+
+def _unsaid(problem: Mapping[str, Any], said: str) -> list[Mapping[str, Any]]:
+    return [one for one in problem.get("errors") or () if str(one.get("detail", "")) not in said]
 
 
 def _text(text: str) -> TextContent:

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, InputResponses
 
 from towpath_console.api import Api, ApiCaller, ApiRefusalError
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_gateway.app.protocols.mcp_server import gate_questions
 from towpath_gateway.app.protocols.mcp_server.client_features import (
     Context,
@@ -22,7 +22,11 @@ from towpath_gateway.app.protocols.mcp_server.client_features import (
 from towpath_gateway.app.protocols.mcp_server.results import data_result, refused_result, run_result, unfollowed_result
 from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun, look_at, wait_for_run
 from towpath_gateway.app.protocols.mcp_server.task_methods import created_task
-from towpath_gateway.app.protocols.mcp_server.tool_list import ToolDirectory, platform_arguments
+from towpath_gateway.app.protocols.mcp_server.tool_list import (
+    MAX_NAME_CHARS,
+    ToolDirectory,
+    platform_arguments,
+)
 
 Answer = CallToolResult | InputRequiredResult | dict[str, Any]
 
@@ -72,7 +76,8 @@ class ToolCalls:
     async def _network(self, api: Api, tool: str) -> tuple[str, frozenset[str]]:
         found = await self._directory.find_network(api, tool)
         if found is None:
-            raise MCPError(INVALID_PARAMS, f"there is no tool {tool!r}")
+            hint = suggest_or_list(tool, await self._directory.names(api))
+            raise MCPError(INVALID_PARAMS, f"there is no tool {tool[:MAX_NAME_CHARS]!r}{hint}")
         return found
 
     async def _platform_tool(self, api: Api, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
@@ -154,9 +159,8 @@ def _reporter(context: Context) -> Any:
 def _refuse_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
     for name in arguments:
         if name not in known:
-            near = nearest_name(name, known)
-            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
-            raise ApiRefusalError.of("request_invalid", f"the tool has no argument {name[:64]!r}; {hint}")
+            hint = suggest_or_list(name, sorted(known))
+            raise ApiRefusalError.of("request_invalid", f"the tool has no argument {name[:64]!r}{hint}")
 
 
 def _needed(arguments: Mapping[str, Any], name: str) -> str:
@@ -176,7 +180,8 @@ def _query(arguments: Mapping[str, Any]) -> dict[str, str | int | None]:
 
 async def _decide(api: Api, arguments: dict[str, Any]) -> dict[str, Any]:
     word: dict[str, Any] = {name: arguments[name] for name in ("reason", "digest", "args") if name in arguments}
-    return await gate_questions.say(api, _needed(arguments, "gate_id"), {"verdict": arguments.get("verdict"), **word})
+    word["verdict"] = arguments.get("verdict")
+    return await gate_questions.decide_by_tool(api, _needed(arguments, "gate_id"), word)
 
 
 def _state(view: Mapping[str, Any]) -> str:

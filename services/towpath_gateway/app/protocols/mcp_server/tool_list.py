@@ -244,6 +244,11 @@ class ToolDirectory:
                 return one["name"], frozenset(found.input_schema["properties"])
         return None
 
+    async def names(self, api: Api) -> list[str]:
+        """Return what the tools are called, those of networks first, as many as a page has."""
+        networks = sorted(tool_name(str(one["name"])) for one in await _networks(api))
+        return [*networks[:NETWORKS_PER_PAGE], *_BY_NAME]
+
     async def _tool(self, api: Api, listed: Mapping[str, Any]) -> Tool | None:
         """Return the tool of a network; None where the network was taken away meanwhile."""
         key = listed["name"], listed["digest"]

@@ -6,6 +6,7 @@ from uuid import UUID
 from towpath_contracts import rpc
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.runs.views import GatePage, GateView, ListGates, RunView
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_gateway.app.asking_stream import MAX_ASKED
@@ -45,5 +46,9 @@ async def _listed(
 
 def _told(gate: GateView) -> JsonObject:
     told: JsonObject = {"gate_id": str(gate.gate_id), "gate_type": gate.gate_type}
-    more = {"tool": gate.detail.get("tool"), "summary": summary_of_gate(gate.detail)}
+    more = {
+        "tool": gate.detail.get("tool"),
+        "summary": summary_of_gate(gate.detail),
+        "doubts": doubt_lines(gate.detail),
+    }
     return told | {name: value for name, value in more.items() if value}

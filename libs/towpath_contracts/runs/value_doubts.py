@@ -1,0 +1,75 @@
+"""Which values of a waiting call a person has to look at, in the same words wherever somebody is asked.
+
+Names of arguments and tools are others' words: each stands as a whole, cut, and with what it hides escaped, so that it
+can't be taken for several or for the rest of the line.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from towpath_contracts.text import ELLIPSIS, visible_json
+
+MOST_VALUES = 6
+"""Values of a call that a line names; `gates show` has all."""
+
+NAME_WIDTH = 40
+"""Of one name in such a line."""
+
+UNSEEN = "not found in the task or in a trusted result, so check it"
+UNTRUSTED = "found in untrusted output alone, so check it"
+LEAKING = "may not be told all that this call sends"
+SHORT_NUMBER = "a number of up to three digits counts only in quotes, or with what it is, such as file 13"
+
+_NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
+_NOT_BARE = re.compile(r"[\s=;]|^\Z")
+
+
+def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
+    """Say in lines which values of a waiting call are in doubt, and why; *detail* is that of its gate."""
+    origins, args = detail.get("origins") or (), detail.get("args")
+    unknown = [_named(one, "path") for one in origins if one.get("from") == "unknown"]
+    strange = [f"{_named(one, 'path')} ({_source(one)})" for one in origins if one.get("from") == "untrusted"]
+    leaking = [_named(one, "path") for one in origins if one.get("leak")]
+    told = ((UNSEEN, unknown), (UNTRUSTED, strange), (LEAKING, leaking))
+    lines = [f"{_listed(found)}: {words}" for words, found in told if found]
+    return [*lines, *([SHORT_NUMBER] if any(is_short_number(one, args) for one in origins) else [])]
+
+
+def is_short_number(origin: Mapping[str, Any], args: object) -> bool:
+    """Return whether the task's text would vouch for the value if it were written otherwise."""
+    value = str(_value_at(args, str(origin.get("path", ""))))
+    return origin.get("from") == "unknown" and _NUMBER.fullmatch(value) is not None
+
+
+def quoted(value: Any) -> str:
+    """Return *value* as it is where it can't be taken for more than one, else as JSON in which all can be seen."""
+    shown = visible_json(value)
+    return value if isinstance(value, str) and shown == f'"{value}"' and not _NOT_BARE.search(value) else shown
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_VALUES} more" if len(names) > MOST_VALUES else ""
+    return ", ".join(names[:MOST_VALUES]) + more
+
+
+def _named(origin: Mapping[str, Any], field: str) -> str:
+    name = quoted(str(origin.get(field, "")))
+    return name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + ELLIPSIS
+
+
+def _source(origin: Mapping[str, Any]) -> str:
+    piece = f": {_named(origin, 'piece')}" if origin.get("piece") else ""
+    return f"{_named(origin, 'tool')}, step {origin.get('step', '?')}{piece}" if origin.get("tool") else "nobody's"
+
+
+def _value_at(value: object, path: str) -> object:
+    """Return the part of *value* at a path such as `rows[0].to`; None where there is none."""
+    for name, place in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+        if isinstance(value, dict) and name:
+            value = value.get(name)
+        elif isinstance(value, list) and place and int(place) < len(value):
+            value = value[int(place)]
+        else:
+            return None
+    return value
