@@ -93,7 +93,12 @@ async def search(
     if out.format in {"json", "yaml"}:
         out.data(found)
         return
-    out.rows("entries", found["entries"], _COLUMNS, empty="No entry fits.")
+    out.rows(
+        "entries",
+        found["entries"],
+        _COLUMNS,
+        empty="No entry fits. Without filters all are found: towpath audit search.",
+    )
     if page.next_before is not None:
         out.write(f"more: --before {page.next_before}", "dim")
 

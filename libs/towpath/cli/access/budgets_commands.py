@@ -53,7 +53,8 @@ async def show(
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         found = await client.budgets.show(caller=caller, run_id=run_id)
     rows = [row for account in found.accounts for row in _rows(account)]
-    common.out().rows("budgets", rows, _SHOW, empty="Nothing is limited.")
+    hint = "Nothing is limited. Set a limit: towpath budgets set --help."
+    common.out().rows("budgets", rows, _SHOW, empty=hint)
 
 
 @app.command(

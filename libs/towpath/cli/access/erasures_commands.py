@@ -40,9 +40,8 @@ async def list_erasures(
     async with common.connect() as client:
         page = await client.audit.erasures(status=status, before=before, limit=limit)
     out = common.out()
-    out.rows(
-        "erasures", [one.model_dump(mode="json") for one in page.erasures], ERASURE, empty="Nothing is to be erased."
-    )
+    rows = [one.model_dump(mode="json") for one in page.erasures]
+    out.rows("erasures", rows, ERASURE, empty="Nothing is to be erased. Ask for it: towpath runs erase RUN.")
     if page.next_before is not None and out.for_people:
         out.write(f"more: --before {page.next_before}", "dim")
 

@@ -143,7 +143,9 @@ async def list_gates(
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         gates = await client.gates.list(status=status, root_run_id=run_id, assigned_to="me" if mine else None)
     rows = [gate_row(gate) for gate in gates]
-    common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
+    waiting = "Nothing waits for a person. What was decided: towpath gates list --status all."
+    hint = waiting if status == "pending" else "There are no such gates. What waits: towpath gates list."
+    common.out().rows("gates", rows, _LIST, empty=hint)
 
 
 @app.command(help_epilogue=examples("towpath gates show 7c1e", "towpath gates show 7c1e -o json"))

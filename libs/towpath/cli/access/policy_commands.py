@@ -224,7 +224,12 @@ async def show(
         print(view.text, end="" if view.text.endswith("\n") else "\n")
     elif out.for_people:
         out.write(f"version {view.version}, applied {view.applied_at} by {view.applied_by}")
-        out.rows("rules", view.rules, _RULES, empty="There are no rules, so nothing is allowed.")
+        out.rows(
+            "rules",
+            view.rules,
+            _RULES,
+            empty="There are no rules, so nothing is allowed. Apply some: towpath policy apply FILE.",
+        )
     else:
         out.data(view.model_dump(mode="json"))
 
@@ -245,7 +250,8 @@ async def versions(
     if out.format in {"json", "yaml"}:
         out.data(page.model_dump(mode="json"))
         return
-    out.rows("versions", page.model_dump(mode="json")["versions"], _VERSIONS, empty="No matrix was ever applied.")
+    hint = "No matrix was ever applied. Apply one: towpath policy apply FILE."
+    out.rows("versions", page.model_dump(mode="json")["versions"], _VERSIONS, empty=hint)
     if page.next_before is not None:
         out.write(f"more: --before {page.next_before}", "dim")
 

@@ -44,7 +44,8 @@ def written_policy(file: Path | None, profile: str | None) -> "PolicyFile":
 async def list_profiles(*, common: OutputOptions = OUTPUT_OPTIONS) -> None:
     """List the profiles, the one that restricts least first."""
     rows = [{"profile": name, "about": _about(text)} for name, text in profile_texts().items()]
-    common.out().rows("profiles", rows, _PROFILES, empty="This release has no profiles.")
+    hint = "This release has no profiles. Write rules in their place: towpath policy apply FILE."
+    common.out().rows("profiles", rows, _PROFILES, empty=hint)
 
 
 @app.command(

@@ -96,7 +96,9 @@ async def lift(*, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIO
 
 
 def _print(common: ConnectionOptions, status: QuotaStatus, budgets: BudgetAccountList) -> None:
-    common.out().rows("quotas", [*_run_rows(status), *_budget_rows(status.project, budgets)], _SHOW, empty="No quota.")
+    rows = [*_run_rows(status), *_budget_rows(status.project, budgets)]
+    hint = f"The project {status.project} has no quota. Set one: towpath projects quota set --runs-per-day N."
+    common.out().rows("quotas", rows, _SHOW, empty=hint)
 
 
 def _run_rows(status: QuotaStatus) -> list[dict[str, Any]]:

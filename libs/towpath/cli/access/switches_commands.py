@@ -42,7 +42,12 @@ async def list_switches(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> No
     async with common.connect() as client:
         found = await client.switches.list()
     rows = [switch.model_dump(mode="json") for switch in found.switches]
-    common.out().rows("switches", rows, _LIST, empty="Nothing is paused.")
+    common.out().rows(
+        "switches",
+        rows,
+        _LIST,
+        empty="Nothing is paused. Pause a tool: towpath switches pause tool NAME --reason TEXT.",
+    )
 
 
 @app.command(

@@ -61,4 +61,5 @@ def show_credentials(kind: Kind, columns: tuple[Column, ...], deploy: Path, prin
     """Print the entries of *kind*."""
     entries = getattr(load(deploy / FILE), kind)
     rows = [{"name": name, **one.model_dump(mode="json")} for name, one in entries.items()]
-    printed.out().rows("credentials", rows, columns, empty="There are none.")
+    hint = f"There are none in {deploy / FILE}. Add one: towpath {kind} credential add NAME."
+    printed.out().rows("credentials", rows, columns, empty=hint)

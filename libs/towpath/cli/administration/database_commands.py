@@ -70,7 +70,8 @@ async def plan(*, database_url: Address = None, printed: OutputOptions = OUTPUT_
     with printed.out().progress("Looking at the database"):
         found = await _reached(look, database_url)
     rows = [_planned_row(migration, found.sizes) for migration in found.missing]
-    printed.out().rows("migrations", rows, _PLANNED, empty="The database is up to date: nothing would be applied.")
+    hint = "Nothing would be applied: the database is up to date. Every migration it has: towpath db status."
+    printed.out().rows("migrations", rows, _PLANNED, empty=hint)
     if found.newer:
         print_notice(f"The database is newer than this version, which does not know the last {len(found.newer)}.")
 

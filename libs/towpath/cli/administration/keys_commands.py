@@ -92,7 +92,7 @@ async def list_keys(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
             if found.get("next_after") is None:
                 break
             after = f"?after={found['next_after']}"
-    common.out().rows("keys", keys, _COLUMNS, empty="There are no keys.")
+    common.out().rows("keys", keys, _COLUMNS, empty="There are no keys. Create one: towpath keys create --caller NAME.")
 
 
 @app.command(help_epilogue=examples("towpath keys revoke twp_4f2a", "towpath keys revoke twp_4f2a --yes -o json"))

@@ -82,7 +82,12 @@ async def list_queues(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None
     if out.format in {"json", "yaml"}:
         out.data(answer)
         return
-    out.rows("queues", answer["queues"], _QUEUES, empty="There are no queues: no worker has offered a tool.")
+    out.rows(
+        "queues",
+        answer["queues"],
+        _QUEUES,
+        empty="There are no queues: no worker has offered a tool. Start one: towpath worker MODULE.",
+    )
     if answer["streams"] and out.for_people:
         out.write("")
         out.rows("streams", answer["streams"], _STREAMS, empty="")
@@ -125,7 +130,9 @@ async def list_letters(
     async with common.connect() as client:
         page = await client.dead_letters.list(status=status, stream=stream, limit=limit)
     rows = [letter.model_dump(mode="json", exclude={"body"}) for letter in page.letters]
-    common.out().rows("letters", rows, _LIST, empty="There are no such dead letters.")
+    common.out().rows(
+        "letters", rows, _LIST, empty="There are no such dead letters. What else may hold a run up: towpath doctor."
+    )
 
 
 @dead.command(help_epilogue=examples("towpath queues dead show 17", "towpath queues dead show 17 -o json"))

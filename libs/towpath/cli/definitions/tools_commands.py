@@ -198,7 +198,12 @@ async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
             why, number = described.doubts[spec.name], described.versions.get(spec.name)
             accepted = {"status": "accepted", "version": number, "reason": why, "held": False, "worker": ""}
             rows.append({"spec": spec.model_dump(mode="json"), **accepted})
-    common.out().rows("proposals", rows, columns, empty="Nothing waits: every offered tool is accepted.")
+    common.out().rows(
+        "proposals",
+        rows,
+        columns,
+        empty="Nothing waits: every offered tool is accepted. All tools: towpath tools list.",
+    )
 
 
 @app.command(

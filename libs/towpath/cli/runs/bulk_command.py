@@ -101,7 +101,7 @@ async def bulk(
                 some = {**body, "run_ids": selection["run_ids"][first : first + MAX_AT_ONCE]}
                 results += (await client.request("POST", "/v1/runs/bulk", body=some))["results"]
                 shown.count(len(results), "runs", of=selection["count"])
-    out.rows("runs", results, _DONE, empty="No run matches.")
+    out.rows("runs", results, _DONE, empty="No run matches. Which there are: towpath runs list.")
     if not selection["whole"]:
         sys.stderr.write(f"these were {counted(selection['count'], 'run')}; there are more\n")
     return RUN_FAILED if any(one["code"] for one in results) else OK
