@@ -6,10 +6,12 @@ A blob is what its digest says or it is refused; a file lies in the folder or it
 import asyncio
 import base64
 from collections import OrderedDict
+from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import BLOB_GET_RUNS
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
@@ -144,6 +146,8 @@ class FileScriptSource:
             path = (self._folder / candidate).resolve()
             if path.is_relative_to(self._folder) and path.is_file():
                 return path
-        raise ScriptLoadError(
-            ModelCallFailure(code="script_missing", message=f"there is no script {name!r} in the script folder")
-        )
+        known = sorted({path.name.removesuffix(".json") for path in islice(self._folder.glob("*.json"), MAX_NAMES)})
+        hint = suggest_name(name, known, shown=lambda one: f"scripted:{one}")
+        where = f"the script folder {self._folder.name!r}, which TOWPATH_SCRIPT_DIR of the decider names"
+        message = f"the model scripted:{name} plays {name}.json, and there is none in {where}{hint}"
+        raise ScriptLoadError(ModelCallFailure(code="script_missing", message=message))

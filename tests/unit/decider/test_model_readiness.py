@@ -24,7 +24,11 @@ def readiness(folder: Path | None, *, key: str = "", allowed: bool = True) -> Mo
     [
         ("gemini:gemini-2.5-flash", "set GEMINI_API_KEY"),
         ("scripted:task", "this task has none"),
-        ("scripted:other", "there is no script 'other'"),
+        (
+            "scripted:other",
+            "plays other.json, and there is none in the script folder 'support', which TOWPATH_",
+        ),
+        ("scripted:suport", "; did you mean scripted:support?"),
         ("scripted:../support/support", ""),
         ("scripted:support", ""),
         ("agent:mine", ""),
