@@ -177,7 +177,7 @@ class HttpTransport:
             self._answered_once = True
             if response.is_success:
                 return response.status_code, response.json() if response.content else {}
-            refusal = error_of_response(response.status_code, response.content)
+            refusal = error_of_response(response.status_code, response.content, self.address)
             if not isinstance(refusal, UnavailableError):
                 raise refusal
             await retry.wait(refusal, refusal.problem.retry_after_s or 0.0)
@@ -238,7 +238,8 @@ class HttpTransport:
         ) as source:
             self._answered_once = True
             if source.response.is_error:
-                raise error_of_response(source.response.status_code, await source.response.aread())
+                content = await source.response.aread()
+                raise error_of_response(source.response.status_code, content, self.address)
             if "text/event-stream" not in source.response.headers.get("content-type", ""):
                 cursor.by_page = True
                 return
@@ -277,10 +278,16 @@ class HttpTransport:
                 return
 
 
-def error_of_response(status: int, content: bytes) -> TowpathError:
-    """Return what an error answer says, also when something between us and the gateway made it."""
+def error_of_response(status: int, content: bytes, address: str = "") -> TowpathError:
+    """Return what an error answer says, also when something between us and the gateway made it.
+
+    A refused credential is told with the *address* that was asked: whoever has several platforms asked another one.
+    """
     try:
-        return error_from(Problem.model_validate_json(content))
+        found = Problem.model_validate_json(content)
+        if address and found.code == "unauthenticated":
+            found = found.model_copy(update={"detail": f"{shown_address(address)}: {found.detail}"})
+        return error_from(found)
     except ValidationError:
         code = "unavailable" if status in {429, 502, 503, 504} else "internal"
         return error_from(
