@@ -53,6 +53,7 @@ def up_command(
     nats_port: Port | None = None,
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
+    output: Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"))] = None,
     logs: Annotated[bool, Parameter(negative="")] = False,
     worker: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     policy: Path | None = None,
@@ -79,6 +80,8 @@ def up_command(
         Throw everything away at the end.
     json
         Print one JSON object with all addresses when ready.
+    output
+        The same.
     logs
         Show the logs of all processes here.
     worker
@@ -110,7 +113,7 @@ def up_command(
             gateway_port=_number(port),
             nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
             ephemeral=ephemeral,
-            as_json=json,
+            as_json=json or output is not None,
             logs=logs,
             workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
             sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict,

@@ -7,7 +7,7 @@ AUDIT_PROBLEMS = (
         "audit_broken",
         409,
         "The audit does not fit its last checkpoint",
-        "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
+        "Export and verify it: towpath audit export --file FILE. Nothing is sealed until that is settled.",
     ),
     ProblemKind(
         "audit_unreadable",

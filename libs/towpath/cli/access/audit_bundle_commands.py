@@ -74,13 +74,11 @@ SHOWN = 20
 
 async def export(
     *,
-    file: Annotated[Path, Parameter(name=("--file", "-o"))],
+    file: Path,
     since: str | None = None,
     until: str | None = None,
     every_project: Flag = False,
-    server: str | None = None,
-    api_key: str | None = None,
-    context: str | None = None,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Write the audit of the credential's project, with the proofs that it is whole, into one file.
 
@@ -89,17 +87,14 @@ async def export(
         since: From then on: 30d, 12h, or a time; all that is kept, where it isn't given.
         until: Up to then; what came later is in the bundle as hashes only.
         every_project: Show the entries of every project, and hide none; takes the scope platform:operate.
-        server: Address of the platform; else as for every command: TOWPATH_SERVER, the selected context, and so on.
-        api_key: Key to ask with; it says whose project. The one on ./.towpath needs none.
-        context: Ask the platform of this context.
     """
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     unfinished = file.with_name(f"{file.name}.part")
     lines = 0
     try:
         with unfinished.open("w", encoding="utf-8") as written:
-            async with ConnectionOptions(server=server, api_key=api_key, context=context).connect() as client:
-                with OutputPrinter().progress("Exporting the audit") as shown:
+            async with common.connect() as client:
+                with common.out().progress("Exporting the audit") as shown:
                     async for line in client.audit.export(since=begin, until=end, every_project=every_project):
                         written.write(f"{line}\n")
                         lines += 1
@@ -109,7 +104,7 @@ async def export(
         raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
     finally:
         unfinished.unlink(missing_ok=True)
-    OutputPrinter().record({"file": str(file), "lines": lines}, (Column("file", "file"), Column("lines", "lines")))
+    common.out().record({"file": str(file), "lines": lines}, (Column("file", "file"), Column("lines", "lines")))
 
 
 def verify(

@@ -15,7 +15,7 @@ from towpath_contracts.tools.policy import Dimension
 app = App(
     name="audit",
     help="Search what was decided and done.",
-    help_epilogue=examples("towpath audit search --verdict deny", "towpath audit export --since 30d -o october.jsonl"),
+    help_epilogue=examples("towpath audit search --verdict deny", "towpath audit export --file audit.jsonl"),
 )
 
 
@@ -154,7 +154,7 @@ for _name, _help, _epilogue in (
     (
         "export",
         "Write the audit, with the proofs that it is whole, into one file.",
-        examples("towpath audit export -o audit.jsonl", "towpath audit export --since 30d -o october.jsonl"),
+        examples("towpath audit export --file audit.jsonl", "towpath audit export --since 30d --file october.jsonl"),
     ),
     (
         "verify",

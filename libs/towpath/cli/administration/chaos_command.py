@@ -14,6 +14,7 @@ from cyclopts import Parameter
 import towpath
 from towpath.cli.shared.child_process import run_in_checkout, run_module
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.options import JsonOutput
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -44,6 +45,7 @@ async def chaos(
     scenario: Names = (),
     data: Path | None = None,
     json: Flag = False,
+    output: JsonOutput = None,
     list: Flag = False,  # noqa: A002 - the option's name
 ) -> int:
     """Kill every part of a platform at every event of a run, and judge what is left.
@@ -67,8 +69,10 @@ async def chaos(
             tests of Towpath, so they run in a checkout only.
         data: Keep the platform and the outside file in this new folder.
         json: Print one JSON document; everything else goes to stderr.
+        output: The same.
         list: Print the faults.
     """
+    json = json or output is not None
     out = OutputPrinter("json" if json else None, aside=json)
     if scenario:
         campaign: dict[str, object] = {

@@ -24,7 +24,7 @@ from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.options import examples
+from towpath.cli.shared.options import JsonOutput, examples
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.client.client import Client
 from towpath_contracts.events.log import GateOpened, RunFinished
@@ -66,20 +66,35 @@ class DemoTimings:
 
 @app.default
 @app.command(name="run", help_epilogue=examples("towpath demo run", "towpath demo run --yes --json"))
-async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = None, keep: bool | None = None) -> int:
+async def demo(
+    *,
+    yes: Flag = False,
+    json: Flag = False,
+    output: JsonOutput = None,
+    data: Path | None = None,
+    keep: bool | None = None,
+) -> int:
     """Start a platform, run the sample on it, show what happened, let you look at it in a browser, stop it again.
 
     Args:
         yes: Approve without asking.
         json: End with one line of JSON; everything else goes to stderr.
+        output: The same.
         data: Keep everything in this folder; without it, it is thrown away.
         keep: Go on until Enter or Ctrl-C is pressed; without it, where somebody was asked to approve.
     """
-    return await _demonstrate(yes=yes, as_json=json, data=data, keep=keep, crash=False)
+    return await _demonstrate(yes=yes, as_json=json or output is not None, data=data, keep=keep, crash=False)
 
 
 @app.command(help_epilogue=examples("towpath demo crash", "towpath demo crash --yes --json"))
-async def crash(*, yes: Flag = False, json: Flag = False, data: Path | None = None, keep: bool | None = None) -> int:
+async def crash(
+    *,
+    yes: Flag = False,
+    json: Flag = False,
+    output: JsonOutput = None,
+    data: Path | None = None,
+    keep: bool | None = None,
+) -> int:
     """Kill the orchestrator in the middle of the demo's run; show that the run goes on and no tool is called twice.
 
     Exit code 1 where a tool was called twice, or the run did not complete.
@@ -87,10 +102,11 @@ async def crash(*, yes: Flag = False, json: Flag = False, data: Path | None = No
     Args:
         yes: Approve without asking.
         json: End with one line of JSON; everything else goes to stderr.
+        output: The same.
         data: Keep everything in this folder; without it, it is thrown away.
         keep: Go on until Enter or Ctrl-C is pressed; without it, where somebody was asked to approve.
     """
-    return await _demonstrate(yes=yes, as_json=json, data=data, keep=keep, crash=True)
+    return await _demonstrate(yes=yes, as_json=json or output is not None, data=data, keep=keep, crash=True)
 
 
 async def _demonstrate(*, yes: bool, as_json: bool, data: Path | None, keep: bool | None, crash: bool) -> int:

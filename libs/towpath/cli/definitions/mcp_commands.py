@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from towpath.cli.shared.child_process import run_module
-from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
+from towpath.cli.shared.options import (
+    CONNECTION_OPTIONS,
+    PLATFORM_OPTIONS,
+    ConnectionOptions,
+    PlatformOptions,
+    examples,
+)
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.errors import unreachable
 from towpath.process_arguments import WorkerArguments
@@ -99,7 +105,7 @@ def _rows(server: dict[str, Any], accepted: "ToolsDescribed | None") -> list[dic
 @app.command(
     help_epilogue=examples("towpath mcp serve", "towpath mcp serve --folder ~/shop --server http://127.0.0.1:8787")
 )
-async def serve(*, folder: Path | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
+async def serve(*, folder: Path | None = None, common: PlatformOptions = PLATFORM_OPTIONS) -> int:
     """Serve the platform to an MCP client over standard input and output, as whoever starts this.
 
     Editors start this command; `towpath mcp config` prints what to write into their settings. It hands every message
@@ -117,7 +123,7 @@ async def serve(*, folder: Path | None = None, common: ConnectionOptions = CONNE
     return 0
 
 
-def served_target(common: ConnectionOptions, folder: Path | None) -> "ClientTarget":
+def served_target(common: PlatformOptions, folder: Path | None) -> "ClientTarget":
     """Return the platform to serve: a folder that is given means its own platform, with the token that lies there.
 
     Neither the environment nor a context comes into it: their key is meant for another platform.

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
@@ -26,6 +26,9 @@ START_TIMEOUT_S = 20.0
 """How long a command waits for the platform on this folder, while that starts."""
 START_POLL_S = 0.1
 _GROUP = Group("Common options", sort_key=90)
+
+JsonOutput = Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"))]
+"""`-o json` of commands that write for people, unless they are asked for JSON."""
 
 
 @Parameter(name="*", group=_GROUP)
@@ -46,8 +49,8 @@ class OutputOptions:
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
-class ConnectionOptions(OutputOptions):
-    """How a command prints, and which platform it asks."""
+class PlatformOptions:
+    """Which platform a command asks."""
 
     server: str | None = None
     "Address of the platform; else TOWPATH_SERVER, the selected context, the one running on ./.towpath, 127.0.0.1:8787."
@@ -57,11 +60,6 @@ class ConnectionOptions(OutputOptions):
 
     context: str | None = None
     "Ask the platform of this context; see towpath context list."
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a text goes out as it is, also into a pipe: unless somebody asks for another form."""
-        return not self.as_json and self.output in (None, "table")
 
     def target(self) -> "ClientTarget":
         """Return the platform to ask, and the key; raises `server_unreachable` where that here has no address yet."""
@@ -75,6 +73,17 @@ class ConnectionOptions(OutputOptions):
     def address(self) -> str:
         """Return the address to ask."""
         return self.target().server
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions(PlatformOptions, OutputOptions):
+    """How a command prints, and which platform it asks."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a text goes out as it is, also into a pipe: unless somebody asks for another form."""
+        return not self.as_json and self.output in (None, "table")
 
     @contextlib.asynccontextmanager
     async def connect(self, *, at_once: bool = False) -> "AsyncIterator[Client]":
@@ -130,6 +139,7 @@ def _why_unreached(error: Exception) -> str:
 
 
 OUTPUT_OPTIONS = OutputOptions()
+PLATFORM_OPTIONS = PlatformOptions()
 CONNECTION_OPTIONS = ConnectionOptions()
 """What a command has when none of these options is given."""
 

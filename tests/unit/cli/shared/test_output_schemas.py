@@ -18,6 +18,7 @@ from towpath.cli.app import make_app
 from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.output_forms import FORMS, WITHOUT_SCHEMA
 from towpath.cli.shared.output_schemas import output_schemas
+from towpath_embedded.__main__ import app as embedded_app
 
 
 def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -31,6 +32,23 @@ def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 def test_every_command_has_a_schema_or_a_reason_why_not() -> None:
     assert sorted(commands(make_app())) == sorted([*FORMS, *WITHOUT_SCHEMA])
+
+
+def options_of(command: str) -> set[str]:
+    """Return the options of *command*; `up` belongs to the embedded platform, and has its own."""
+    app = embedded_app if command == "up" else make_app()
+    for word in command.split():
+        app = app[word]
+    return {name for one in app.assemble_argument_collection() for name in one.names}
+
+
+def test_every_command_with_a_schema_is_asked_for_json_in_both_ways() -> None:
+    ways = {"--output", "-o", "--json"}
+    assert {one: ways - options_of(one) for one in FORMS if ways - options_of(one)} == {}
+
+
+def test_of_the_commands_without_a_schema_only_those_take_a_form_whose_json_others_declare() -> None:
+    assert {one for one in WITHOUT_SCHEMA if {"-o", "--json"} & options_of(one)} == {"api", "runs output"}
 
 
 def test_the_written_document_is_what_the_code_says() -> None:
