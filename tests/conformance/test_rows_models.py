@@ -111,6 +111,7 @@ async def test_b13_a_malformed_call_is_never_made_and_a_recitation_that_lasts_en
     assert "RECITATION" in refused.final["message"] and refused.usage and refused.usage.total_tokens == 3 * 110
 
 
+@pytest.mark.prints("runs goal")
 async def test_c2_a_goal_counts_what_its_whole_tree_used(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     """Row C2: tokens and money of child runs, and of theirs, are in the goal's view, in its steps and in its run."""
     inner = Swarm("inner", [Agent("chief", description="Leads."), Agent("ann", description="Counts.")], mode="team")

@@ -269,6 +269,7 @@ async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_
     assert (measured["trigger"], measured["score"]) == ("requested", 0.9)
 
 
+@pytest.mark.prints("runs confidence")
 async def test_c10_a_person_asks_for_confidence_while_a_run_goes_on(client: httpx2.AsyncClient) -> None:
     """C10 and C8: checked on request, from outside too; below 0.5 a person decides."""
     look = {"action": "USE_TOOL", "action_details": {"tool_name": "sample.look", "tool_params": {"where": "here"}}}

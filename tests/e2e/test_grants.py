@@ -350,6 +350,7 @@ async def test_a_run_with_grant_auto_stands_under_what_was_proposed(
     assert "choose one of" in err
 
 
+@pytest.mark.prints("grants from-plan", "grants from-runs", "grants propose")
 async def test_commands_show_a_proposal_with_its_reasons(
     platform: Platform, key: str, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -357,8 +358,8 @@ async def test_commands_show_a_proposal_with_its_reasons(
     common = ["--server", platform.gateway_url, "--api-key", key, "-o"]
 
     async def said(*words: str) -> str:
-        assert await asyncio.to_thread(main, ["grants", *words, *common, "table"]) == 0
-        return capsys.readouterr().out
+        assert {await asyncio.to_thread(main, ["grants", *words, *common, form]) for form in ("json", "table")} == {0}
+        return capsys.readouterr().out.rpartition("\n}\n")[2]
 
     proposed = await said("propose", "support", "Where is 8812?", "--model", "scripted:chooser")
     assert "orders.find" in proposed

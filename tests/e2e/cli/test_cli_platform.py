@@ -189,7 +189,10 @@ def test_what_does_not_exist_is_not_found(ask: Ask) -> None:
     assert (code, refused["code"]) == (3, "run_not_found")
 
 
+@pytest.mark.prints("networks validate")
 def test_networks_are_validated_published_and_shown(ask: Ask, tmp_path: Path) -> None:
+    code, valid = ask("networks", "validate", str(SAMPLE / "network.yaml"))
+    assert (code, valid["name"]) == (0, "support")
     code, found = ask("networks", "publish", str(SAMPLE / "network.yaml"))
     assert (code, found["networks"][0]["unchanged"]) == (0, True)
     code, shown = ask("networks", "show", "support")

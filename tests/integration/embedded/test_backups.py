@@ -83,6 +83,7 @@ async def look(dsn: str) -> dict[str, Any]:
     return {**found, "runs": [tuple(run) for run in runs], "marked": marked}
 
 
+@pytest.mark.prints("backup", "restore")
 def test_a_folder_is_backed_up_and_restored_whole_without_its_keys(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.platform.up_in_process import Lines, command_status, status_after
 
 from towpath.client.settings import starting_platform
@@ -180,12 +181,15 @@ def test_the_help_of_up_names_the_profiles_and_no_empty_choice(command: InProces
 BAD_NETWORK = "kind: Network\nname: desk\nagents:\n  - key: clerk\n    is_default: true\n    equipped_tool: [a]\n"
 
 
-def test_c14_a_profile_is_in_force_from_the_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.prints("up")
+def test_c14_a_profile_is_in_force_from_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, printed_documents: PrintedDocuments
+) -> None:
     bad = folder / "bad.yaml"
     bad.write_text(BAD_NETWORK)
 
     def look(told: Lines) -> None:
-        ready = json.loads(told.wait_for("{"))
+        (ready,) = printed_documents.read("up", told.wait_for("{"))
         policy = ready["policy"]
         [fault] = ready["refused_files"].pop(str(bad))
         assert fault.startswith(f"{bad}:6: ") and "did you mean 'equipped_tools'" in fault
@@ -206,7 +210,7 @@ def test_c14_a_profile_is_in_force_from_the_start(folder: Path, monkeypatch: pyt
     starting: dict[str, int | None] = {}
     data, notice = folder / ".towpath", UpConsole.notice
     monkeypatch.setattr(UpConsole, "notice", look_at_notice)
-    words = ("up", "--data", str(data), "--port", "auto", "--nats-port", "auto", "--json")
+    words = ("up", "--data", str(data), "--port", "auto", "--nats-port", "auto", "-o", "json")
     assert status_after(look, *words, "--profile", "balanced", "--networks", str(bad)) == 0
     assert starting["postgres"] == starting["gateway"] == os.getpid()
     assert starting["stopping"] is None

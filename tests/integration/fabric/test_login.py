@@ -217,6 +217,19 @@ def test_a_login_that_can_not_be_is_refused_at_the_start(place: Place, expected:
         Settings(**here)
 
 
+@pytest.mark.prints("keys nkey")
+def test_a_key_that_is_there_is_kept_and_its_public_half_is_shown_again(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = place.folder / "tas.nkey"
+    before = file.read_bytes()
+    assert main(["keys", "nkey", str(file), "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    listed = json.loads((place.folder / "credentials.yaml").read_text())["nkeys"]["tas"]
+    assert shown == {"file": str(file), "made": False, "public": listed}
+    assert file.read_bytes() == before
+
+
 def test_files_that_hold_no_key_are_named_and_not_shown(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     pem = place.folder / "server.key"
     with pytest.raises(LoginFileError, match=r"server.key holds no seed") as caught:

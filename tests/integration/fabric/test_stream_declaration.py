@@ -68,6 +68,7 @@ async def test_a_deployment_updates_what_is_declared_and_says_what_it_was(client
     assert (here["max_bytes"], here["description"], await ack_wait_s(client)) == (256 * MIB, "ours", 5)
 
 
+@pytest.mark.prints("streams ensure")
 async def test_the_command_shows_copies_and_changes_and_refuses_more_copies_than_nodes(
     nats_server: Nats, capsys: pytest.CaptureFixture[str]
 ) -> None:

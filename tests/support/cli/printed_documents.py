@@ -41,6 +41,16 @@ class PrintedDocuments:
         self.commands.add(command)
         self.faults += document_faults(command, json.loads(plain_json(value)), member)
 
+    def read(self, command: str, text: str) -> list[Any]:
+        """Validate and return the documents that *command* wrote to its output in a process of its own."""
+        found, rest, reader = [], text.strip(), json.JSONDecoder()
+        while rest:
+            document, end = reader.raw_decode(rest)
+            self.see(command, document)
+            found.append(document)
+            rest = rest[end:].lstrip()
+        return found
+
 
 @contextmanager
 def printing(command: str) -> Iterator[None]:

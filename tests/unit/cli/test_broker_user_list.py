@@ -81,13 +81,19 @@ def test_the_broker_reads_what_was_added(deploy: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.prints("workers credential add", "workers credential remove")
-def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothing(deploy: Path) -> None:
+@pytest.mark.prints("workers credential add", "workers credential list", "workers credential remove")
+def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothing(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing")
     password = passwords(deploy)["NATS_PASSWORD_BILLING"]
     said(deploy, "add", "billing", "--project", "shop", "--toolset", "mail")
     assert passwords(deploy)["NATS_PASSWORD_BILLING"] == password
     assert "exec_shop=billing" not in (deploy / "authority.conf").read_text("utf-8")
+    capsys.readouterr()
+    assert said(deploy, "list") == 0
+    listed = json.loads(capsys.readouterr().out)["credentials"]
+    assert {"name": "billing", "project": "shop", "toolsets": ["mail"]} in listed
     assert said(deploy, "remove", "billing") == 0
     assert "NATS_PASSWORD_BILLING" not in passwords(deploy)
     assert not (deploy / "secrets" / "billing.env").exists()
@@ -144,7 +150,7 @@ def test_a_credential_for_every_toolset_of_one_project_can_not_be() -> None:
         worker_rights("billing", "shop", (ANY,))
 
 
-@pytest.mark.prints("agents credential add", "agents credential remove")
+@pytest.mark.prints("agents credential add", "agents credential list", "agents credential remove")
 def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["agents", "credential", "add", "critic-1", "--agent", "critic", "--project", "shop"]
     assert main([*words, "--deploy", str(deploy), "-o", "json"]) == 0
@@ -154,6 +160,9 @@ def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest
     assert "run.inbox.agent.agent_shop=critic.*" in written
     assert passwords(deploy)["NATS_PASSWORD_CRITIC_1"] not in written
     assert said(deploy, "add", "critic-1", "--toolset", "mail") == 2, "a name is one user's"
+    capsys.readouterr()
+    assert main(["agents", "credential", "list", "--deploy", str(deploy), "-o", "json"]) == 0
+    assert row in json.loads(capsys.readouterr().out)["credentials"]
     assert main(["agents", "credential", "remove", "critic-1", "--deploy", str(deploy), "-o", "json"]) == 0
     assert "agent_shop=critic" not in (deploy / "authority.conf").read_text("utf-8")
     assert "NATS_PASSWORD_CRITIC_1" not in passwords(deploy)

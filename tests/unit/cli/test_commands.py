@@ -51,9 +51,8 @@ COMMANDS = [
     *("projects quota show", "projects quota set", "projects quota lift"),
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates delegate", "gates resolve", "gates watch"),
-    "gates notices",
+    *("gates notices", "networks graph"),
     *("networks validate", "networks publish", "networks list", "networks show", "networks prompt", "networks invoke"),
-    "networks graph",
     *(
         "policy apply",
         "policy check",
@@ -326,17 +325,18 @@ def test_a_code_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gate_settled" in capsys.readouterr().err
 
 
-@pytest.mark.prints("keys ticket")
-def test_the_key_that_signs_tickets_is_made_once_and_for_its_owner_only(
+@pytest.mark.prints("keys ticket", "keys seal")
+def test_a_key_that_signs_is_made_once_and_for_its_owner_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "ticket.key"
-    assert main(["keys", "ticket", str(file)]) == 0
-    assert json.loads(capsys.readouterr().out)["made"] is True
-    key = load_key(file)
-    assert main(["keys", "ticket", str(file)]) == 0
-    assert load_key(file).private_bytes_raw() == key.private_bytes_raw()
-    assert main(["keys", "ticket", str(tmp_path / "nowhere" / "ticket.key")]) == 2
+    for kind in ("ticket", "seal"):
+        held = set()
+        for made in (True, False):
+            assert main(["keys", kind, str(tmp_path / kind)]) == 0
+            assert json.loads(capsys.readouterr().out)["made"] is made
+            held.add(load_key(tmp_path / kind).private_bytes_raw())
+        assert len(held) == 1
+        assert main(["keys", kind, str(tmp_path / "nowhere" / kind)]) == 2
 
 
 def test_the_server_is_the_option_then_the_environment_then_the_platform_here_then_the_default(

@@ -251,8 +251,31 @@ class ProcessRow(TypedDict):
     health_url: NotRequired[str]
 
 
+class StartPolicyRow(TypedDict):
+    """The policy that is in force at the start; version 0 is none, which denies every call."""
+
+    version: int
+    rules: int
+    source: str
+    applied_by: str
+
+
+class LoadedNetworksRow(TypedDict):
+    """What was read from the folder of networks; tools that may wait for a person are null where nobody could say."""
+
+    networks: int
+    agents: int
+    tools: int
+    need_approval: int | None
+    refused: int
+
+
 class ReadyPlatformRow(TypedDict):
-    """Where everything of a platform is once it is ready, without any password; `sample` is the folder of one."""
+    """Where everything of a platform is once it is ready, without any password, and what it was started with.
+
+    `project` and `sample` are a file and a folder, and empty where there is none; `models` are the providers that have
+    a key, and `is_bare` says that neither tools nor networks were named.
+    """
 
     schema_version: int
     pid: int
@@ -260,14 +283,19 @@ class ReadyPlatformRow(TypedDict):
     data: str
     logs: str
     gateway_url: str | None
-    sign_in_url: NotRequired[str | None]
+    sign_in_url: str | None
     authorization_file: str
     nats_url: str
     nats_passwords: str
     database_url: str
-    sample: NotRequired[str]
+    sample: str
     refused_files: dict[str, list[str]]
     processes: dict[str, ProcessRow]
+    policy: NotRequired[StartPolicyRow]
+    project: str
+    loaded: NotRequired[LoadedNetworksRow]
+    models: list[str]
+    is_bare: bool
     ready_s: float
     ephemeral: bool
 

@@ -88,14 +88,17 @@ WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') 
 """
 
 
-@pytest.mark.prints("db plan")
+@pytest.mark.prints("db plan", "db migrate")
 async def test_a_plan_says_what_would_be_applied_and_changes_nothing(
     empty: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     before = await relations(empty)
     assert [one["name"] for one in await planned(empty, capsys)] == [one.name for one in discover()]
     assert await relations(empty) == before, "not even the table of migrations"
-    await migrate(empty)
+    with printing("db migrate"):
+        await database_commands.migrate(database_url=empty, printed=OutputOptions(output="json"))
+    done = json.loads(capsys.readouterr().out)["migrations"]
+    assert [(one["name"], one["applied"]) for one in done] == [(one.name, True) for one in discover()]
     assert await planned(empty, capsys) == []
     file = tmp_path / "9001_next.sql"
     file.write_text(NEXT, "utf-8")

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
+from tests.support.cli.printed_documents import printing
 
 from towpath.cli.administration import upgrade_commands
 from towpath.cli.administration.upgrade_commands import version_check
@@ -35,9 +36,10 @@ def check(database: DatabaseUrl, capsys: pytest.CaptureFixture[str]) -> Check:
     """Runs the command; returns its exit code and its checks by name."""
 
     async def ask(*, all_runs: bool = False) -> tuple[int, dict[str, Any]]:
-        code = await upgrade_commands.check(
-            all_runs=all_runs, database_url=database(), printed=OutputOptions(output="json")
-        )
+        with printing("upgrade check"):
+            code = await upgrade_commands.check(
+                all_runs=all_runs, database_url=database(), printed=OutputOptions(output="json")
+            )
         found = json.loads(capsys.readouterr().out)["checks"]
         return code, {one["check"]: one for one in found}
 
@@ -52,6 +54,7 @@ async def run(dsn: str, statement: str) -> None:
         await connection.close()
 
 
+@pytest.mark.prints("upgrade check")
 async def test_a_database_of_this_version_needs_nothing(check: Check, database: DatabaseUrl) -> None:
     code, found = await check()
     assert code == 0

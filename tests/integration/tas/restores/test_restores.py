@@ -1,5 +1,7 @@
 """A restored database over a real service: what it does not know is asked about on every way to a worker."""
 
+import asyncio
+import json
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +13,7 @@ from tests.integration.tas.test_switches import RUN
 from tests.support.tas.tas_caller import query, row, settled
 from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
 
+from towpath.cli import main
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.restores import mark_restored
@@ -156,7 +159,10 @@ async def test_the_command_refuses_while_services_work_and_a_time_to_come(
     assert "towpath" in refused.value.problem.detail
 
 
-async def test_the_command_says_how_many_runs_it_marked(tas: Running, database: Any) -> None:
+@pytest.mark.prints("db restored")
+async def test_the_command_says_how_many_runs_it_marked(
+    tas: Running, database: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     dsn = database()
     with pytest.raises(ProblemError) as refused:
         await mark_restored(dsn, datetime.now(UTC) + timedelta(minutes=5), "ann")
@@ -164,6 +170,8 @@ async def test_the_command_says_how_many_runs_it_marked(tas: Running, database: 
     connection = await asyncpg.connect(dsn)
     await connection.execute(RUN, uuid.uuid4(), "default", "queued", "anonymous")
     await connection.close()
-    marks = await mark_restored(dsn, some_time(), "ann")
-    assert (marks.runs, marks.calls, marks.projects, marks.already) == (1, 0, 1, False)
-    assert (await mark_restored(dsn, marks.lost_since, "ann")).already
+    words = ["db", "restored", "--lost-since", some_time().isoformat(), "--database-url", dsn, "-o", "json"]
+    assert await asyncio.to_thread(main, words) in {0, None}
+    marks = json.loads(capsys.readouterr().out)
+    assert [marks[name] for name in ("runs", "calls", "projects", "already")] == [1, 0, 1, False]
+    assert (await mark_restored(dsn, datetime.fromisoformat(marks["lost_since"]), "ann")).already
