@@ -11,6 +11,7 @@ further up, put another folder in its place.
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Iterable
@@ -190,6 +191,15 @@ def collect(modules: Iterable[ModuleType]) -> tuple[list[AnyTool], list[Hook]]:
     tools = {id(value): value for value in found if isinstance(value, Tool)}
     hooks = {id(value): value for value in found if isinstance(value, Hook)}
     return list(tools.values()), list(hooks.values())
+
+
+def functions_without_tool(module: ModuleType) -> tuple[str, ...] | None:
+    """Return the public functions of a *module* that has nothing to serve; None for one that has a tool or a hook."""
+    tools, hooks = collect([module])
+    if tools or hooks:
+        return None
+    own = [value for value in vars(module).values() if inspect.isfunction(value)]
+    return tuple(one.__name__ for one in own if one.__module__ == module.__name__ and not one.__name__.startswith("_"))
 
 
 def _listed_tools(module: ModuleType) -> list[AnyTool | Hook]:

@@ -150,8 +150,9 @@ def _loaded_line(loaded: Mapping[str, Any]) -> tuple[str, str, str]:
     if waiting := loaded.get("need_approval"):
         parts[-1] += f" ({waiting} need{'s' if waiting == 1 else ''} approval)"
     refused = loaded["refused"]
-    note = f"{refused} file{'s' if refused != 1 else ''} refused: see above" if refused else "nothing was refused"
-    return "Loaded", " · ".join(parts), note
+    counts = ((refused, "file", "refused"), (loaded.get("warnings", 0), "warning", ""))
+    found = [f"{count} {what}{'s' if count != 1 else ''} {how}".rstrip() for count, what, how in counts if count]
+    return "Loaded", " · ".join(parts), f"{', '.join(found)}: see above" if found else "nothing was refused"
 
 
 def _models_line(models: Sequence[str]) -> tuple[str, str, str]:

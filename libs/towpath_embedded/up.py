@@ -27,6 +27,7 @@ from towpath_embedded.processes.child_process import PRIVATE_UMASK
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
 from towpath_fabric.telemetry.log_follower import LogFollower
@@ -116,7 +117,8 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     os.umask(PRIVATE_UMASK)  # from here on; user code goes on with the one that the platform has found
     told_at_start: dict[str, Any] = {}
     refused = RefusedFiles(screen.refused, platform.keep_refused)
-    logs_of_the_start = LogFollower(platform.logs, partial(read_at_start, screen, refused, told_at_start))
+    served = ServedTools()
+    logs_of_the_start = LogFollower(platform.logs, partial(read_at_start, screen, refused, served, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     importing = asyncio.create_task(asyncio.to_thread(import_for_later, options))
     if not await _finished_first(starting, stopping):
@@ -126,7 +128,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         await starting  # its problem, if it has one
         await importing
         logs_of_the_start.read_new_lines()
-        return await _serve(options, platform, screen, refused, stopping, began, told_at_start)
+        return await _serve(options, platform, screen, refused, served, stopping, began, told_at_start)
     finally:
         await platform.stop()
 
@@ -199,12 +201,13 @@ async def _serve(
     platform: Platform,
     screen: UpConsole,
     refused: RefusedFiles,
+    served: ServedTools,
     stopping: asyncio.Event,
     began: float,
     told: dict[str, Any],
 ) -> int:
     views: list[LiveView] = []
-    logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, views))
+    logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, served, views))
     tasks = [asyncio.create_task(logs.follow())]
     folder = None
     try:
@@ -226,7 +229,9 @@ async def _serve(
                 from towpath_embedded.sample import first_look
 
                 await first_look(platform.client_url, screen.notice)
-            tasks.append(asyncio.create_task(folder.watch()))
+            look = partial(_tell_unserved, folder, platform, screen, served, told)
+            await look()
+            tasks.append(asyncio.create_task(folder.watch(look)))
         if options.strict and refused.faults:
             raise ProblemError(_refusal(refused.faults))
         _keep_chosen_ports(options, platform)
@@ -238,6 +243,7 @@ async def _serve(
 
             waiting = await tools_that_may_wait(platform.client_url, folder.specs)
             state["loaded"] = {**folder.counts(), "need_approval": waiting, "refused": len(refused.faults)}
+            state["loaded"]["warnings"] = len(told.get("warnings", ()))
         if not options.servers_only:
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}
@@ -259,6 +265,16 @@ async def _serve(
     counts = {} if options.servers_only else await count_unfinished_runs(platform.client_url)
     screen.notice(stop_message(counts, ephemeral=options.ephemeral))
     return 0
+
+
+async def _tell_unserved(
+    folder: "NetworkFolderPublisher", platform: Platform, screen: UpConsole, served: ServedTools, told: dict[str, Any]
+) -> None:
+    from towpath_embedded.terminal.own_gateway import tools_without_worker  # an HTTP client, as above
+
+    for line in await tools_without_worker(platform.client_url, folder.specs, served):
+        screen.notice(line, "yellow")
+        told["warnings"] = [*told.get("warnings", ()), line]
 
 
 def _keep_chosen_ports(options: UpOptions, platform: Platform) -> None:

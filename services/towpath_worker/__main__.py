@@ -31,7 +31,13 @@ with paused():
     from towpath_fabric.service import Service
     from towpath_fabric.settings import describe_wrong_settings
     from towpath_worker.settings import WorkerSettings
-    from towpath_worker.wiring import load_tools, make_worker, note_sandboxes, require_sandboxes
+    from towpath_worker.wiring import (
+        load_tools,
+        make_worker,
+        note_files_without_tools,
+        note_sandboxes,
+        require_sandboxes,
+    )
 
 
 if TYPE_CHECKING:
@@ -72,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LoginFileError as error:
         return _say(error)
     note_sandboxes(settings, servers, service.log)
+    note_files_without_tools(options.modules, service.log)
     worker = make_worker(service, settings, toolbox, hooks, servers)
     code = service.run()
     if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from towpath.errors import DeclarationError, RefusedError
 from towpath.hooks import Hook
-from towpath.toolbox import WorkerTools, collect, load_module
+from towpath.toolbox import WorkerTools, collect, functions_without_tool, load_module
 from towpath.tools.sandbox import refusal
 from towpath_contracts.problems.registry import problem
 from towpath_fabric.nats.bus import Bus
@@ -48,6 +48,14 @@ def load_tools(
         msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"
         raise DeclarationError(msg)
     return WorkerTools(tools), tuple(hooks)
+
+
+def note_files_without_tools(modules: Sequence[str], log: Logger) -> None:
+    """Warn of each of the *modules* that has nothing to serve: whoever named it expects tools of it."""
+    for name in modules:
+        functions = functions_without_tool(_load(name))  # it is imported already
+        if functions is not None:
+            log.warning("a file has no tool", file=name, functions=functions)
 
 
 def _load(name: str) -> ModuleType:

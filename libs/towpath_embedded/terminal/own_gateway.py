@@ -17,6 +17,7 @@ import httpx2
 
 from towpath_contracts.base import JsonObject
 from towpath_embedded.local_access import NO_AUTHORITIES
+from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import wall
 
 TIMEOUT_S = 10.0
@@ -103,6 +104,21 @@ async def tools_that_may_wait(client_url: str, specs: Collection[JsonObject]) ->
     except ANSWER_ERRORS:
         return None
     return len(waiting)
+
+
+async def tools_without_worker(client_url: str, specs: Collection[JsonObject], served: ServedTools) -> Sequence[str]:
+    """Return a line for each tool that the networks *specs* equip and no worker has; none where nobody answers."""
+    if not specs:
+        return ()
+    try:
+        async with connect(client_url) as client:
+            tools: Any = (await client.get("/v1/tools")).raise_for_status().json()
+            queues: Any = (await client.get("/v1/queues")).raise_for_status().json()
+            toolsets = {one["name"]: one["toolset"] for one in tools["tools"] if not one.get("internal")}
+            answering = [queue for queue in queues["queues"] if queue["toolset"] and not queue.get("missing")]
+            return served.untold_lines(specs, toolsets, {one["toolset"]: one["listeners"] for one in answering})
+    except ANSWER_ERRORS:
+        return ()
 
 
 def asked_tools(

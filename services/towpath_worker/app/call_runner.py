@@ -64,6 +64,7 @@ class CallRunner:
         self._late_outcomes = LateOutcomeReporter(outbox, log)
         self._metrics = metrics
         self._log = log
+        self._lacking: set[str] = set()
 
     async def run(self, call: WorkerCall, toolset: str) -> None:
         """Take a call from its ticket to its outcome."""
@@ -76,6 +77,7 @@ class CallRunner:
         tool = self._toolbox.find(call.invocation.tool, toolset)
         if tool is None:
             self._metrics.refused.labels("tool_unknown").inc()
+            self._note_lacking(call.invocation.tool, toolset)
             return await nak(call.deliveries[-1], UNKNOWN_TOOL_DELAY_S)
         timeout_s = min(call.invocation.timeout_ms, tool.spec.timeout_ms) / 1000
         if claims.effect_class is not EffectClass.PURE or tool.spec.effect_class is not EffectClass.PURE:
@@ -92,6 +94,12 @@ class CallRunner:
             call.lease_until_s = claim.lease_until_s
             call.probing = claim.probe or _default_probing(call, claims, tool)
         return await self.report(call, await self._executor.execute(call, tool, timeout_s))
+
+    def _note_lacking(self, tool: str, toolset: str) -> None:
+        """Warn once of each tool: its calls come again and again, and there are no more names than registered tools."""
+        if tool not in self._lacking:
+            self._lacking.add(tool)
+            self._log.warning("this worker lacks a tool that is called", tool=tool, toolset=toolset)
 
     async def report(self, call: WorkerCall, outcome: ToolOutcome) -> None:
         """Hand the outcome to the outbox; where the call was reported as hung before, as a late outcome."""

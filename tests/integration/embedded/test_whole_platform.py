@@ -187,12 +187,17 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     for place in (folder, project):  # none of them is imported, though the platform works beside them
         write_shadowing_modules(place)
     policy, network = project / "policy.yaml", project / "network.yaml"
-    words = ("--worker", str(project / "tools.py"), "--policy", str(policy), "--networks", str(project))
+    forgotten = folder / "forgotten.py"
+    forgotten.write_text("def count(): ...\n")
+    workers = ("--worker", str(project / "tools.py"), "--worker", str(forgotten))
+    words = (*workers, "--policy", str(policy), "--networks", str(project))
     with up(folder, "--json", *words) as (process, out, err):
         ready = json.loads(out.wait_for("gateway_url"))
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
-        assert ready["loaded"] == {"networks": 1, "agents": 3, "tools": 2, "need_approval": 1, "refused": 0}
+        counts = {"networks": 1, "agents": 3, "tools": 2, "need_approval": 1, "refused": 0}
+        assert ready["loaded"] == {**counts, "warnings": 1}
+        assert f"{forgotten} has no tool: " in ready["warnings"][0] and "(count)" in ready["warnings"][0]
         err.wait_for("tas is ready after")
         assert_prometheus_is_told_of_all(folder, ready["processes"])
         assert_no_credentials_shown({name: entry["pid"] for name, entry in ready["processes"].items()})

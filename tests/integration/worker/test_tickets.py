@@ -218,10 +218,14 @@ async def test_a_call_cancelled_before_its_claim_is_granted_does_not_start(nats_
         assert CALLS == []
 
 
-async def test_a_tool_that_this_worker_does_not_have_waits_for_one_that_does(nats_server: Nats) -> None:
+async def test_a_tool_that_this_worker_does_not_have_waits_for_one_that_does_and_is_told_once(
+    nats_server: Nats, caplog: pytest.LogCaptureFixture
+) -> None:
     url = nats_server.url()
     async with TasPeer(url) as tas, serving(url) as held:
         call = await tas.dispatch(tas.invocation("brand_new", {}))
-        await eventually(lambda: held.count("towpath_worker_refused_total", reason="tool_unknown") == 1)
+        await eventually(lambda: held.count("towpath_worker_refused_total", reason="tool_unknown") == 2)
+        (told,) = [record.getMessage() for record in caplog.records if "lacks a tool" in record.getMessage()]
+        assert "brand_new" in told
         assert await tas.left() == (0, 1)
         assert tas.outcomes_of(call) == []

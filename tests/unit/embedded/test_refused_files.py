@@ -11,6 +11,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_embedded.up import UpOptions, _serve
 
 
@@ -91,5 +92,5 @@ async def test_a_strict_start_that_is_refused_leaves_no_task_behind(tmp_path: Pa
     options, console = UpOptions(data=tmp_path, gateway_port=None, nats_port=None, strict=True), UpConsole(as_json=True)
     platform, before = Platform(tmp_path), asyncio.all_tasks()
     with pytest.raises(ProblemError, match="no such field"):
-        await _serve(options, platform, console, refused, asyncio.Event(), 0.0, {})
+        await _serve(options, platform, console, refused, ServedTools(), asyncio.Event(), 0.0, {})
     assert asyncio.all_tasks() == before

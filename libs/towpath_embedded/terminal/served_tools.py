@@ -1,0 +1,68 @@
+"""Which tools the workers of `towpath up` have, and which registered ones its networks equip though no worker has them.
+
+A tool stays registered when its function loses `@tool`, its file is moved, or it is renamed: nothing refuses a network
+that equips it, and its calls wait for a worker that never comes.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from towpath_contracts.base import JsonObject
+
+_REGISTERED = "tool registered"
+START_AGAIN = "start towpath up again: tools are read at the start alone"
+REGAIN_TOOL = (
+    "put @tool above its function again and start towpath up anew, or take the tool out of the network that equips it"
+)
+START_WORKER = "start the worker that has it: towpath worker MODULE_OR_FILE"
+
+
+class ServedTools:
+    """The tools of each toolset that the own workers offered, by what they log; and what was told of others."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, set[str]] = {}
+        self._told: set[str] = set()
+
+    def read_log_line(self, name: str, line: str) -> None:
+        """Keep the tool that *line* of the process *name* says was registered."""
+        if name.partition("-")[0] != "worker" or _REGISTERED not in line:
+            return
+        try:
+            record = json.loads(line)
+            if record["event"] == _REGISTERED:
+                self._own.setdefault(str(record["toolset"]), set()).add(str(record["tool"]))
+        except (ValueError, KeyError, TypeError):
+            return
+
+    def untold_lines(
+        self, specs: Collection[JsonObject], toolsets: Mapping[str, str], listeners: Mapping[str, int]
+    ) -> Sequence[str]:
+        """Return a line for each registered tool that the networks *specs* equip and no worker has, once for each.
+
+        *toolsets* has the toolset of every registered tool that workers run, *listeners* who takes calls of a toolset.
+        """
+        lacking: list[str] = []
+        for tool, networks in equipping_networks(specs).items():
+            toolset = toolsets.get(tool)
+            if toolset is None or tool in self._own.get(toolset, ()):
+                self._told.discard(tool)
+                continue
+            is_served_here = toolset in self._own
+            if tool in self._told or not (is_served_here or listeners.get(toolset) == 0):
+                continue
+            self._told.add(tool)
+            remedy = REGAIN_TOOL if is_served_here else f"{REGAIN_TOOL}; or {START_WORKER}"
+            whose = f"{'networks' if len(networks) > 1 else 'network'} {', '.join(networks)}"
+            lacking.append(f"{tool} is registered, but no worker here has it, so calls of {whose} would wait: {remedy}")
+        return lacking
+
+
+def equipping_networks(specs: Collection[JsonObject]) -> dict[str, list[str]]:
+    """Return the names of the networks that equip each tool."""
+    found: dict[str, list[str]] = {}
+    for spec in specs:
+        tools = {str(tool) for agent in spec.get("agents", ()) for tool in agent.get("equipped_tools") or ()}
+        for tool in sorted(tools):
+            found.setdefault(tool, []).append(str(spec.get("name")))
+    return found
