@@ -8,6 +8,7 @@ import contextlib
 import json
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Self
 
 from nats.errors import Error as NatsError
@@ -16,9 +17,10 @@ from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.terminal.key_actions import KEYS, KeyActions
 from towpath_embedded.terminal.key_reader import KeyReader
-from towpath_embedded.terminal.own_gateway import impact_of_policy, waiting_line
+from towpath_embedded.terminal.own_gateway import impact_of_policy, read_queue_loads, waiting_line
 from towpath_embedded.terminal.run_notices import RunNotices
 from towpath_embedded.terminal.server_watch import ServerWatch
+from towpath_embedded.terminal.untaken_calls import UntakenCalls
 
 _APPLIED = "policy applied"
 
@@ -30,12 +32,14 @@ class LiveView:
         self._platform = platform
         self._screen = screen
         self._keys = keys
-        self._runs = RunNotices(platform.nats_url_of("gateway"), screen.notice)
+        self._untaken = UntakenCalls(partial(read_queue_loads, platform.client_url), screen.notice)
+        self._runs = RunNotices(platform.nats_url_of("gateway"), screen.notice, self._untaken.notice_activity)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = ExitStack()
 
     async def __aenter__(self) -> Self:
         self._do(self._follow_runs())
+        self._do(self._untaken.follow())
         self._do(ServerWatch(self._platform, self._screen.notice).follow())
         if (descriptor := terminal()) is not None:
             reader = KeyReader(descriptor, self._keys.by_key(), taken=lambda: self._screen.keys(KEYS))

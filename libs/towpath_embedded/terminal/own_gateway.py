@@ -18,6 +18,7 @@ import httpx2
 from towpath_contracts.base import JsonObject
 from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_embedded.terminal.served_tools import ServedTools
+from towpath_embedded.terminal.untaken_calls import QueueLoad, loads_of
 from towpath_fabric.clock import wall
 
 TIMEOUT_S = 10.0
@@ -104,6 +105,15 @@ async def tools_that_may_wait(client_url: str, specs: Collection[JsonObject]) ->
     except ANSWER_ERRORS:
         return None
     return len(waiting)
+
+
+async def read_queue_loads(client_url: str) -> Mapping[str, QueueLoad]:
+    """Return what waits for the workers of each toolset; nothing where nobody answers."""
+    try:
+        async with connect(client_url) as client:
+            return loads_of((await client.get("/v1/queues")).raise_for_status().json())
+    except ANSWER_ERRORS:
+        return {}
 
 
 async def tools_without_worker(client_url: str, specs: Collection[JsonObject], served: ServedTools) -> Sequence[str]:

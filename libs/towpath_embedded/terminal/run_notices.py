@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -121,10 +122,11 @@ def _why(reason: object, final: object) -> str:
 
 
 class RunNotices:
-    """The lines of all runs from `start` to `stop`."""
+    """The lines of all runs from `start` to `stop`; *heard* is called for every message, also where it gives none."""
 
-    def __init__(self, nats_url: str, show: ShowLine) -> None:
+    def __init__(self, nats_url: str, show: ShowLine, heard: Callable[[], None]) -> None:
         self._nats_url = nats_url
+        self._heard = heard
         self._limit = NoticeLimit(show, MORE)
         self._reader = RunNoticeReader()
         self._nats: Client | None = None
@@ -152,6 +154,7 @@ class RunNotices:
         self._limit.close()
 
     async def _on_message(self, message: Msg) -> None:
+        self._heard()
         for notice in self._reader.read(message.data):
             self._limit.tell(notice.kind, notice.line, notice.style)
 
