@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self
@@ -20,15 +21,20 @@ from towpath_embedded.terminal.key_reader import KeyReader
 from towpath_embedded.terminal.own_gateway import impact_of_policy, read_queue_loads, waiting_line
 from towpath_embedded.terminal.run_notices import RunNotices
 from towpath_embedded.terminal.server_watch import ServerWatch
+from towpath_embedded.terminal.tool_files import ToolFiles, tool_places
 from towpath_embedded.terminal.untaken_calls import UntakenCalls
 
 _APPLIED = "policy applied"
 
 
 class LiveView:
-    """The lines from the beginning of the block to its end, and the *keys* where a person is at a terminal."""
+    """The lines from the beginning of the block to its end, and the *keys* where a person is at a terminal.
 
-    def __init__(self, platform: Platform, screen: UpConsole, keys: KeyActions) -> None:
+    *tools* are the modules and files of the worker.
+    """
+
+    def __init__(self, platform: Platform, screen: UpConsole, keys: KeyActions, tools: Sequence[str]) -> None:
+        self._tool_files = ToolFiles(tool_places(tools), screen.notice)
         self._platform = platform
         self._screen = screen
         self._keys = keys
@@ -40,6 +46,7 @@ class LiveView:
     async def __aenter__(self) -> Self:
         self._do(self._follow_runs())
         self._do(self._untaken.follow())
+        self._do(self._tool_files.follow())
         self._do(ServerWatch(self._platform, self._screen.notice).follow())
         if (descriptor := terminal()) is not None:
             reader = KeyReader(descriptor, self._keys.by_key(), taken=lambda: self._screen.keys(KEYS))

@@ -220,7 +220,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
     for file in (policy, network):
         shutil.copy(SAMPLE / file.name, file)
-    words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(policy), "--networks", str(project))
+    words = ("--worker", str(project / "tools.py"), "--policy", str(policy), "--networks", str(project))
     ours, theirs = pty.openpty()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BROWSER", browser_in(folder))
@@ -260,6 +260,9 @@ def _look_and_press_keys(folder: Path, run_id: str, terminal: int, before: tuple
     assert f"towpath runs show {failing[-12:]}" in told.wait_for("failed: script_missing")
     asyncio.run(_submit(gateway, token, script=json.loads((SAMPLE / "script.json").read_text())))
     assert "waits: orders.refund" in told.wait_for("towpath gates approve")
+    tools = folder / "shop" / "tools.py"
+    tools.write_text(f"{tools.read_text()}\n# more\n")
+    assert str(tools) in told.wait_for("was saved, and its worker goes on without that")
     policy = folder / "shop" / "policy.yaml"
     policy.write_text(policy.read_text().replace("> 100", "> 500").replace("<= 100", "<= 500"))
     impact = "2 rules changed; 2 past calls would be allowed"
