@@ -101,7 +101,7 @@ class NetworkFolderPublisher:
         spec = self._read(path)
         if spec is None:
             return False
-        self._named[path] = str(spec.get("name"))
+        before, self._named[path] = self._named.get(path, ""), str(spec.get("name"))
         try:
             result = await self._publish(spec, is_saved=is_saved)
         except RefusedError as error:
@@ -112,7 +112,14 @@ class NetworkFolderPublisher:
         self._tried_until.pop(path, None)
         self._notice(f"{path.name}: {result}")
         self._refused(path, ())
+        self._tell_left(before, f"{path.name} has another network now")
         return True
+
+    def _tell_left(self, name: str, why: str) -> None:
+        """Tell that the network *name* stays, where no file has it any more."""
+        if name in self._published and name not in self._named.values():
+            version = self._published[name]["version"]
+            self._notice(f"{why}; {name} stays published as version {version}, and can be run")
 
     def _await_tools(self, path: Path, error: RefusedError) -> None:
         if _TOOL_UNKNOWN in {error.problem.code, *(one.code for one in error.problem.errors)}:
@@ -127,6 +134,7 @@ class NetworkFolderPublisher:
             if self._seen[path] != _GONE:
                 self._seen[path] = _GONE
                 self._refused(path, ())
+                self._tell_left(self._named.pop(path, ""), f"{path.name} is gone")
 
     def _refused(self, path: Path, faults: Sequence[str]) -> None:
         """Tell what is wrong with *path*; that it is mended only where that was told, for it may be another's file."""

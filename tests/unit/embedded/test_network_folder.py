@@ -86,7 +86,7 @@ class Gateway(NetworkFolderPublisher):
         self.posts += 1
         unknown = {name for agent in body["spec"]["agents"] for name in agent["equipped_tools"]} - {*self.tools}
         if not unknown:
-            return 200, {"name": "desk", "version": self.posts}
+            return 200, {"name": body["spec"]["name"], "version": self.posts}
         detail = f"clerk is equipped with {min(unknown)}, which nobody registered"
         errors = [{"pointer": "/agents/0/equipped_tools/0", "code": "tool_unknown", "detail": detail}]
         return 422, {**problem("network_invalid", detail).model_dump(mode="json"), "errors": errors}
@@ -163,3 +163,24 @@ async def test_who_watches_hears_of_each_publication(tmp_path: Path) -> None:
     await asyncio.wait_for(heard.wait(), 60)
     watching.cancel()
     assert folder.posts == 1
+
+
+async def test_a_network_that_no_file_has_any_more_is_told_to_stay(tmp_path: Path) -> None:
+    told: list[str] = []
+    file = write_desk(tmp_path, "orders.find")
+    folder = Gateway(tmp_path, "", told.append)
+    await folder.publish_changed()
+    file.write_text(file.read_text().replace("name: desk", "name: counter"))
+    await folder.publish_changed()
+    left = "desk stays published as version 1, and can be run"
+    assert told[1:] == ["desk.yaml: network counter version 2", f"desk.yaml has another network now; {left}"]
+    write_desk(tmp_path, "orders.find").rename(tmp_path / "other.yaml")
+    await folder.publish_changed()
+    (tmp_path / "other.yaml").unlink()
+    await folder.publish_changed()
+    await folder.publish_changed()
+    gone = [
+        "desk.yaml is gone; counter stays published as version 2, and can be run",
+        "other.yaml: network desk version 3",
+    ]
+    assert told[3:] == [*gone, "other.yaml is gone; desk stays published as version 3, and can be run"]
