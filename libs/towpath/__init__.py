@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from towpath.tasks.mounts import HostMount
     from towpath.tasks.objectives import Objective, ObjectiveResult
     from towpath.tasks.plans import PlanDraft, PlanRun, call, plan
+    from towpath.tasks.task import Budget
     from towpath.tools.arguments import SystemParameter
     from towpath.tools.context import ToolContext
     from towpath.tools.declaration import Tool, tool
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from towpath.tools.sandbox import Sandbox
     from towpath.tools.secrets import Secret
     from towpath.worker import Worker
-    from towpath_contracts.budgets import Budget
     from towpath_contracts.events.log import LogEntry, RunFinished
     from towpath_contracts.runs.views import RunView
     from towpath_contracts.tasks import RunAccepted
@@ -70,7 +70,7 @@ _HOMES = {
     "AgentError": "towpath.errors",
     "AgentRequest": "towpath.agents.request",
     "BaseAgent": "towpath.agents.base",
-    "Budget": "towpath_contracts.budgets",
+    "Budget": "towpath.tasks.task",
     "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from towpath.declared_places import checks_call
 from towpath.errors import DeclarationError
 from towpath.tools.context import ToolContext
 from towpath.user_code import ThreadResult, in_thread
@@ -71,6 +72,7 @@ class Hook:
         return self.function(event)
 
 
+@checks_call
 def hook(event: str) -> Callable[[Callable[[HookEvent], Any]], Hook]:
     """Declare a hook, beside the tools of a module: `@hook("post_tool_call")` over a function of one HookEvent."""
     if event not in HOOK_EVENTS:

@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack
 from uuid import UUID
 
 from towpath.client.resources import spec_json
+from towpath.declared_places import checks_call
 from towpath.errors import RefusedError, TowpathError
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
@@ -306,6 +307,7 @@ def _collected(tools: AnyTools) -> tuple[WorkerTools, tuple[Hook, ...]]:
     return WorkerTools(found), tuple(hooks)
 
 
+@checks_call
 def harness(
     network: AnyNetwork, *, policy: AnyPolicy = None, tools: AnyTools = (), model: AnyModel | None = None
 ) -> Harness:

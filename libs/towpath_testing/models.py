@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from towpath.agents.operations import AnyMove, move_json
 from towpath.agents.request import AgentRequest
+from towpath.declared_places import checks_call
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import NEUTRAL
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
@@ -30,6 +31,7 @@ class ModelScript:
         self.entries = [move_json(one) for one in entries]
 
 
+@checks_call
 def script(entries: Sequence[AnyMove | JsonObject | str]) -> ModelScript:
     """Return a model that says *entries* one after the other: moves, decisions as JSON, or texts as they are."""
     return ModelScript(entries)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from towpath.declared_places import checks_call
 from towpath_decider.adapters.provider import Provider
 from towpath_decider.settings import DeciderSettings
 from towpath_fabric.prices.model_price_list import ModelPriceList
@@ -48,11 +49,13 @@ class ProviderModels:
         return None if self._replayed is not None else ModelPriceList(DeciderSettings().model_prices_file)
 
 
+@checks_call
 def live(model: str = "", *, record: str | Path | None = None) -> ProviderModels:
     """Return the models of providers: *model*, or those of the network. *record* is a file for their answers."""
     return ProviderModels(model, recorder=None if record is None else AnswerRecorder(Path(record)))
 
 
+@checks_call
 def replay(path: str | Path, model: str = "") -> ProviderModels:
     """Return models that say what was recorded in *path*, and nothing else; no key is needed."""
     return ProviderModels(model, replayed=ReplayProvider(Path(path)))

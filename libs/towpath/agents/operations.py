@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from towpath.declared_places import checks_call
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.decision import (
     Abandon,
@@ -42,24 +43,28 @@ def move_json(written: Any) -> Any:
     return {"action": written.action, **said} if hasattr(written, "action") else said
 
 
+@checks_call
 def execute_tool(tool: str, /, *, reasoning: str = "", **params: object) -> UseToolWithCertainty:
     """Have the tool-access service run one tool: `execute_tool("crm.lookup", customer="ada")`."""
     details = UseToolDetails(tool_name=tool, tool_params=params)
     return UseToolWithCertainty(action_reasoning=reasoning, action_details=details)
 
 
+@checks_call
 def execute_tools(calls: Sequence[tuple[str, JsonObject]], /, *, reasoning: str = "") -> UseToolWithCertainty:
     """Have several tools run together; their results come back in this order."""
     proposals = tuple(ToolCallProposal(tool_name=tool, tool_params=params) for tool, params in calls)
     return UseToolWithCertainty(action_reasoning=reasoning, action_details=UseToolDetails(calls=proposals))
 
 
+@checks_call
 def route(agent_key: str, /, *, context: Any = None, reasoning: str = "") -> RouteToAgentWithCertainty:
     """Hand control to another agent of the network; *context* is shown to it once."""
     details = RouteToAgentDetails(target_agent_name=agent_key, context=context)
     return RouteToAgentWithCertainty(action_reasoning=reasoning, action_details=details)
 
 
+@checks_call
 def respond(payload: JsonObject | str, /, *, reasoning: str = "") -> RespondWithCertainty:
     """Answer. In a goal run this claims that the work is done, and the platform checks it."""
     details = RespondDetails.model_validate({"payload": payload})

@@ -4,74 +4,24 @@
 platform, which adds what only it knows, such as the tools that are registered.
 """
 
-import functools
-import inspect
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import FrameType
-from typing import Any, TypeVar, Unpack
+from typing import Unpack
 
 from pydantic import BaseModel, ValidationError
 
+from towpath.declared_places import DeclaredPlace, checking_keywords, declared_place
 from towpath.errors import DeclarationError, RefusedError
 from towpath.foreign_names import AGENT_OPTIONS
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
-from towpath.tools.functions import check_keywords
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
-
-_PASSED = ("towpath", "towpath_testing")
-"""Packages through which a declaration may pass before it reaches the user's file."""
-
-_STANDARD = (f"{Path(os.__file__).parent}{os.sep}", "<frozen ")
-"""How the files of Python's own library begin."""
-
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-"""What the files of installed packages have in their paths."""
-
-C = TypeVar("C", bound=type)
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredPlace:
-    """A line of a file."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-def declared_place() -> DeclaredPlace | None:
-    """Return the line of the user's that called into the SDK; None where none did, as in a thread of the SDK.
-
-    That of an installed package is one where no other is: whoever reads it can't change what is installed.
-    """
-    installed = None
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if any(part in file for part in _INSTALLED):
-            if installed is None and not _is_passed(frame):
-                installed = DeclaredPlace(file, frame.f_lineno)
-        elif not file.startswith(_STANDARD) and not _is_passed(frame):
-            return DeclaredPlace(file, frame.f_lineno)
-        frame = frame.f_back
-    return installed
-
-
-def _is_passed(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _PASSED
 
 
 def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, DeclaredPlace | None]) -> Problem:
@@ -88,38 +38,6 @@ def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, Declar
         placed.setdefault((field_name, detail), one.model_copy(update={"detail": detail}))
     told = tuple(placed.values())
     return problem("network_invalid", "; ".join(f"{one.detail} ({one.pointer})" for one in told), errors=told)
-
-
-def checks_keywords(declared: C) -> C:
-    """Do what `checking_keywords` does of a class that is like none of another framework's."""
-    return checking_keywords({})(declared)
-
-
-def checking_keywords(foreign: Mapping[str, str]) -> Callable[[C], C]:
-    """Have a class refuse keywords that it does not take; *foreign* says what is written for others' instead."""
-    return functools.partial(_checked, foreign=foreign)
-
-
-def _checked(declared: C, *, foreign: Mapping[str, str]) -> C:
-    """Have *declared* refuse a keyword that it does not take with DeclarationError: where, and what was meant.
-
-    Python's own TypeError says neither before 3.13. Who reads the signature sees that of the class.
-    """
-    plain: Any = vars(declared)["__init__"]
-    known = [name for name in inspect.signature(plain).parameters if name not in {"self", "declared_at"}]
-
-    @functools.wraps(plain)
-    def init(self: object, *args: Any, **given: Any) -> None:
-        unknown = given.keys() - {*known, "declared_at"}
-        if said := "; ".join(f"no {name!r}: {foreign[name]}" for name in sorted(unknown & foreign.keys())):
-            msg = f"{declared_place()}: {declared.__name__} takes {said}"
-            raise DeclarationError(msg)
-        if unknown:
-            check_keywords(sorted(unknown), known, str(declared_place()), declared.__name__)
-        plain(self, *args, **given)
-
-    setattr(declared, "__init__", init)  # noqa: B010 - mypy takes no assignment to it
-    return declared
 
 
 @checking_keywords(AGENT_OPTIONS)

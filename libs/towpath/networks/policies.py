@@ -11,8 +11,8 @@ from typing import get_args
 import yaml
 from pydantic import ValidationError
 
+from towpath.declared_places import DeclaredPlace, checks_keywords, declared_place
 from towpath.errors import DeclarationError
-from towpath.networks.network import DeclaredPlace, checks_keywords, declared_place
 from towpath.networks.spec_files import PolicyFile
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import (

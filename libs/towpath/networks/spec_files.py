@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from towpath.declared_places import checks_call
 from towpath.errors import RefusedError
 from towpath.missing_files import missing_file
 from towpath.networks.network import spec_from
@@ -34,6 +35,7 @@ class PolicyFile:
     source: str
 
 
+@checks_call
 def load_network(path: str | Path) -> NetworkSpec:
     """Read a network; raises RefusedError `network_invalid` with every problem and its `file:line`."""
     written, lines, _ = read_yaml(Path(path), "network_invalid")
@@ -53,6 +55,7 @@ def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
     return RefusedError(locate_problems(found.code, Path(path), lines, found.errors))
 
 
+@checks_call
 def load_policy(path: str | Path) -> PolicyFile:
     """Read a permission matrix; raises RefusedError `policy_invalid` where it isn't one at all.
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from towpath.declared_places import checks_keywords
 from towpath_contracts.base import JsonObject
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class Goal:
     """A goal for `run(network, goal=Goal("Make the tests pass.", criteria=["tests.failed == 0"]))`.

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import RefusedError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.glob_patterns import GlobPatternTooLongError, matching_paths
@@ -19,6 +20,7 @@ DEFAULT_EXCLUDE = ("**/.git/**", ".git/**", "**/__pycache__/**", "__pycache__/**
 """Rarely wanted when a folder is mounted; give `exclude=()` to have them."""
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class HostMount:
     """A folder (or a file) of this host, read-only in the workspace under *mount_path*.

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from towpath.declared_places import checks_keywords
 from towpath.tasks.mounts import HostMount
 from towpath.tasks.outputs import Output, read_output
 from towpath_contracts.base import JsonObject
@@ -17,6 +18,7 @@ from towpath_contracts.runs.views import RunView
 Handed = TypeVar("Handed", bound=BaseModel)
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class Objective(Generic[Handed]):
     """An objective for `client.pursue(network, Objective("Review the change.", deliverable=Review))`.

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from towpath.declared_places import checks_call
 from towpath.errors import DeclarationError, RefusedError
 from towpath.tools.declaration import seconds
 from towpath_contracts.base import JsonObject
@@ -123,6 +124,7 @@ def plan(name: str = "", /, **bindings: object) -> PlanDraft:
     return PlanDraft(name, bindings=bindings)
 
 
+@checks_call
 def call(
     agent: str,
     prompt: str = "",

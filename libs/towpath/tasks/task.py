@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from towpath.agents.operations import move_json
+from towpath.declared_places import checks_fields
 from towpath.errors import RefusedError
 from towpath.foreign_names import TASK_OPTIONS
 from towpath.tasks.goals import goal_json
@@ -19,6 +20,7 @@ from towpath.tasks.mounts import HostMount
 from towpath.tasks.objectives import objective_json
 from towpath.tasks.plans import plan_json
 from towpath.tools.declaration import seconds
+from towpath_contracts.budgets import STEP_LIMITS, TIME_LIMITS, Budget
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
 from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail, problem
@@ -31,13 +33,22 @@ if TYPE_CHECKING:
     from towpath.tasks.goals import Goal
     from towpath.tasks.objectives import Objective
     from towpath_contracts.base import JsonObject
-    from towpath_contracts.budgets import Budget
     from towpath_contracts.decisions.attachments import TaskAttachment
     from towpath_contracts.decisions.earlier_turns import TaskTurn
     from towpath_contracts.networks.background import BackgroundRunTask, WorkspaceMount
     from towpath_contracts.networks.goal import GoalTask
     from towpath_contracts.networks.model_settings import ModelSettings
     from towpath_contracts.tasks import TaskGrantRule
+
+__all__ = ["Budget", "RunKeywords", "TaskKeywords", "task_of"]
+
+_IN_A_BUDGET = {
+    **dict.fromkeys(STEP_LIMITS, "steps are limited by max_steps=, of the run or of the network"),
+    **dict.fromkeys(TIME_LIMITS, "time is limited by deadline=, of the run, such as '10m'"),
+}
+"""Keywords of a budget elsewhere, and what there is in their place."""
+
+checks_fields(Budget, _IN_A_BUDGET)
 
 
 class TaskKeywords(TypedDict, total=False):

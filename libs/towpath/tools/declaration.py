@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from towpath.declared_places import declared_place
 from towpath.errors import DeclarationError
 from towpath.tools.arguments import ToolArguments, read_arguments, schema_arguments
 from towpath.tools.context import ToolContext
@@ -177,6 +178,9 @@ def _declare(function: Callable[..., Any], options: ToolKeywords) -> AnyTool:
     if isinstance(function, Tool):
         where = place_of(function.function)
         msg = f"{where}: @tool goes on a plain function, and this is the tool {function.name} already"
+        raise DeclarationError(msg)
+    if isinstance(function, str):
+        msg = f"{declared_place()}: @tool takes its name by keyword: write @tool(name={function!r})"
         raise DeclarationError(msg)
     check_function(function)
     where = place_of(function)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import ToolError
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -67,6 +68,7 @@ class EgressRules:
             raise ToolError("http_address_not_allowed", f"port {port} of {address} may be the platform's own")
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressLimits:
     """What the program of one sandbox may hold of its way out: connections at once, and of each bytes and seconds.

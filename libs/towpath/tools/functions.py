@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from towpath.declared_places import check_keywords
 from towpath.errors import DeclarationError
 from towpath_contracts.problems.input_faults import entry_message, plain_bound
 from towpath_contracts.problems.near_names import suggest_or_list
@@ -120,15 +121,6 @@ def _rules_for(name: str, condition: Any) -> str:
     others = f"{{name: {name}, tool: {name}, effect: allow}}"
     asking = f"{asking}, when: {json.dumps(condition, ensure_ascii=False)}"
     return f"a person is asked by rules of the policy: {others} and {{{asking}}}"
-
-
-def check_keywords(given: Iterable[str], known: Iterable[str], where: str, of: str = "@tool") -> None:
-    """Raise DeclarationError for an option that *of* does not take, with the one that may have been meant."""
-    names = list(known)
-    for name in given:
-        if name not in names:
-            msg = f"{where}: {of} takes no {name!r}{suggest_or_list(name, names)}"
-            raise DeclarationError(msg)
 
 
 def read_word(kind: type[StrEnum], word: str, option: str) -> Any:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import DeclarationError
 from towpath.tools.egress_rules import DEFAULT_LIMITS, EgressLimits, pattern_faults
 from towpath.tools.isolation.sandbox_mounts import HOME, SYSTEM, open_grants, system_mounts
@@ -42,6 +43,7 @@ _LIMITS: Final = (
 )
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
     """What a program may have. A path in *files* can be read, one in *writable* also changed; `~` is the home.

@@ -1,7 +1,8 @@
 """docs/reference/sdk.md: every public name of the SDK with its signature, what it does, and its methods."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import griffe
 from tests.docs_site.reference.markdown_text import prose
@@ -28,10 +29,16 @@ def sdk_page() -> str:
     }
     parts = [_HEAD]
     for name in sorted(towpath.__all__, key=str.lower):
-        package, _, home = homes[name].partition(".")
-        found = packages[package][f"{home}.{name}" if home else name]
-        parts += [f"## {name}", "", *_described(found.final_target if found.is_alias else found, name, "###"), ""]
+        found = _found(packages, f"{homes[name]}.{name}")
+        parts += [f"## {name}", "", *_described(found, name, "###"), ""]
     return "\n".join(parts)
+
+
+def _found(packages: Mapping[str, Any], path: str) -> Any:
+    """Return what *path* names; of a name that a module has from another package what it is there."""
+    package, _, rest = path.partition(".")
+    found = packages[package][rest]
+    return _found(packages, found.target_path) if found.is_alias else found
 
 
 def _described(found: griffe.Object, name: str, level: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from towpath import Agent, Network
 from towpath.cli import main
 from towpath.client.budgets import budget_of
 from towpath.client.client import Client
-from towpath.errors import RefusedError
+from towpath.errors import DeclarationError, RefusedError
 from towpath.tasks.task import task_of
 from towpath_contracts.budgets import STEP_LIMITS, TIME_LIMITS, Budget
 
@@ -29,7 +29,7 @@ def test_an_unknown_word_is_refused_with_those_that_there_are() -> None:
 def test_the_most_steps_stand_beside_a_budget(name: str) -> None:
     with pytest.raises(RefusedError, match="budget limits no steps: say max_steps beside it"):
         task_of("shop", "hello", {"budget": {"usd": 1, name: 20}})
-    with pytest.raises(ValueError, match="say max_steps"):
+    with pytest.raises(DeclarationError, match=f"takes no '{name}': steps are limited by max_steps="):
         Budget(usd=1, **{name: 20})
 
 
@@ -37,6 +37,8 @@ def test_the_most_steps_stand_beside_a_budget(name: str) -> None:
 def test_the_time_of_a_run_stands_beside_its_budget(name: str) -> None:
     with pytest.raises(RefusedError, match="budget limits no time: say timeout_ms beside it, or in Python deadline"):
         task_of("shop", "hello", {"budget": {"usd": 1, name: "10m"}})
+    with pytest.raises(DeclarationError, match=f"takes no '{name}': time is limited by deadline="):
+        Budget(usd=1, **{name: "10m"})
 
 
 def test_a_budget_is_taken_as_an_object_where_a_dict_is() -> None:

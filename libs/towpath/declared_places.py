@@ -1,0 +1,161 @@
+"""Where a program declares what it hands to the SDK, and slips in such a call, told by that line.
+
+Python's own TypeError says neither the line nor, before 3.13, what was meant.
+"""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from towpath.errors import DeclarationError
+from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
+from towpath_contracts.problems.near_names import suggest_or_list
+
+_PASSED = ("towpath", "towpath_testing")
+"""Packages through which a declaration may pass before it reaches the user's file."""
+
+_STANDARD = (f"{Path(os.__file__).parent}{os.sep}", "<frozen ")
+"""How the files of Python's own library begin."""
+
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""What the files of installed packages have in their paths."""
+
+C = TypeVar("C", bound=type)
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPlace:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def declared_place() -> DeclaredPlace | None:
+    """Return the line of the user's that called into the SDK; None where none did, as in a thread of the SDK.
+
+    That of an installed package is one where no other is: whoever reads it can't change what is installed.
+    """
+    installed = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if any(part in file for part in _INSTALLED):
+            if installed is None and not _is_passed(frame):
+                installed = DeclaredPlace(file, frame.f_lineno)
+        elif not file.startswith(_STANDARD) and not _is_passed(frame):
+            return DeclaredPlace(file, frame.f_lineno)
+        frame = frame.f_back
+    return installed
+
+
+def _is_passed(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _PASSED
+
+
+def check_keywords(given: Iterable[str], known: Iterable[str], where: str, of: str) -> None:
+    """Raise DeclarationError for an option that *of* does not take, with the one that may have been meant."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            msg = f"{where}: {of} takes no {name!r}{suggest_or_list(name, names)}"
+            raise DeclarationError(msg)
+
+
+def checks_keywords(declared: C) -> C:
+    """Do what `checking_keywords` does of a class that is like none of another framework's."""
+    return checking_keywords({})(declared)
+
+
+def checking_keywords(foreign: Mapping[str, str]) -> Callable[[C], C]:
+    """Have a class refuse keywords that it does not take; *foreign* says what is written for others' instead."""
+    return functools.partial(_checked, foreign=foreign)
+
+
+def _checked(declared: C, *, foreign: Mapping[str, str]) -> C:
+    """Have *declared* refuse a keyword that it does not take with DeclarationError: where, and what was meant.
+
+    Python's own TypeError says neither before 3.13. Who reads the signature sees that of the class.
+    """
+    plain: Any = vars(declared)["__init__"]
+    known = [name for name in inspect.signature(plain).parameters if name not in {"self", "declared_at"}]
+
+    @functools.wraps(plain)
+    def init(self: object, *args: Any, **given: Any) -> None:
+        unknown = given.keys() - {*known, "declared_at"}
+        if said := "; ".join(f"no {name!r}: {foreign[name]}" for name in sorted(unknown & foreign.keys())):
+            msg = f"{declared_place()}: {declared.__name__} takes {said}"
+            raise DeclarationError(msg)
+        if unknown:
+            check_keywords(sorted(unknown), known, str(declared_place()), declared.__name__)
+        plain(self, *args, **given)
+
+    setattr(declared, "__init__", init)  # noqa: B010 - mypy takes no assignment to it
+    return declared
+
+
+def checks_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Have *function* say a call that it can't take as DeclarationError: where, which keyword, and what was meant.
+
+    That a value can't be used is said in one line too, without what pydantic says around it.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    first = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> R:
+        if not takes_any and not given.keys() <= {*named}:
+            if wrong := next((one for one in given if one in first), ""):
+                msg = f"{declared_place()}: {name} takes no {wrong!r} by name: it stands first, {name}(…)"
+                raise DeclarationError(msg)
+            check_keywords(given, named, str(declared_place()), name)
+        try:
+            return function(*args, **given)
+        except ValidationError as error:
+            faults = summary_of(in_plain_words(details_of(error)))
+            raise DeclarationError(f"{declared_place()}: {name}: {faults}") from None
+
+    return call
+
+
+def checks_fields(model: type[M], instead: Mapping[str, str]) -> type[M]:
+    """Have *model*, a part of a message, say at its line what a program writes wrongly; *instead* as in `Agent`.
+
+    Messages are validated without their constructor, so nothing changes for those that come from elsewhere.
+    """
+    plain: Any = model.__init__
+
+    @functools.wraps(plain)
+    def init(self: M, /, **given: Any) -> None:
+        known = list(model.model_fields)
+        if unknown := [one for one in given if one not in known]:
+            said = (f": {instead[one]}" if one in instead else suggest_or_list(one, known) for one in unknown)
+            told = "; ".join(f"no {one!r}{more}" for one, more in zip(unknown, said, strict=True))
+            msg = f"{declared_place()}: {model.__name__} takes {told}"
+            raise DeclarationError(msg)
+        try:
+            plain(self, **given)
+        except ValidationError as error:
+            faults = (f"{one.pointer[1:]}: {one.detail}" for one in in_plain_words(details_of(error)))
+            told = "; ".join(one.removeprefix(": ") for one in faults)
+            raise DeclarationError(f"{declared_place()}: {model.__name__}: {told}") from None
+
+    setattr(model, "__init__", init)  # noqa: B010 - mypy takes no assignment to it
+    return model
