@@ -64,7 +64,7 @@ def call_status(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
 def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     """Return what the call gave back: its result, its failure, or its denial."""
     if isinstance(event, ev.ToolCallDenied):
-        return {"status": "denied", **event.denial.model_dump(mode="json", exclude_defaults=True)}
+        return {"status": "denied", **event.denial.model_view()}
     if event.status == "succeeded":
         return _stored_elsewhere(event) if event.blob else event.result
     if event.failure is not None:

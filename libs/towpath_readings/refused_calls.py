@@ -14,7 +14,7 @@ def refused_call(event: AnyEvent) -> str | None:
         case DecisionRefused(code=code, feedback=feedback) if code in REFUSED_CALLS:
             return f"{code}: {feedback}"
         case ToolCallDenied(tool=tool, denial=denial):
-            return f"{tool}: {denial.reason}"
+            return f"{tool}: {denial.told()}"
         case _:
             return None
 

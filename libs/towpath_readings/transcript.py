@@ -178,7 +178,7 @@ class TranscriptReader:
     def _answer(self, event: ev.ToolCallFinished | ev.ToolCallDenied) -> None:
         content: object
         if isinstance(event, ev.ToolCallDenied):
-            status, content = "denied", event.denial.model_dump(mode="json", exclude_defaults=True)
+            status, content = "denied", event.denial.model_view()
         else:
             status = event.status
             content = event.result if event.failure is None else event.failure.model_dump(mode="json")

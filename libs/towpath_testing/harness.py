@@ -76,7 +76,7 @@ class Harness:
     ) -> None:
         self._network = network
         self._spec = spec_from(spec_json(network))
-        self._policy = read_policy_text(_policy_text(policy))
+        self._policy = read_policy_text(_policy_text(policy), _policy_source(policy))
         if self._policy.read.problems:
             raise _refused_policy(self._policy.read.problems, policy)
         self._toolbox, self._hooks = _collected(tools)
@@ -283,11 +283,15 @@ def _refused_policy(faults: Iterable[ProblemDetail], policy: AnyPolicy) -> Refus
 
     One that was written in Python is told by the line that declares it: nobody sees the text that was made of it.
     """
-    file = policy.to_file() if isinstance(policy, Policy) else policy
-    source = file.source if isinstance(file, PolicyFile) else str(file) if _is_path(file) else ""
     found = tuple(faults)
     refused = problem("policy_invalid", tell_faults(found), errors=found)
-    return RefusedError(locate_policy_refusal(PolicyFile(text="", source=source), refused))
+    return RefusedError(locate_policy_refusal(PolicyFile(text="", source=_policy_source(policy)), refused))
+
+
+def _policy_source(policy: AnyPolicy) -> str:
+    """Return where *policy* was written: its file, the line of a program, or nothing."""
+    file = policy.to_file() if isinstance(policy, Policy) else policy
+    return file.source if isinstance(file, PolicyFile) else str(file) if _is_path(file) else ""
 
 
 def _is_path(policy: AnyPolicy) -> bool:

@@ -23,6 +23,7 @@ from tests.support.places import ROOT
 
 from towpath import Client
 from towpath.networks.network import Agent, Network
+from towpath.networks.spec_files import PolicyFile
 from towpath.testing import NoGateError, harness, script
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -133,8 +134,9 @@ def _stripped(value: Any) -> Any:
 
 
 async def in_harness(task: Task) -> list[Any]:
-    """Run *task* in the harness."""
-    network = {"network": task.network, "policy": POLICY, "tools": [TOOLS_FILE], "model": script(task.script)}
+    """Run *task* in the harness; its policy is said to be from the file that the platform follows."""
+    written = PolicyFile(text=POLICY, source="policy.yaml")
+    network = {"network": task.network, "policy": written, "tools": [TOOLS_FILE], "model": script(task.script)}
     async with harness(**network) as h:
         run = await h.run(f"Do {task.seed}.", **task.options)
         ended = asyncio.create_task(run.result(DECIDED_S))

@@ -1012,12 +1012,13 @@ export interface DeliverableRefused {
  *
  * The rungs of the ladder in their order: `alternatives`, best first, then `specialists`, then a person
  * (`escalation`). `allowed_tools` are the names of the alternatives. `tool` is what was refused, as a run is told it;
- * denials of earlier releases do not name it.
+ * denials of earlier releases do not name it. `explanation` is for people alone.
  */
 export interface Denial {
   allowed_tools: string[];
   alternatives: AlternativeTool[];
   escalation?: DenialEscalation | null;
+  explanation?: DenialExplanation | null;
   reason: string;
   rule?: string | null;
   specialists: Specialist[];
@@ -1049,6 +1050,21 @@ export interface DenialEscalation {
   role: "" | "approver" | "policy_admin";
   rule?: string | null;
   why: string;
+}
+
+/**
+ * What people are told of a denial, and no model: which rule, where it stands, and what would allow the call.
+ *
+ * `detail` is all of it in a sentence, `remedy` what to do. `rule_at` is where the rule stands that refused. Where no
+ * rule allows the call, `nearest` is the one that comes nearest to it: one that opens the tool on conditions, else one
+ * that opens it to others, else the one that opens to this agent the tool with the name most like it.
+ */
+export interface DenialExplanation {
+  detail: string;
+  nearest: string;
+  nearest_at: string;
+  remedy: string;
+  rule_at: string;
 }
 
 /** A person's no to a gate; the model sees the reason. */

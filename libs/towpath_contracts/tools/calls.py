@@ -16,6 +16,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.tools.previews import PREVIEW_BYTES, OutputPreview
 from towpath_contracts.tools.readers import OutputReaders, Path
 from towpath_contracts.tools.reports import Reports
+from towpath_contracts.tools.violations import DenialExplanation
 from towpath_contracts.tools.workspace import MAX_FILES, FileChange, LostChangesReason
 
 INLINE_RESULT_BYTES = PREVIEW_BYTES
@@ -171,7 +172,7 @@ class Denial(MessagePart):
 
     The rungs of the ladder in their order: `alternatives`, best first, then `specialists`, then a person
     (`escalation`). `allowed_tools` are the names of the alternatives. `tool` is what was refused, as a run is told it;
-    denials of earlier releases do not name it.
+    denials of earlier releases do not name it. `explanation` is for people alone.
     """
 
     violation_type: str
@@ -183,6 +184,17 @@ class Denial(MessagePart):
     specialists: tuple[Specialist, ...] = ()
     escalation: DenialEscalation | None = None
     tool: str = Field(default="", exclude_if=lambda tool: not tool)
+    explanation: DenialExplanation | None = Field(default=None, exclude_if=is_unset)
+
+    def model_view(self) -> JsonObject:
+        """Return what a model is told: no explanation, which has rules of others, and would teach it the policy."""
+        return self.model_dump(mode="json", exclude_defaults=True, exclude={"explanation"})
+
+    def told(self) -> str:
+        """Return what people are told, in a sentence or two."""
+        if self.explanation is None:
+            return self.reason
+        return " ".join(filter(None, (self.explanation.detail, self.explanation.remedy)))
 
 
 class ToolRequest(Message):

@@ -24,6 +24,7 @@ from towpath_tas.core.denial_alternatives import (
     specialists,
     with_alternatives,
 )
+from towpath_tas.core.denial_explanations import explain_denial
 from towpath_tas.core.denials import (
     allowed_tools,
     denied_arguments,
@@ -352,6 +353,8 @@ class ProjectAuthorizer:
                 refused = self._refused(query, budget)
                 agents = specialists(refused, tool.spec, self.matrix, self.compile_grant, directory, used)
         denial = with_alternatives(denial, others, agents, escalation(denial.violation_type, verdict))
+        explained = explain_denial(denial, query, tool, self.matrix, verdict, others)
+        denial = denial.model_copy(update={"explanation": explained})
         return AuthorizationDecision(
             effect="deny",
             tool=tool,

@@ -15,6 +15,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import Denial, ToolFailure
+from towpath_contracts.tools.violations import DenialExplanation
 
 CALL = UUID("11111111-1111-5111-8111-111111111111")
 STEP = {"step": 1, "epoch": 1, "agent_key": "billing"}
@@ -106,6 +107,17 @@ def test_a_call_that_a_person_changed_is_shown_as_it_was_executed() -> None:
 )
 def test_every_end_of_a_call_has_a_mark_that_needs_no_colour(event: ev.AnyEvent, line: str) -> None:
     assert shown(*decided("billing"), issued(REFUND), event)[-1] == line
+
+
+def test_a_denial_is_told_with_the_rule_and_what_would_allow_the_call() -> None:
+    told = DenialExplanation(detail="No rule allows it.", remedy="Add one.")
+    denial = Denial(violation_type="permission_denied", reason="no rule", explanation=told)
+    event = ev.ToolCallDenied(**STEP, execution_id=CALL, call_index=0, tool="orders.refund", denial=denial)
+    assert shown(*decided("billing"), issued(REFUND), event)[-3:] == [
+        "✕ billing orders.refund amount=129.0 denied permission_denied",
+        "No rule allows it.",
+        "Add one.",
+    ]
 
 
 def test_who_decides_reads_the_summary_and_the_rules_note_before_the_arguments_and_what_is_in_doubt() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -17,10 +17,13 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import DENIED, OK, WAITING
 from towpath.cli.shared.input_files import parse_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column
+from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import shorten, value_origin
 from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import ProblemError, problem
+
+if TYPE_CHECKING:
+    from towpath_contracts.tools.access import AccessVerdict
 
 app = App(
     name="policy",
@@ -173,9 +176,7 @@ async def check(
     out = common.out()
     answer = verdict.model_dump(mode="json")
     if out.for_people:
-        out.write(f"{verdict.verdict}  {verdict.reason}".strip(), "bold")
-        if verdict.suggestion:
-            out.write(verdict.suggestion)
+        _write_verdict(verdict, out)
         for value in verdict.origins:
             out.write(value_origin(value, given["args"]))
         out.rows("trace", answer["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
@@ -307,6 +308,17 @@ async def rollback(
     async with common.connect() as client:
         applied = await client.policy.roll_back(version, note=note, if_version=if_version, dry_run=dry_run)
     common.out().record(applied.model_dump(mode="json"), _APPLIED)
+
+
+def _write_verdict(verdict: "AccessVerdict", out: OutputPrinter) -> None:
+    """Write the verdict with its rule and where that stands, and for a denial what would allow the call."""
+    told = None if verdict.denial is None else verdict.denial.explanation
+    where = f"  rule {verdict.rule} ({verdict.rule_at})" if verdict.rule_at and told is None else ""
+    out.write(f"{verdict.verdict}  {verdict.reason if told is None else told.detail}{where}".strip(), "bold")
+    if told is not None and told.remedy and "policy check" not in told.remedy:
+        out.write(told.remedy)
+    if verdict.suggestion:
+        out.write(verdict.suggestion)
 
 
 def _altered(rule: Mapping[str, Any]) -> str:

@@ -107,8 +107,7 @@ class EventFormatter:
             case ev.ToolCallFinished():
                 return [self._call_line(event)]
             case ev.ToolCallDenied():
-                rule = f"rule {event.denial.rule}" if event.denial.rule else event.denial.violation_type
-                return [EventLine(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
+                return self._denied_lines(event)
             case ev.GateOpened():
                 return self._gate_lines(event)
             case ev.GateClosed():
@@ -204,6 +203,16 @@ class EventFormatter:
             case "failed":
                 text = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
                 return EventLine(_FAILED, event.agent_key, what, f"{took} · {text}")
+
+    def _denied_lines(self, event: ev.ToolCallDenied) -> list[EventLine]:
+        """Return the call with the rule that refused it, and below it where that stands and what would allow it."""
+        denial = event.denial
+        rule = f"rule {denial.rule}" if denial.rule else denial.violation_type
+        line = EventLine(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)
+        if denial.explanation is None:
+            return [line]
+        told = (denial.explanation.detail, denial.explanation.remedy)
+        return [line, *(EventLine(_MORE, "", one_line(text)) for text in told if text)]
 
     def _gate_lines(self, event: ev.GateOpened) -> list[EventLine]:
         """Return who waits and the rule's note, the call in the words of its tool above the arguments, and doubts.

@@ -14,7 +14,7 @@ from uuid import uuid5
 
 from towpath_contracts.facts import ChangedApprovalField
 from towpath_contracts.files.policy_document import DEFAULT_EXPIRES_S
-from towpath_contracts.tools.calls import CallStatus
+from towpath_contracts.tools.calls import CallStatus, Denial
 from towpath_tas.core import run_facts
 from towpath_tas.core.approval_binding import binding, binding_digest, changes
 from towpath_tas.core.authorization import AuthorizationDecision, Authorize
@@ -49,11 +49,18 @@ def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
         detail={
             "violation_type": denial.violation_type,
             "reason": decision.reason or denial.reason,
+            **_explained(denial),
             **grounds_of(decision),
         },
         tool_version=_judged_version(decision),
     )
     return LedgerChange(call=refused, notes=(note,), effects=send_fact(refused), policy_bound=True)
+
+
+def _explained(denial: Denial) -> dict[str, Any]:
+    """Return what people are told of *denial*: who searches the audit finds the rule and its place."""
+    told = denial.explanation
+    return {} if told is None else {"explanation": told.model_dump(mode="json", exclude_defaults=True)}
 
 
 def ask_for_approval(

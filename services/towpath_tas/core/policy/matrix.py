@@ -7,7 +7,7 @@ not applying: otherwise a wider rule would lift the limit.
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -165,6 +165,13 @@ class Matrix:
                 self._found.clear()
             self._found[key] = found
         return found
+
+    def missing(self, principal: CallPrincipal, tool: str, operation: str) -> Iterator[tuple[Rule, str]]:
+        """Yield the rules for *tool* with the first of their other patterns that does not match, empty if all do."""
+        for _, rule in sorted([*self._exact.get(tool, ()), *self._wild], key=lambda placed: placed[0]):
+            misses = self._misses(rule, principal, tool, operation)
+            if not misses.startswith("tool "):
+                yield rule, misses
 
     def frees(self, principal: CallPrincipal, spec: ToolSpec) -> bool:
         """Return whether a call of *spec* needs no rule: it reads what its run was given, and no rule names its tool.

@@ -1,0 +1,139 @@
+"""People are told which rule refused a call, where it stands and what would allow it; a model is told none of it."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from tests.unit.tas.policy.test_authorization import asked, bundle, spec, stored
+
+from towpath_contracts.events.call_events import ToolCallDenied
+from towpath_contracts.tools.calls import Denial, ToolSpec
+from towpath_contracts.tools.violations import DenialExplanation
+from towpath_readings.execution_log import response_of
+from towpath_readings.refused_calls import refused_call
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.authorization_query import AuthorizationQuery
+from towpath_tas.core.denial_explanations import MAX_NAMED, MAX_WHEN_CHARS
+from towpath_tas.core.policy.matrix import Rule
+
+FIND = Rule(name="find", effect="allow", tool="orders.find", agent="billing", at="policies.yaml:3")
+CHECK = "towpath policy check --network support --agent billing --tool orders.refund --args '{…}'"
+ALLOW = "towpath new policy billing-orders-refund --tool orders.refund --effect allow --who agent=billing"
+
+
+def denial(*rules: Rule, query: AuthorizationQuery | None = None, tools: list[ToolSpec] | None = None) -> Denial:
+    known = [stored(one) for one in tools or [spec(name) for name in ("orders.find", "orders.refund", "mail.send")]]
+    decision = bundle(*rules, tools=known).authorize(asked() if query is None else query)
+    assert decision.denial is not None
+    return decision.denial
+
+
+def explained(*rules: Rule, **more: Any) -> DenialExplanation:
+    found = denial(*rules, **more).explanation
+    assert found is not None
+    return found
+
+
+def test_a_rule_that_denies_is_named_with_its_place_and_its_condition() -> None:
+    large = Rule(name="large", effect="deny", tool="orders.*", when="args.amount > 3", at="policies.yaml:14")
+    found = explained(large, FIND)
+    assert (
+        found.detail
+        == "billing may not call orders.refund: rule large (policies.yaml:14) denies it where args.amount > 3."
+    )
+    assert (found.rule_at, found.nearest, found.remedy) == ("policies.yaml:14", "", f"Try what would pass: {CHECK}")
+    plain = explained(Rule(name="none", effect="deny"))
+    assert plain.detail == "billing may not call orders.refund: rule none denies it, whatever the arguments are."
+
+
+def test_the_nearest_rule_is_one_that_opens_the_tool_on_conditions() -> None:
+    small = Rule(name="small", effect="allow", tool="orders.refund", when="args.amount <= 3", at="policies.yaml:9")
+    found = explained(Rule(name="techs", effect="allow", tool="orders.refund", agent="tech"), small, FIND)
+    assert found.detail == (
+        "billing may not call orders.refund: no rule allows it. It may call orders.find. "
+        "Nearest rule: small (policies.yaml:9): it opens it where args.amount <= 3."
+    )
+    assert (found.nearest, found.nearest_at, found.rule_at) == ("small", "policies.yaml:9", "")
+    assert found.remedy == f"Try what would pass: {CHECK}"
+
+
+def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
+    bars = Rule(name="bars", effect="deny", tool="orders.refund", agent="tech")
+    techs = Rule(name="techs", effect="allow", tool="orders.re*", agent="tech", at="policies.yaml:7")
+    found = explained(FIND, bars, techs)
+    assert found.detail.endswith("Nearest rule: techs (policies.yaml:7): agent 'billing' is not 'tech'.")
+    assert (found.nearest, found.nearest_at, found.remedy) == ("techs", "policies.yaml:7", f"To allow it: {ALLOW}")
+
+
+def test_else_it_is_the_one_for_the_tool_of_the_name_most_like_it() -> None:
+    found = explained(Rule(name="mails", effect="allow", tool="mail.*"), FIND)
+    assert found.detail.endswith("Nearest rule: find (policies.yaml:3): it is for orders.find.")
+    nothing = explained(Rule(name="bars", effect="deny", agent="tech"))
+    assert nothing.detail == "billing may not call orders.refund: no rule allows it. Nothing is open to it."
+    assert (nothing.nearest, nothing.remedy) == ("", f"To allow it: {ALLOW}")
+
+
+def test_a_discovered_tool_wants_a_rule_that_names_it() -> None:
+    tools = [spec("orders.refund", discovered=True)]
+    found = explained(Rule(name="all", effect="allow", at="policies.yaml:3"), tools=tools)
+    assert found.detail.endswith("all (policies.yaml:3): the tool was discovered, and the rule does not name it.")
+
+
+def test_a_limit_that_is_used_up_is_told_with_its_rule() -> None:
+    rule = Rule(name="few", effect="allow", max_calls_per_run=2, at="policies.yaml:5")
+    decision = bundle(rule).authorize(asked(), {"few": 2})
+    assert decision.denial is not None
+    found = decision.denial.explanation
+    assert found is not None
+    assert found.detail.startswith("billing may not call orders.refund now: rule few (policies.yaml:5): ")
+    assert (found.rule_at, found.remedy) == (
+        "policies.yaml:5",
+        "Ask again later or in another run, or raise the limit of few.",
+    )
+
+
+def test_few_of_the_open_tools_are_named_and_a_long_condition_is_cut() -> None:
+    names = [f"orders.t{number}" for number in range(MAX_NAMED + 3)]
+    found = explained(
+        Rule(name="some", effect="allow", tool="orders.t*"), tools=[spec(name) for name in ("orders.refund", *names)]
+    )
+    assert sum(name in found.detail for name in names) == MAX_NAMED == 5
+    long = explained(Rule(name="long", effect="deny", when=" || ".join(["args.amount > 3"] * 40)))
+    assert len(long.detail) < len("billing may not call orders.refund: rule long denies it where …. ") + MAX_WHEN_CHARS
+    assert MAX_WHEN_CHARS == 200
+
+
+@pytest.mark.parametrize("query", [asked("orders.refnd"), asked(args={}), asked(operation="delete")])
+def test_what_no_rule_has_to_do_with_is_told_by_its_reason(query: AuthorizationQuery) -> None:
+    found = denial(FIND, query=query)
+    assert found.explanation is None
+    assert found.told() == found.reason
+
+
+def test_a_permitted_call_is_explained_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explain(*_: object) -> AuthorizationDecision:
+        raise AssertionError
+
+    monkeypatch.setattr("towpath_tas.core.authorization.explain_denial", explain)
+    assert bundle(FIND).authorize(asked("orders.find")).effect == "allow"
+
+
+def test_a_model_is_told_the_reason_and_no_explanation() -> None:
+    found = denial(Rule(name="techs", effect="allow", tool="orders.refund", agent="tech", at="policies.yaml:7"), FIND)
+    event = ToolCallDenied(
+        execution_id=uuid.uuid4(),
+        step=1,
+        epoch=1,
+        agent_key="billing",
+        call_index=0,
+        tool="orders.refund",
+        denial=found,
+    )
+    assert found.reason == "no rule allows orders.refund (call) to this agent"
+    for told in (found.model_view(), response_of(event)):
+        assert told["reason"] == found.reason
+        assert "techs" not in json.dumps(told)
+        assert "policies.yaml" not in json.dumps(told)
+    assert refused_call(event) == f"orders.refund: {found.told()}"
+    assert "techs (policies.yaml:7)" in found.told()
