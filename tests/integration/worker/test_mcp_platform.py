@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.gateway.gateway_process import gateway_process
 from tests.support.tas.tas_caller import TasCaller, row
 from tests.support.tas.tas_running import Shared, shared_tas
 from tests.support.waiting import eventually
 from tests.support.worker import hostile_mcp
 from tests.support.worker.running_worker import Serving, serving
 
+from towpath.cli import main
 from towpath.project.mcp_servers import load_servers
 from towpath_contracts import rpc
 from towpath_contracts.tools.access import ToolsDescribed
@@ -77,6 +79,14 @@ def sheets_server(folder: Path, port: int) -> Iterator[None]:
         finally:
             process.kill()
             process.wait()
+
+
+@asynccontextmanager
+async def gateway(shared: Shared, folder: Path) -> AsyncIterator[str]:
+    """A gateway that asks for no key, whose project is `default`; gives its address."""
+    with gateway_process(folder, shared.nats.url(), embedded="1") as process:
+        await process.wait_ready()
+        yield process.url
 
 
 @asynccontextmanager
@@ -219,27 +229,44 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         assert (await row(shared_tas.dsn, lost.execution_id))["status"] == "unknown"
 
 
+@pytest.mark.prints("tools diff", "tools refuse", "tools accept", "tools withdraw")
 async def test_a_server_of_the_official_package_that_is_started_with_another_schema_is_held_until_somebody_accepts_it(
-    shared_tas: Shared, folder: Path
+    shared_tas: Shared, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def ask(*words: str) -> Any:
+        assert main(["tools", *words, "-o", "json"]) in {0, None}
+        return json.loads(capsys.readouterr().out)
+
+    async def decide(word: str, name: str, version: int, *more: str) -> Any:
+        return await asyncio.to_thread(ask, word, name, "--version", str(version), *more)
+
     script = folder / "stock.py"
     written = f"servers: {{stock: {{command: {sys.executable}, args: [{script}]}}}}"
     script.write_text(OFFICIAL.format(more=""))
-    async with working(shared_tas, written, folder) as (caller, _):
+    async with working(shared_tas, written, folder, "default") as (caller, _):
         await caller.apply("{kind: Policy, rules: [{name: count, tool: stock.count, effect: allow}]}")
         assert "7 nuts" in json.dumps(await result(caller, "stock.count", item="nuts"))
         project = caller.project
 
     script.write_text(OFFICIAL.format(more=", warehouse: str"))
-    async with working(shared_tas, written, folder, project) as (caller, _):
+    async with working(shared_tas, written, folder, project) as (caller, _), gateway(shared_tas, folder) as server:
+        monkeypatch.setenv("TOWPATH_SERVER", server)
         (proposal,) = (await held(caller, "stock.count")).proposals
         assert (proposal.version, proposal.held) == (2, True)
         assert "warehouse" in proposal.spec.parameters["required"]
         denied = await denial(caller, "stock.count", item="nuts")
         assert denied["violation_type"] == "tool_drifted"
         assert "towpath tools diff stock.count --version 2" in denied["suggestion"]
+        told = denied["explanation"]
+        assert told["detail"].startswith("stock.count changed since it was accepted (digest sha256:")
+        assert told["remedy"].startswith("Review: towpath tools diff stock.count --version 2")
 
-        await caller.ask(rpc.DECIDE_PROPOSAL, project=project, name="stock.count", version=2, accept=True, actor="ann")
+        changed = await decide("diff", "stock.count", 2)
+        assert (changed["version"], changed["was"]) == (2, 1)
+        assert any("warehouse" in line for line in changed["changes"])
+        await decide("refuse", "stock.count", 2, "--reason", "which warehouses?")
+        await held(caller, "stock.count")
+        await decide("accept", "stock.count", 2, "--reason", "both are ours")
         await held(caller)
         for _ in range(60):
             request = await put(caller, "stock.count", item="nuts", warehouse="east")
@@ -248,3 +275,5 @@ async def test_a_server_of_the_official_package_that_is_started_with_another_sch
             assert fact["failure"]["code"] == "tool_drifted"  # the worker asks every few seconds what was accepted
             await asyncio.sleep(1)
         assert "7 nuts" in json.dumps(await result(caller, "stock.count", item="nuts", warehouse="east"))
+        await decide("withdraw", "stock.count", 2, "--reason", "the stock moved")
+        assert (await denial(caller, "stock.count", item="nuts"))["violation_type"] == "tool_unknown"

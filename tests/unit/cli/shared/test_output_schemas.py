@@ -146,7 +146,6 @@ def test_the_document_is_printed_by_a_command(capsys: pytest.CaptureFixture[str]
 NOT_HELD = frozenset(
     {
         *("demo", "demo run", "demo crash"),
-        *("tools accept", "tools refuse", "tools diff", "tools withdraw"),
     }
 )
 """Commands of whose documents no test says that it printed one: tests run them as processes, or not with JSON."""
