@@ -45,7 +45,8 @@ def load_tools(
     loaded = [*(_load(name) for name in modules), *own]
     tools, hooks = collect(loaded)
     if not tools and not allow_none:
-        msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"
+        where = f"no function of {', '.join(modules)} is under @tool" if modules else "no module is named"
+        msg = f"there is no tool to serve: {where}; write @tool above one, or use --builtin or --mcp"
         raise DeclarationError(msg)
     return WorkerTools(tools), tuple(hooks)
 

@@ -58,7 +58,7 @@ knows, and `effects` is on by itself."""
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _DENIED_REMEDY = (
     "Use a credential that is listed as this caller, or name the caller that it is listed as: Client(…, caller=NAME); "
-    "to pause and resume it has to be listed under `operators` as well."
+    "to pause and resume it has to be listed under `operators` as well. docs/operations.md lists whose each subject is."
 )
 
 

@@ -106,7 +106,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
         ]
         raise RefusedError(locate_problems(code, path, lines, twice))
     if written is None:
-        raise _refused(code, path, 1, "the file is empty")
+        raise _refused(code, path, 1, "the file is empty; it begins with a key, such as `kind: Network`")
     if not isinstance(written, dict):
         raise _refused(code, path, 1, "the file has to begin with a key, such as `kind: Network`")
     return written, lines, text

@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from towpath.cli.shared.child_process import require_package
 from towpath.cli.shared.options import STATE
 from towpath.process_arguments import WorkerArguments
+from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Arguments = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
@@ -130,7 +131,7 @@ def serve(role: str, /, *arguments: Arguments) -> None:
     """Run one service in this process, with its settings from TOWPATH_*."""
     name = role.replace("-", "_")
     if name not in SERVICES:
-        detail = f"{role} is no service; there are {', '.join(SERVICES)}"
+        detail = f"{role} is no service{suggest_or_list(role, SERVICES)}"
         raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
     words = worker_arguments(arguments).words() if name == "worker" else arguments
     replace_process(f"towpath_{name}", *words)
