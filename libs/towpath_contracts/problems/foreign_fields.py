@@ -1,4 +1,4 @@
-"""Fields as other frameworks name them, and what the same is called in networks and tasks here.
+"""Fields as other frameworks name them, and what the same is called in networks, tasks and policies here.
 
 People bring these words along, and letter by letter some of them are nearer to a wrong field than to the right one:
 `tools` is like nothing that an agent has, and `routes` not like `allowed_routes`.
@@ -20,6 +20,10 @@ MEANT = {
     "agents": ("nodes", "members"),
     "max_steps": ("max_turns", "max_iter", "max_iterations", "max_rounds", "recursion_limit"),
     "timeout_ms": ("timeout", "timeout_s", "deadline"),
+    "tool": ("tools", "resource"),
+    "effect": ("action", "decision", "verdict"),
+    "when": ("if", "condition", "where"),
+    "who": ("subject", "principal", "agents"),
     "network": ("workflow", "graph", "crew"),
     "user_message": ("message", "input", "prompt", "query", "question"),
     "system_params": ("context", "deps", "run_context", "state"),

@@ -32,6 +32,7 @@ from towpath_contracts.files.policy_document import (
     TAKEN_BY,
     TOP_KEYS,
 )
+from towpath_contracts.problems.foreign_fields import meant_field
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_readings.yaml_lines import describe_yaml_fault
@@ -320,7 +321,8 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key not in allowed:
             known = ", ".join(dict.fromkeys(allowed))
-            hint = suggest_name(key, allowed, otherwise=f"; known are {known}")
+            own = meant_field(key, allowed)
+            hint = f"; here it is {own!r}" if own else suggest_name(key, allowed, otherwise=f"; known are {known}")
             found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
         elif key in parts:
             found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")
