@@ -329,13 +329,14 @@ async def test_a_run_that_waits_for_a_person_is_waited_for_or_looked_at_later(
 
 
 async def test_the_guides_programs_run_as_they_stand(client: AsyncOpenAI, key: str, tmp_path: Path) -> None:
-    names = ["chat.py", "stream.py", "thread.py", "tools.py", "budget.py"]
+    names = ["chat.py", "stream.py", "thread.py", "tools.py", "background.py", "budget.py"]
     for name in names:
         (tmp_path / name).write_text(block(name), "utf-8")
     one_after_another = "import runpy, sys\nfor name in sys.argv[1:]: runpy.run_path(name); print('---')"
     printed = (await program(client, key, tmp_path, sys.executable, "-c", one_after_another, *names)).split("---")
     told = dict(zip(names, map(str.strip, printed), strict=False))
     assert told["chat.py"] == "Order 8811 is refunded: 39.50 EUR are on their way back to your account."
+    assert told["background.py"].startswith("Nothing was refunded"), "chat.py had the order refunded before"
     assert told["thread.py"].startswith("This answer is played from support.json")
     assert told["tools.py"] == "Take it."
     assert told["stream.py"] and told["budget.py"]
