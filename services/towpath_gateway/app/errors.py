@@ -147,6 +147,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if code == "not_found" and (near := _near_path(request)):
         detail = f"{request.method} {request.url.path}: nothing is served there; did you mean {near}?"
     if code == "method_not_allowed" and (allowed := _methods_at(request)):
+        detail = f"{request.method} {request.url.path}: this path does not take {request.method}"
         remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}
         headers = {**(headers or {}), "Allow": allowed}
     found = problem(code, detail, **remedy)
