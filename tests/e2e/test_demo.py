@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx2
 import pytest
+from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.console.page_files import absent_files
 from tests.support.decider.gemini_server import gemini, says
 from tests.support.places import ROOT
@@ -71,7 +72,7 @@ def gone(pids: set[int], within_s: float) -> bool:
 class Shown(NamedTuple):
     """What one run of the demo prints, how long it took until it could be looked at, and the console's first page."""
 
-    summary: dict[str, Any]
+    printed: str
     said: str
     took: float
     page: str
@@ -137,11 +138,13 @@ def shown(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Shown:
             assert process.wait(timeout=90) == 0, (folder / "said").read_text()
             assert process.stdout.read() == "", "one line of JSON and no more"
     assert not (folder / ".towpath").exists()
-    return Shown(json.loads(line), (folder / "said").read_text(), took, page, wrong, files)
+    return Shown(line, (folder / "said").read_text(), took, page, wrong, files)
 
 
-def test_the_numbers_of_the_demo_agree(shown: Shown) -> None:
-    summary, took = shown.summary, shown.took
+@pytest.mark.prints("demo", "demo run")
+def test_the_numbers_of_the_demo_agree(shown: Shown, printed_documents: PrintedDocuments) -> None:
+    (summary,), took = printed_documents.read("demo", shown.printed), shown.took
+    assert printed_documents.read("demo run", shown.printed) == [summary], "one command under both names"
     assert summary["status"] == "completed"
     assert summary["steps"] >= 4
     assert summary["history_steps"] == summary["steps"]
@@ -153,7 +156,7 @@ def test_the_numbers_of_the_demo_agree(shown: Shown) -> None:
 
 
 def test_the_demo_says_that_no_model_was_asked(shown: Shown) -> None:
-    summary, said = shown.summary, shown.said
+    summary, said = json.loads(shown.printed), shown.said
     assert summary["model"] == "scripted:support"
     assert "no model is asked" in said
 
@@ -235,15 +238,16 @@ def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> N
     assert gone(started, 60)
 
 
+@pytest.mark.prints("demo crash")
 def test_with_a_key_a_model_decides_and_with_a_crash_in_the_middle_no_tool_is_called_twice(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, printed_documents: PrintedDocuments
 ) -> None:
     folder = tmp_path_factory.mktemp("kept")
     script = json.loads((ROOT / "examples/support/script.json").read_text("utf-8"))
     decisions = [{name: part for name, part in entry.items() if name != "agent"} for entry in script]
     with gemini(*(says(json.dumps(decision)) for decision in decisions)) as server:
         done = subprocess.run(
-            [TOWPATH, "demo", "crash", "--yes", "--json", "--data", folder],
+            [TOWPATH, "demo", "crash", "--yes", "-o", "json", "--data", folder],
             env=environment(GEMINI_API_KEY="no-real-key", TOWPATH_GEMINI_BASE_URL=server.url),
             capture_output=True,
             text=True,
@@ -252,7 +256,7 @@ def test_with_a_key_a_model_decides_and_with_a_crash_in_the_middle_no_tool_is_ca
         )
         prompts = [json.dumps(seen.body) for seen in server.seen]
     assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    (summary,) = printed_documents.read("demo crash", done.stdout)
     assert (summary["model"], summary["steps"], summary["status"]) == ("gemini:gemini-2.5-flash", 4, "completed")
     assert len(prompts) == 4
     assert all("arrived broken" in prompt for prompt in prompts)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.test_readme import blocks
+from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.places import ROOT
 from tests.support.platform.up_in_process import Lines, status_after
 
@@ -115,9 +116,12 @@ async def judged(suite: Path, address: str) -> list[dict[str, Any]]:
     return [line["run"] async for line in evaluate(asked) if "run" in line]
 
 
-def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.prints("up")
+def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(
+    project: Path, monkeypatch: pytest.MonkeyPatch, printed_documents: PrintedDocuments
+) -> None:
     def look(told: Lines) -> None:
-        ready = json.loads(told.wait_for("gateway_url"))
+        (ready,) = printed_documents.read("up", told.wait_for("gateway_url"))
         assert ready["project"] == str(project / "towpath.yaml")
         assert (Path(ready["policy"]["source"]).name, ready["policy"]["rules"]) == ("policies.yaml", 4)
         refunded, weather = asyncio.run(refund(ready["gateway_url"]))
