@@ -109,12 +109,9 @@ def up_command(
     """
     return up(
         UpOptions(
-            data=data,
-            gateway_port=_number(port),
+            data=data, gateway_port=_number(port),
             nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
-            ephemeral=ephemeral,
-            as_json=json or output is not None,
-            logs=logs,
+            ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
             workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
             sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict,
         )

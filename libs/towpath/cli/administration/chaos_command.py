@@ -75,14 +75,8 @@ async def chaos(
     json = json or output is not None
     out = OutputPrinter("json" if json else None, aside=json)
     if scenario:
-        campaign: dict[str, object] = {
-            "quick": quick,
-            "network": network,
-            "decisions": decisions,
-            "tools": tools,
-            "policy": policy,
-        }
-        campaign |= {"faults": faults, "kills": kills, "runs": runs, "list": list}
+        campaign: dict[str, object] = {"quick": quick, "network": network, "decisions": decisions, "tools": tools}
+        campaign |= {"policy": policy, "faults": faults, "kills": kills, "runs": runs, "list": list}
         if given := [f"--{name}" for name, value in campaign.items() if value not in (None, False, (), 0)]:
             raise ProblemError(problem("request_invalid", f"{', '.join(given)}: of a campaign, not of a scenario"))
         words = _command_line({"seed": seed, "data": _absolute(data)}, {"scenario": scenario}, {"long": long})
