@@ -146,6 +146,11 @@ class Settings(BrokerSettings):
 
     database_url: SecretStr | None = None
     database_url_file: FilePath | None = None
+    read_database_hosts: str = Field(default="", pattern=r"^(|[^\s,/@?]+(,[^\s,/@?]+)*)$")
+    """Replicas that lists, searches and history are read from, as HOST:PORT with commas between them; the rest of their
+    address is as in `database_url`. Without any, the primary is read."""
+    read_max_lag_s: float = Field(default=1.0, gt=0)
+    """How old what the replica holds may be; while it is older, or unknown, the primary is read."""
     database_pool: int = Field(default=4, ge=2)  # a loop of some services keeps one for itself
     database_statement_cache: int = Field(default=STATEMENT_CACHE, ge=0)
     """Prepared statements that a connection keeps; 0 behind a pooler that shares its connections by transaction."""

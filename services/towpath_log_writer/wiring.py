@@ -6,6 +6,7 @@ from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
+from towpath_fabric.postgres.read_replica import reading_database
 from towpath_fabric.postgres.run_erasures import ErasureStatements, RunErasureLoop
 from towpath_fabric.redelivery.poison_messages import MarkStatements, poison_guards
 from towpath_fabric.service import Service
@@ -42,10 +43,11 @@ def build_service(settings: LogWriterSettings) -> Service:
         reader = HistoryEventReader(
             events, guard(EVENTS_CONSUMER, events), writer, repairer, backlog, settings, metrics, log
         )
-        queries = HistoryQueries(pool)
+        reads = reading_database(service)
+        queries = HistoryQueries(reads)
         bus.subscriber(GET_HISTORY)(queries.get_history)
         bus.subscriber(GET_LLM_CALLS)(queries.get_llm_calls)
-        bus.subscriber(GET_COSTS)(CostQueries(pool).get_costs)
+        bus.subscriber(GET_COSTS)(CostQueries(reads).get_costs)
         for consumer in (events, logs):
             await consumer.start()
             service.on_stop(consumer.stop)

@@ -14,6 +14,7 @@ with paused():
     from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
     from towpath_fabric.nats.pull_consumer import PullConsumer
     from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams, purge_run_events
+    from towpath_fabric.postgres.read_replica import reading_database
     from towpath_fabric.postgres.run_erasures import RunErasureLoop
     from towpath_fabric.service import Service
     from towpath_fabric.startup.process_end import run_process
@@ -47,6 +48,7 @@ class Orchestrator:
         tasks = PullConsumer(bus.nc, TASKS_CONSUMER, window=128, rebind=self._ensure)
         ports = OrchestratorPorts(
             pool=pool,
+            reads=reading_database(service),
             bus=bus,
             inbox=inbox,
             tasks=tasks,

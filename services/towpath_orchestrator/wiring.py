@@ -84,7 +84,7 @@ class OrchestratorPorts:
     """Where a replica touches the world. `arrived` is set by *inbox*; `ensure` declares the broker's streams.
 
     `backlog` returns how much waits at the broker; without it windows stay as wide as they are set. `trace_run` is
-    called with every run that has ended.
+    called with every run that has ended. Lists are read from *reads*, where it is given.
     """
 
     pool: Database
@@ -93,6 +93,7 @@ class OrchestratorPorts:
     tasks: MessageConsumer
     arrived: asyncio.Event
     ensure: Callable[[], Awaitable[None]]
+    reads: Database | None = None
     backlog: Backlog | None = None
     trace_run: Callable[[UUID], None] = _trace_nothing
 
@@ -149,7 +150,7 @@ class OrchestratorWiring:
         self._intake = intake = TaskIntake(
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission, self._quotas
         )
-        self._queries = RunQueries(pool, announcer.changes, announcer.endings)
+        self._queries = RunQueries(pool, announcer.changes, announcer.endings, reads=ports.reads)
         self._commands, self._control = RunCommands(self._queries, bus, pool), RunControl(self._queries, bus)
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants = GrantHistory(pool, store, bus, self._registry)

@@ -15,7 +15,9 @@ with paused():
     from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER, exec_consumer
     from towpath_fabric.nats.pull_consumer import PullConsumer
     from towpath_fabric.nats.streams import ensure_streams
+    from towpath_fabric.ports import Database
     from towpath_fabric.postgres.pool import DATABASE_DOWN
+    from towpath_fabric.postgres.read_replica import reading_database
     from towpath_fabric.service import Service
     from towpath_fabric.startup.process_end import run_process
     from towpath_fabric.tickets import TicketSigner
@@ -80,7 +82,7 @@ class ToolAccessService:
             await watch.check()
             service.loop(watch.run)
         await policies.log_in_force(self._settings.policy_project, service.log)
-        self._answer(calls, policies)
+        self._answer(calls, policies, reading_database(service))
         calls.answer()
         start_audit(service, self._settings, self._notes, self._metrics, self._audit_turns)
         service.loop(QueueGauges(pool, bus.nc, QueueMetrics(service.registry), service.log).run)
@@ -92,11 +94,11 @@ class ToolAccessService:
         for loop in (*calls.loops, DatabaseMaintenance(pool, service.log, self._metrics).run):
             service.loop(loop)
 
-    def _answer(self, calls: CallWiring, policies: PolicyStore) -> None:
+    def _answer(self, calls: CallWiring, policies: PolicyStore, reads: Database) -> None:
         bus, pool = self._service.bus, self._service.pool
         access, audit, blobs = (
             AccessQueries(pool, calls.policy_cache, self._threads),
-            AuditQueries(pool),
+            AuditQueries(pool, reads),
             CallBlobRequests(pool, calls.tickets, WorkerTurns()),
         )
         trust = WorkerTrust.on(embedded=self._settings.embedded, keys=self._settings.auth == "on")
@@ -111,7 +113,7 @@ class ToolAccessService:
         serve(bus, rpc.DESCRIBE_TOOLS, access.describe)
         serve(bus, rpc.APPLY_POLICY, policies.apply)
         serve(bus, rpc.GET_POLICY, policies.show)
-        self._answer_history(calls, policies)
+        self._answer_history(calls, policies, reads)
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
         instances = WorkerInstances(pool)
         serve_toolsets(bus, tools, calls.dead_letters, instances)
@@ -124,7 +126,7 @@ class ToolAccessService:
         serve_in_turns(bus, rpc.LIST_QUEUES, QueueQueries(pool, bus.nc, calls.policy_cache).list_queues, queue_turns())
         serve_blobs(bus, blobs)
 
-    def _answer_history(self, calls: CallWiring, policies: PolicyStore) -> None:
+    def _answer_history(self, calls: CallWiring, policies: PolicyStore, reads: Database) -> None:
         bus, pool = self._service.bus, self._service.pool
         texts = self._threads.texts
         versions, shadow = PolicyVersionRequests(pool, policies, self._threads), ShadowPolicyRequests(pool, texts)
@@ -137,7 +139,7 @@ class ToolAccessService:
         serve(bus, rpc.DIFF_PERMISSIONS, diffs.permissions)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
-        statistics = PolicyStatisticsQueries(pool)
+        statistics = PolicyStatisticsQueries(reads)
         serve_in_turns(bus, rpc.GET_STATISTICS, statistics.statistics, self._audit_turns)
         serve_in_turns(bus, rpc.COUNT_USED_TOOLS, statistics.used_tools, self._audit_turns)
 

@@ -171,14 +171,21 @@ def _first_gates(rows: list[Any]) -> tuple[GateView, ...]:
 class RunQueries:
     """Read side of the orchestrator."""
 
-    def __init__(self, pool: Database, changes: RunWaiters, endings: RunWaiters) -> None:
-        """*changes* are woken by every transition, *endings* only by the last one: most requests wait for that."""
+    def __init__(
+        self, pool: Database, changes: RunWaiters, endings: RunWaiters, *, reads: Database | None = None
+    ) -> None:
+        """*changes* are woken by every transition, *endings* only by the last one: most requests wait for that.
+
+        Lists of runs and of closed gates come from *reads*, where it is given; it may be a moment behind *pool*.
+        """
         self._pool = pool
+        self._reads = reads or pool
         self._changes = changes
         self._endings = endings
         self._statuses = KeyBatchLoader(self._load_statuses)
         self._looker: asyncio.Task[None] | None = None
-        self._listed = ListedRuns(pool)
+        self._listed = ListedRuns(self._reads)
+        self._in_trees = ListedRuns(pool)
 
     async def get_run(self, request: GetRun) -> RunView:
         """Return a run as it is; what became of its calls only where that is asked."""
@@ -261,9 +268,9 @@ class RunQueries:
             label = json.dumps({key: value})
         last = await self._last_looked_at(request)
         asked = (request.project, request.status, request.network, label, request.before, request.limit)
-        found = await self._pool.fetch(*_members(request, (*asked, request.depth, request.kind, last)))
+        found = await self._reads.fetch(*_members(request, (*asked, request.depth, request.kind, last)))
         ids = [row["run_id"] for row in found]
-        rows = await self._pool.fetch(QUERIES.list_runs, request.project, ids, PAGE_BYTES) if ids else []
+        rows = await self._reads.fetch(QUERIES.list_runs, request.project, ids, PAGE_BYTES) if ids else []
         runs = tuple(await self._listed.views(request.project, rows))
         more = len(runs) == request.limit or (bool(rows) and len(rows) < rows[0]["found"])
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else last)
@@ -273,7 +280,7 @@ class RunQueries:
         if not any((request.network, request.label, request.kind)) or any(_family(request)):
             return None
         query = QUERIES.runs_looked_at if request.status is None else QUERIES.runs_of_status_looked_at
-        last: UUID | None = await self._pool.fetchval(
+        last: UUID | None = await self._reads.fetchval(
             query, request.project, request.status, request.before, RUNS_LOOKED_AT
         )
         return last
@@ -322,7 +329,7 @@ class RunQueries:
         shown = within_page(rows[: request.limit], "user_message")
         parents = {row["parent_run_id"] for row in shown[1:]}
         purposes = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
-        runs = await self._listed.views(request.project, shown)
+        runs = await self._in_trees.views(request.project, shown)
         return tree_of(runs, _purposes(purposes), truncated=len(rows) > len(shown))
 
     async def list_gates(self, request: ListGates) -> GatePage:
@@ -364,9 +371,9 @@ class RunQueries:
         tool, rule, network = request.tool, request.rule, request.network
         if tool is not None and rule is not None and (status, request.run_id, network) == (None, None, None):
             alike = (request.project, tool, rule, request.after, request.limit + 1)
-            return list(await self._pool.fetch(QUERIES.gates_alike, *alike))
+            return list(await self._reads.fetch(QUERIES.gates_alike, *alike))
         asked = (request.project, request.after, status, request.run_id, tool, rule, network, request.limit + 1)
-        return list(await self._pool.fetch(QUERIES.closed_gates, *asked, CLOSED_LOOKED_AT))
+        return list(await self._reads.fetch(QUERIES.closed_gates, *asked, CLOSED_LOOKED_AT))
 
     async def blob(self, request: GetBlobChunk) -> BlobChunk:
         """Return one piece of a blob of the project of the run that is named."""

@@ -48,8 +48,10 @@ _TICKET = re.compile(rb'"ticket"\s*:\s*"([\w.-]+)"')
 class AuditQueries:
     """Answers queries, and records actions of people that are no tool calls."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, reads: Any = None) -> None:
+        """Entries are stored by *pool*, and searched in *reads*, where it is given; it may be a moment behind."""
         self._pool = pool
+        self._reads = reads or pool
 
     async def record(self, request: RecordAction) -> ActionDone:
         """Store an entry, unless it is there `once` already; it is committed when this returns."""
@@ -86,21 +88,21 @@ class AuditQueries:
         upper = last if request.before is None else min(last, request.before - 1)
         lower = first if whole else max(first, upper - most + 1)
         bounds = (request.before, request.limit + 1, lower, upper)
-        rows = await self._pool.fetch(page_of, *filters, *bounds, request.args_digest)
+        rows = await self._reads.fetch(page_of, *filters, *bounds, request.args_digest)
         counted_from = first if whole else max(first, last - most + 1)
         total = len(rows)
         if len(rows) > request.limit or request.before is not None:  # else the page is all of what is counted
-            total = await self._pool.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last, request.args_digest)
+            total = await self._reads.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last, request.args_digest)
         page = _fitting(rows[: request.limit])
         before = page[-1]["entry_id"] if len(rows) > len(page) else lower if lower > first else None
         return AuditPage(entries=tuple(_entry(row) for row in page), next_before=before, total=total)
 
     async def _window(self, request: AuditQuery) -> tuple[int, int]:
         """Return the first and last entry that the times of *request* can mean."""
-        first = 1 if request.since is None else await entry_at(self._pool, request.since, -ID_TIME_SLACK)
+        first = 1 if request.since is None else await entry_at(self._reads, request.since, -ID_TIME_SLACK)
         if request.until is not None:
-            return first, await entry_at(self._pool, request.until, ID_TIME_SLACK) - 1
-        return first, await self._pool.fetchval(HISTORY.last_entry)
+            return first, await entry_at(self._reads, request.until, ID_TIME_SLACK) - 1
+        return first, await self._reads.fetchval(HISTORY.last_entry)
 
 
 class CallBlobRequests:

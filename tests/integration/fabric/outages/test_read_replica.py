@@ -1,0 +1,170 @@
+"""Reads go to a replica while it holds what was just committed, and to the primary else; on two real servers."""
+
+import asyncio
+import math
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+from tests.chaos.servers.postgres_pair import PostgresPair
+
+from towpath_embedded.processes.ports import LOOPBACK
+from towpath_embedded.servers.postgres import OWNER
+from towpath_fabric.outages.outage import Outage
+from towpath_fabric.postgres.pool import DATABASE_DOWN, open_pool
+from towpath_fabric.postgres.read_replica import ReadReplica, at_hosts
+
+AT = "SELECT CASE WHEN pg_is_in_recovery() THEN 'replica' ELSE 'primary' END"
+MAX_LAG_S = 1.5
+SOON_S = 90.0
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Reading:
+    """A replica that is looked at, and what it was found to do."""
+
+    def __init__(self, pair: PostgresPair, replica: ReadReplica, registry: CollectorRegistry, primary: Any) -> None:
+        self.pair = pair
+        self.replica = replica
+        self.primary = primary
+        self._registry = registry
+
+    async def until_read(self, server: str) -> None:
+        """Wait until reads are answered by *server*."""
+        async with asyncio.timeout(SOON_S):
+            while await self._reads_at() != server:
+                pass
+
+    async def _reads_at(self) -> str | None:
+        """Return which server answers a read that takes a moment; None where the primary is away."""
+        try:
+            found: str = await self.replica.fetchval(f"{AT} FROM (SELECT pg_sleep(0.05)) waited")
+        except DATABASE_DOWN:
+            await asyncio.sleep(0.05)
+            return None
+        return found
+
+    def value(self, name: str, **labels: str) -> float:
+        return self._registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def reading() -> AsyncIterator[Reading]:
+    folder = tempfile.TemporaryDirectory(prefix="towpath-", ignore_cleanup_errors=True)
+    pair = PostgresPair(Path(folder.name) / "pair", durable=False)
+    pair.primary.folder.parent.mkdir()
+    await asyncio.to_thread(Path(folder.name).chmod, 0o711)
+    registry = CollectorRegistry()
+    try:
+        await pair.start()
+        await _do(pair.primary.address(OWNER), "ALTER SYSTEM SET synchronous_standby_names = ''")
+        await _do(pair.primary.address(OWNER), "SELECT pg_reload_conf()")
+        primary = await open_pool(pair.dsn(OWNER), 2, "a test")
+        both = ",".join(f"{LOOPBACK}:{server.tcp_port}" for server in pair.servers)
+
+        async def connect() -> Any:
+            return await open_pool(at_hosts(pair.dsn(OWNER), both), 2, "a test")
+
+        outage = Outage("gateway", "the read replica", "Start it.")
+        replica = ReadReplica(primary, connect, max_lag_s=MAX_LAG_S, outage=outage, registry=registry)
+        looking = asyncio.create_task(replica.run())
+        yield Reading(pair, replica, registry, primary)
+        assert not looking.done(), looking
+        looking.cancel()
+        await replica.close()
+        primary.terminate()
+    finally:
+        await pair.stop()
+        folder.cleanup()
+
+
+async def _do(address: str, statement: str) -> Any:
+    connection = await asyncpg.connect(address)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def test_reads_are_done_at_the_replica_and_writes_at_the_primary(reading: Reading) -> None:
+    await reading.until_read("replica")
+    assert await reading.replica.fetch(AT) == [("replica",)]
+    assert (await reading.replica.fetchrow(AT))[0] == "replica"
+    assert await reading.replica.execute("CREATE TABLE IF NOT EXISTS public.written (n int)") == "CREATE TABLE"
+    async with reading.replica.acquire() as connection:
+        assert await connection.fetchval(AT) == "primary"
+    assert reading.value("towpath_reads_total", server="replica") >= 1.0
+    assert reading.value("towpath_read_replica_lag_seconds") < SOON_S
+
+
+async def test_a_replica_that_lags_is_not_read_until_it_has_caught_up(reading: Reading) -> None:
+    await reading.until_read("replica")
+    await _do(reading.pair.standby.address(OWNER), "SELECT pg_wal_replay_pause()")
+    await reading.primary.execute("CREATE TABLE IF NOT EXISTS public.later (n int)")
+    await reading.until_read("primary")
+    assert await reading.replica.fetchval("SELECT to_regclass('public.later') IS NOT NULL")
+    assert reading.value("towpath_read_replica_lag_seconds") > MAX_LAG_S
+    await _do(reading.pair.standby.address(OWNER), "SELECT pg_wal_replay_resume()")
+    await reading.until_read("replica")
+    assert await reading.replica.fetchval("SELECT to_regclass('public.later') IS NOT NULL")
+
+
+async def test_a_read_that_waits_for_a_frozen_replica_is_done_at_the_primary(reading: Reading) -> None:
+    await reading.until_read("replica")
+    asked = asyncio.create_task(reading.replica.fetchval(f"SELECT pg_sleep(0.5)::text || ({AT})"))
+    await asyncio.sleep(0.2)
+    reading.pair.standby.strike(signal.SIGSTOP)
+    try:
+        assert await asyncio.wait_for(asked, SOON_S) == "primary"
+    finally:
+        reading.pair.standby.strike(signal.SIGCONT)
+    await reading.until_read("replica")
+
+
+async def test_a_replica_that_was_killed_is_read_again_when_it_is_back(reading: Reading) -> None:
+    await reading.until_read("replica")
+    reading.pair.standby.strike(signal.SIGKILL)
+    await reading.pair.standby.stop()
+    await reading.until_read("primary")
+    await reading.pair.standby.start()
+    await reading.until_read("replica")
+
+
+async def test_what_is_wrong_with_the_statement_is_told_as_it_is(reading: Reading) -> None:
+    await reading.until_read("replica")
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await reading.replica.fetch("SELECT FROM there_is_none")
+
+
+async def test_a_server_that_takes_writes_is_not_read(reading: Reading) -> None:
+    registry = CollectorRegistry()
+
+    async def connect() -> Any:
+        return await open_pool(reading.pair.primary.address(OWNER), 2, "a test")
+
+    outage = Outage("gateway", "the read replica", "Start it.")
+    itself = ReadReplica(reading.primary, connect, max_lag_s=MAX_LAG_S, outage=outage, registry=registry)
+    try:
+        await itself.look()
+        assert not itself.is_read
+        assert outage.is_on
+        assert registry.get_sample_value("towpath_read_replica_lag_seconds") == math.inf
+        assert await itself.fetchval(AT) == "primary"
+    finally:
+        await itself.close()
+
+
+async def test_of_several_hosts_the_one_that_is_a_standby_then_is_read(reading: Reading) -> None:
+    await reading.until_read("replica")
+    await reading.pair.switch_over()
+    await reading.pair.promote()
+    await reading.until_read("primary")
+    await reading.pair.return_old_primary()
+    await reading.until_read("replica")
