@@ -17,8 +17,9 @@ from towpath_watchdog.core.trace import WatchedRun
 RUNS_KEPT = 5_000
 """Traces in memory; at most some 100 MB where every one is full of long texts."""
 
-ENDED_KEPT = 50_000
-"""Ids of runs that have ended, about 10 MB: what the sweep still sees of them is not looked at again."""
+ENDED_KEPT = 20_000
+"""Ids of runs that have ended, about 4 MB: what the sweep still sees of them is not looked at again. A sweep looks back
+over some ten seconds."""
 
 WINDOW_EVENTS = 200
 """Of a log that is read in its middle: more than all acts that are kept make."""

@@ -14,7 +14,7 @@ Sample = Mapping[str, Any]
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 WIDTH, HEIGHT = 340, 130
-LEFT, TOP, GAP_X, GAP_Y = 48, 34, 150, 62
+LEFT, TOP, GAP_X, GAP_Y = 48, 34, 230, 62
 COLOURS: Final = ("#2b6cb0", "#b7791f", "#2f855a", "#c53030", "#6b46c1", "#0987a0", "#97266d", "#718096", "#975a16")
 STYLE: Final = """
 text{font:11px ui-sans-serif,system-ui,sans-serif;fill:#1f2933}.head{font-weight:600}.small{font-size:10px}

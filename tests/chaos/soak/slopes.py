@@ -17,7 +17,7 @@ LIMITS: Final[Mapping[str, float]] = {"anon_mib": 1.0, "fds": 1.0, "threads": 0.
 """What may come to a service with ten thousand runs and still be called flat."""
 
 WARM_UP_S: Final = 120.0
-WARM_UP_RUNS: Final = 10_000
+WARM_UP_RUNS: Final = 20_000
 """Until the caches are full whose size is a number of runs or calls."""
 
 LEAST_SPAN: Final = 5_000

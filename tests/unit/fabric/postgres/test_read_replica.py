@@ -61,7 +61,11 @@ def test_a_replica_that_was_away_for_long_is_known_again_once_it_has_what_is_rem
             "two:5432,three:5432",
             "postgresql://a:b@two:5432,three:5432/towpath?sslmode=require&target_session_attrs=standby",
         ),
-        ("postgresql://a@/towpath?host=%2Frun&port=5432", "two", "postgresql://a@two/towpath?target_session_attrs=standby"),
+        (
+            "postgresql://a@/towpath?host=%2Frun&port=5432",
+            "two",
+            "postgresql://a@two/towpath?target_session_attrs=standby",
+        ),
         ("postgresql://one/towpath", "[::1]:5433", "postgresql://[::1]:5433/towpath?target_session_attrs=standby"),
     ],
 )
