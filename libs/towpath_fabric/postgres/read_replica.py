@@ -22,10 +22,10 @@ from towpath_fabric.ports import ConnectionAcquisition, Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN, NO_OUTAGE, open_pool
 from towpath_fabric.service import Service
 
-LOOK_S: Final = 0.25
+COMPARED_EVERY_S: Final = 0.25
 """Between two looks, of two short statements each."""
 
-LOOK_AWAY_S: Final = 2.0
+TRIED_EVERY_S: Final = 2.0
 """Between two looks for a replica that is not there: each opens a connection."""
 
 ANSWERS_S: Final = 2.0
@@ -134,7 +134,7 @@ class ReadReplica:
         """Look how far the replica is; never returns."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_S if self._replica is not None else LOOK_AWAY_S)
+            await asyncio.sleep(COMPARED_EVERY_S if self._replica is not None else TRIED_EVERY_S)
 
     async def look(self) -> None:
         """Compare the replica with the primary once; a primary that is away is told of by others."""

@@ -50,7 +50,7 @@ def process_use(pids: Sequence[int]) -> dict[str, float]:
     """Return what the processes *pids* use together; those that ended meanwhile count nothing."""
     total: Counter[str] = Counter()
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, KeyError):  # it has just ended, and has no memory any more
             total.update(_use_of(Path("/proc") / str(pid)))
     return {name: round(value, 3) for name, value in total.items()}
 
