@@ -144,18 +144,18 @@ def checks_fields(model: type[M], instead: Mapping[str, str]) -> type[M]:
 
     @functools.wraps(plain)
     def init(self: M, /, **given: Any) -> None:
-        known = list(model.model_fields)
+        known = list(type(self).model_fields)
         if unknown := [one for one in given if one not in known]:
             said = (f": {instead[one]}" if one in instead else suggest_or_list(one, known) for one in unknown)
             told = "; ".join(f"no {one!r}{more}" for one, more in zip(unknown, said, strict=True))
-            msg = f"{declared_place()}: {model.__name__} takes {told}"
+            msg = f"{declared_place()}: {type(self).__name__} takes {told}"
             raise DeclarationError(msg)
         try:
             plain(self, **given)
         except ValidationError as error:
             faults = (f"{one.pointer[1:]}: {one.detail}" for one in in_plain_words(details_of(error)))
             told = "; ".join(one.removeprefix(": ") for one in faults)
-            raise DeclarationError(f"{declared_place()}: {model.__name__}: {told}") from None
+            raise DeclarationError(f"{declared_place()}: {type(self).__name__}: {told}") from None
 
     setattr(model, "__init__", init)  # noqa: B010 - mypy takes no assignment to it
     return model

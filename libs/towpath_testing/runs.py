@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Never, overload
+from typing import TYPE_CHECKING, Any, Never, overload
 from uuid import UUID
 
 from towpath.errors import RunFailedError
@@ -168,8 +168,10 @@ class HarnessRun:
         self._result = result
         self._cancel = cancel
 
-    def __getattr__(self, name: str) -> Never:
-        raise no_result_yet(name, "await ")
+    if not TYPE_CHECKING:  # a type checker tells of a name that there is not
+
+        def __getattr__(self, name: str) -> Never:
+            raise no_result_yet(name, "await ")
 
     @overload
     async def result(self, timeout: str | float = "10s", *, as_: type[Output]) -> Output: ...

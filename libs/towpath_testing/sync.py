@@ -5,7 +5,7 @@ The platform takes steps only while a word is being waited for, in the thread th
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Never, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Protocol, Unpack, overload
 
 from towpath.tasks.outputs import Output
 from towpath.tasks.task import TaskKeywords
@@ -68,8 +68,10 @@ class SyncRun:
         self.run_id = run.run_id
         self._run, self._wait = run, wait
 
-    def __getattr__(self, name: str) -> Never:
-        raise no_result_yet(name, "")
+    if not TYPE_CHECKING:  # a type checker tells of a name that there is not
+
+        def __getattr__(self, name: str) -> Never:
+            raise no_result_yet(name, "")
 
     @overload
     def result(self, timeout: str | float = "10s", *, as_: type[Output]) -> Output: ...

@@ -64,7 +64,7 @@ class ToolFiles:
 
     def _tell(self, path: Path) -> None:
         before, now = self._started.get(path), _text(path)
-        if before == now:
+        if before == now or (before and now == ""):  # it is being written
             return
         if now is None:
             self._show(f"{path} is gone, and its worker goes on with it; {START_AGAIN}", "yellow")
@@ -72,7 +72,11 @@ class ToolFiles:
         try:
             changes = list(_changes(before or "", now))
         except SyntaxError as error:
-            self._show(f"{path}:{error.lineno} is no Python: {error.msg}. Its worker would not start with it", "red")
+            place = path if error.lineno is None else f"{path}:{error.lineno}"
+            self._show(f"{place} is no Python: {error.msg}. Its worker would not start with it", "red")
+            return
+        except (ValueError, MemoryError, RecursionError) as error:  # null bytes, or nested too deeply
+            self._show(f"{path} can't be read as Python: {error}. Its worker would not start with it", "red")
             return
         what = "is new, and no worker has it" if before is None else "was saved, and its worker goes on without that"
         self._show("; ".join([f"{path} {what}", *changes, START_AGAIN]), "yellow")

@@ -5,7 +5,7 @@ Each rule keeps where it stands, in the words of who wrote it: `policies.yaml:14
 
 import re
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import PurePosixPath, PureWindowsPath
 
 from towpath_fabric.profiles.policy_profiles import profile_texts
 from towpath_tas.adapters.cel import compile_condition
@@ -50,5 +50,6 @@ def _place(source: str, line: int) -> str:
 
 
 def _shown(source: str) -> str:
-    path = PurePath(source)
-    return path.name if path.is_absolute() else source
+    name = "".join(char for char in source if char.isprintable())
+    is_whole = "://" in name or PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()
+    return re.split(r"[\\/]", name)[-1] if is_whole else name

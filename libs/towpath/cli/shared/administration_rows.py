@@ -261,13 +261,17 @@ class StartPolicyRow(TypedDict):
 
 
 class LoadedNetworksRow(TypedDict):
-    """What was read from the folder of networks; tools that may wait for a person are null where nobody could say."""
+    """What was read from the folder of networks; tools that may wait for a person are null where nobody could say.
+
+    `warnings` are lines that were told of files with tools, and of equipped tools that no worker has.
+    """
 
     networks: int
     agents: int
     tools: int
     need_approval: int | None
     refused: int
+    warnings: int
 
 
 class ReadyPlatformRow(TypedDict):

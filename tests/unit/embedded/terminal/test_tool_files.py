@@ -111,3 +111,28 @@ async def test_files_are_looked_at_again_and_again(tmp_path: Path) -> None:
     async with asyncio.timeout(60):
         assert "orders.py is new" in await shown.get()
     following.cancel()
+
+
+@pytest.mark.parametrize("saved", [b"\0", b"x = " + b"(" * 5_000])
+def test_a_file_that_no_parser_can_read_is_told_and_ends_nothing(tmp_path: Path, saved: bytes) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(TOOLS)
+    shown: list[tuple[str, str]] = []
+    files = ToolFiles([file], lambda line, style: shown.append((line, style)))
+    file.write_bytes(saved)
+    files.look()
+    ((line, style),) = shown
+    assert line.startswith(str(file))
+    assert "None" not in line
+    assert line.endswith("Its worker would not start with it")
+    assert style == "red"
+
+
+def test_a_file_that_is_empty_for_a_moment_is_being_written(tmp_path: Path) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(TOOLS)
+    shown: list[tuple[str, str]] = []
+    files = ToolFiles([file], lambda line, style: shown.append((line, style)))
+    file.write_text("")
+    files.look()
+    assert shown == []
