@@ -128,7 +128,10 @@ class CallWiring:
         self._metrics = metrics
         self._log = log
         pool, bus, size = ports.pool, ports.bus, settings.batch_size
-        self.policy_cache = PolicyCache(metrics, platform_tools(orchestrate=settings.agent_orchestrate_enabled), log)
+        self.policy_cache = PolicyCache(
+            *(metrics, platform_tools(orchestrate=settings.agent_orchestrate_enabled), log),
+            explains_in_runs=settings.embedded and settings.auth != "on",  # one person's own
+        )
         clock = PostgresClock()
         self.ledger = ledger = LedgerStore(self.policy_cache, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)

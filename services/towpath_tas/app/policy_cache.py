@@ -112,8 +112,19 @@ def _key(row: Any) -> SpecKey:
 class PolicyCache:
     """Loads and caches the policy bundles of projects."""
 
-    def __init__(self, metrics: TasMetrics, own: tuple[ToolVersion, ...] = BUILT_IN, log: Logger | None = None) -> None:
-        """*own* are the tools of the platform itself: every project has them."""
+    def __init__(
+        self,
+        metrics: TasMetrics,
+        own: tuple[ToolVersion, ...] = BUILT_IN,
+        log: Logger | None = None,
+        *,
+        explains_in_runs: bool = False,
+    ) -> None:
+        """*own* are the tools of the platform itself: every project has them.
+
+        With *explains_in_runs* the logs of runs explain denials in full, as `ProjectAuthorizer` says.
+        """
+        self._explains_in_runs = explains_in_runs
         self._metrics = metrics
         self._log = log or get_logger("tas")
         self._own = own
@@ -196,6 +207,7 @@ class PolicyCache:
         known = [*self._own, *registered]  # an earlier registration under such a name takes precedence
         bundle = ProjectAuthorizer(loaded.matrix, ProjectToolRegistry(known, matches, registry), compile_grant)
         bundle.directories = self._directories
+        bundle.explains_in_runs = self._explains_in_runs
         bundle.rules_digest, bundle.rules_changed = loaded.rules_digest, loaded.changed
         bundle.switches = OpenSwitches(
             ActiveSwitch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)

@@ -72,7 +72,8 @@ class AuthorizationDecision:
     `needs_origin`: it was made without the origin of the values, and that matters; repeat it with `with_origin`.
 
     Expiry, quorum and what follows expiry are the strictest of all deciding rules. `rules_digest` is that of all rules
-    that were in force, which the audit records; empty where there were none.
+    that were in force, which the audit records; empty where there were none. `explains_in_run`: the log of the run has
+    the whole explanation of a denial, too, with conditions and rules of others; the audit has it always.
     """
 
     effect: RuleEffect
@@ -90,6 +91,7 @@ class AuthorizationDecision:
     on_expiry: OnExpiry = "deny"
     denial: Denial | None = None
     rules_digest: str = ""
+    explains_in_run: bool = False
 
 
 Authorize = Callable[[AuthorizationQuery], AuthorizationDecision]
@@ -112,6 +114,8 @@ class ProjectAuthorizer:
         """Of the rules as they were read."""
         self.rules_changed = False
         """Whether these are not those of the policy version; then every call is denied."""
+        self.explains_in_runs = False
+        """Whether whoever may read a run may read the policy: then its log explains denials in full."""
         self.shadow: Matrix | None = None
         self.directories: Mapping[str, AgentDirectory] = {}
         """The agents of snapshots by digest, as far as loaded; denials name them."""
@@ -364,6 +368,7 @@ class ProjectAuthorizer:
             counted=() if verdict is None else tuple(rule.name for rule in verdict.counted),
             denial=denial,
             rules_digest=self.rules_digest,
+            explains_in_run=self.explains_in_runs,
         )
 
 

@@ -40,8 +40,9 @@ MAX_REVISIONS = 3
 def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
     """Deny a call."""
     denial = decision.denial or denied_lost(call.tool)
+    of_run = denial if decision.explains_in_run else denial.without_others()
     judged = replace(call, policy_version=decision.policy_version, rule=decision.rule)
-    refused = judged.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(judged, denial))
+    refused = judged.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(judged, of_run))
     note = CallAuditEntry(
         phase="decision",
         verdict="deny",
