@@ -18,7 +18,7 @@ import httpx2
 from towpath_contracts.base import JsonObject
 from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_embedded.terminal.served_tools import ServedTools
-from towpath_embedded.terminal.untaken_calls import QueueLoad, loads_of
+from towpath_embedded.terminal.untaken_calls import QueueLoad, loads_of, with_full_workers
 from towpath_fabric.clock import wall
 
 TIMEOUT_S = 10.0
@@ -111,7 +111,11 @@ async def read_queue_loads(client_url: str) -> Mapping[str, QueueLoad]:
     """Return what waits for the workers of each toolset; nothing where nobody answers."""
     try:
         async with connect(client_url) as client:
-            return loads_of((await client.get("/v1/queues")).raise_for_status().json())
+            loads = loads_of((await client.get("/v1/queues")).raise_for_status().json())
+            if all(load.has_worker or not load.in_flight for load in loads.values()):
+                return loads
+            workers: Any = (await client.get("/v1/workers")).raise_for_status().json()
+            return with_full_workers(loads, workers["workers"])
     except ANSWER_ERRORS:
         return {}
 

@@ -5,7 +5,7 @@ Each toolset is told once, after a few seconds, since a worker that is just star
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from towpath_embedded.terminal.notice_limit import ShowLine
@@ -88,6 +88,17 @@ def loads_of(answer: Any) -> dict[str, QueueLoad]:
     """Return the queues of toolsets in an *answer* of `/v1/queues`; what the broker says nothing of is left out."""
     return {
         queue["toolset"]: _load_of(queue) for queue in answer["queues"] if queue["toolset"] and not queue.get("missing")
+    }
+
+
+def with_full_workers(loads: Mapping[str, QueueLoad], workers: Sequence[Mapping[str, Any]]) -> dict[str, QueueLoad]:
+    """Return *loads* so that toolsets have a worker whose *workers* run calls: one that is full asks for no more."""
+    busy = {toolset for one in workers if one["state"] != "gone" and one["calls"] for toolset in one["toolsets"]}
+    return {
+        name: load
+        if load.has_worker or name not in busy
+        else QueueLoad(load.waits - load.in_flight, load.in_flight, True)
+        for name, load in loads.items()
     }
 
 

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 import pytest
 
 from towpath_contracts.tools.queues import QueueList, QueueState
-from towpath_embedded.terminal.untaken_calls import LOOK_S, TOLD_AFTER_S, QueueLoad, UntakenCalls, loads_of
+from towpath_embedded.terminal.untaken_calls import (
+    LOOK_S,
+    TOLD_AFTER_S,
+    QueueLoad,
+    UntakenCalls,
+    loads_of,
+    with_full_workers,
+)
 
 WAITS = QueueLoad(2, 0, has_worker=False)
 TAKEN = QueueLoad(0, 1, has_worker=True)
@@ -109,3 +116,14 @@ def test_queues_of_toolsets_are_read_from_what_the_gateway_answers(numbers: dict
     others = (state.model_copy(update={"toolset": ""}), state.model_copy(update={"toolset": "mail", "missing": True}))
     answer = QueueList(queues=(state, *others)).model_dump(mode="json")
     assert loads_of(answer) == {"orders": load}
+
+
+def test_a_worker_whose_places_are_all_taken_by_redelivered_calls_is_there() -> None:
+    full = {"orders": QueueLoad(waits=9, in_flight=4, has_worker=False), "mail": QueueLoad(2, 1, has_worker=False)}
+    workers = [
+        {"state": "taking", "calls": 4, "toolsets": ["orders"]},
+        {"state": "taking", "calls": 0, "toolsets": ["mail"]},
+        {"state": "gone", "calls": 1, "toolsets": ["mail"]},
+    ]
+    found = with_full_workers(full, workers)
+    assert found == {"orders": QueueLoad(waits=5, in_flight=4, has_worker=True), "mail": full["mail"]}
