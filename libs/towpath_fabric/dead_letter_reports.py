@@ -6,15 +6,18 @@ it is delivered and reported again.
 
 import base64
 import hashlib
+from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import RpcMethod
-from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import deliveries, nak, term
 from towpath_fabric.telemetry.logs import Logger
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
 
 MAX_BODY = 700_000
 """Bytes of a message that fit a report; a longer message is stored truncated."""
@@ -33,7 +36,7 @@ def delivery_number(message: Msg) -> int:
 
 
 async def report_dead_letter(
-    bus: Bus,
+    bus: "Bus",
     method: RpcMethod,
     stream: str,
     message: Msg,

@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from nats.aio.msg import Msg
@@ -20,9 +20,11 @@ from towpath_contracts.problems.input_faults import describe_validation_error
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, Rebind, ack, deliveries, in_progress, nak
 from towpath_fabric.telemetry.logs import Logger
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
 
 PROGRESS_EVERY_S = 6.0
 """A third of DECIDE's ack wait: two lost progress messages don't cause a redelivery."""
@@ -131,7 +133,7 @@ class DecisionRequestLoop:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: "Bus",
         spec: ConsumerSpec,
         answerer: DecisionAnswerer,
         log: Logger,

@@ -34,7 +34,7 @@ from towpath_fabric.clock import NS, wall_ns
 from towpath_fabric.health import EventLoopWatchdog, Health, Receive, Scope, Send, refused_host
 from towpath_fabric.http.connections import ConnectionLimits, bounded_protocol
 from towpath_fabric.nats.bus import Bus
-from towpath_fabric.nats.handler_arguments import HandlerArguments
+from towpath_fabric.nats.faststream_handlers import HandlerArguments
 from towpath_fabric.outages.outage import Outage, ServerGauge
 from towpath_fabric.settings import Settings
 from towpath_fabric.startup.process_end import FAILED, exit_code, log_end

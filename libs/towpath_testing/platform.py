@@ -36,13 +36,13 @@ from towpath_orchestrator import wiring as orchestrator
 from towpath_orchestrator.app.api.network_registry import compile_checked
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_tas import wiring as tas
 from towpath_tas.adapters.policy_texts import PolicyText
 from towpath_tas.app.audit.audit_queries import AuditQueries
 from towpath_tas.core.policy.policy_file import rule_row
 from towpath_tas.core.tools.registry import spec_digest
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
+from towpath_tas.wiring import call_wiring as tas
 from towpath_testing.memory.database import MemoryDatabase, MemoryPool
 from towpath_testing.memory.message_bus import MemoryBus, MessageFeed
 from towpath_testing.metrics import uncounted
@@ -119,7 +119,7 @@ class MemoryPlatform:
         return tas.CallWiring(tas.TasConnections(**anything), signer, settings, metrics, self.log)
 
     def _providers(self, model: ModelFunction | ProviderModels | None, scripts: Path | None) -> Mapping[str, Provider]:
-        blobs = BlobScriptSource(self.bus)  # type: ignore[arg-type]
+        blobs = BlobScriptSource(self.bus)
         files = FileScriptSource(scripts)
         scripted = ScriptedProvider(blobs=blobs, files=files, allowed=True, none_sent=GIVE_MODEL)
         match model:

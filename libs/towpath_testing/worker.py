@@ -75,7 +75,7 @@ class HarnessWorker:
         found = Hooks(hooks, lambda hook, error: log.error("a hook failed", hook_event=hook.event, exc_info=error))
         self._ends = RunEnds(found, NAME, self._slots.runs)
         executor = CallExecutor(
-            bus,  # type: ignore[arg-type]
+            bus,
             worker=NAME,
             threads=self._threads,
             folders=self._folders,

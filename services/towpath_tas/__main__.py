@@ -36,22 +36,13 @@ with paused():
     from towpath_tas.app.queue_gauges import QueueGauges
     from towpath_tas.app.queue_queries import QueueQueries, queue_turns
     from towpath_tas.app.worker_instances import WorkerInstances
+    from towpath_tas.app.worker_requests import serve_blobs, serve_toolsets
     from towpath_tas.app.worker_turns import WorkerTurns
     from towpath_tas.core.tools.registry import WorkerTrust
     from towpath_tas.metrics import QueueMetrics, TasMetrics
     from towpath_tas.settings import TasSettings
-    from towpath_tas.wiring import (
-        CallWiring,
-        TasConnections,
-        audit_turns,
-        note_signer,
-        other_seal_keys,
-        serve,
-        serve_blobs,
-        serve_in_turns,
-        serve_toolsets,
-        start_audit,
-    )
+    from towpath_tas.wiring.audit_wiring import audit_turns, note_signer, other_seal_keys, start_audit
+    from towpath_tas.wiring.call_wiring import CallWiring, TasConnections, serve, serve_in_turns
 
 
 class ToolAccessService:

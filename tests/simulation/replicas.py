@@ -16,10 +16,10 @@ from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator import wiring as orchestrator
 from towpath_orchestrator.metrics import OrchestratorMetrics as RunMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_tas import wiring as tas
 from towpath_tas.app.audit.audit_queries import AuditQueries
 from towpath_tas.metrics import TasMetrics as CallMetrics
 from towpath_tas.settings import TasSettings
+from towpath_tas.wiring import call_wiring as tas
 
 RUN_METRICS = RunMetrics(CollectorRegistry())
 CALL_METRICS = CallMetrics(CollectorRegistry())

@@ -26,18 +26,16 @@ from towpath_fabric.crash_points import flush_before_crash
 from towpath_fabric.nats.broker_errors import BrokerErrors, PublishDeniedError, broker_denied
 from towpath_fabric.nats.broker_owner import client_of
 from towpath_fabric.nats.clusters import CLUSTER_PING_S, is_clustered
-from towpath_fabric.nats.handler_arguments import HandlerArguments
+from towpath_fabric.nats.faststream_handlers import HandlerArguments, ReplyMiddleware, json_decoder
 from towpath_fabric.nats.login import security
 from towpath_fabric.nats.long_requests import LongReadings, LongRequestReader
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.replies import (
     CORRELATION,
     ReplyBuilder,
-    ReplyMiddleware,
     TryCounter,
     echoed_correlation_id,
     encode_reply,
-    json_decoder,
     read_request,
     request_type,
     with_caller_span,

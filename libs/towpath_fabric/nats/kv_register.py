@@ -7,12 +7,15 @@ a lower bound: a process that waits for a point in time never continues too earl
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from nats import errors as nats_errors
 
 from towpath_contracts.subjects import register
 from towpath_fabric.clock import monotonic
-from towpath_fabric.nats.bus import Bus
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
 
 STREAM = "REGISTERS"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -36,7 +39,7 @@ class RegisterEntry:
 class SharedRegisters:
     """The registers of one namespace. `now` is usable after the first `sync`."""
 
-    def __init__(self, bus: Bus, space: str) -> None:
+    def __init__(self, bus: "Bus", space: str) -> None:
         self._bus = bus
         self._space = space
         self._clock_offset: float | None = None

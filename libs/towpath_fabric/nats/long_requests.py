@@ -8,14 +8,16 @@ of their owners, with pauses in which the others go on: reading takes a fifth of
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from faststream.nats import NatsMessage
 from pydantic import BaseModel
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.nats.replies import read_request
 from towpath_fabric.turns.work_turns import WorkTurns
+
+if TYPE_CHECKING:
+    from faststream.nats import NatsMessage
 
 LONG_BYTES = 16 * 1024
 PAUSES = 4
@@ -33,7 +35,7 @@ READ_WAIT_S = 10.0
 """How long a long message of a client waits to be read."""
 
 Value = TypeVar("Value")
-Decoder = Callable[[NatsMessage], Awaitable[BaseModel]]
+Decoder = Callable[["NatsMessage"], Awaitable[BaseModel]]
 
 
 class LongRequestReader:
@@ -47,7 +49,7 @@ class LongRequestReader:
     def decoder(self, kind: type[BaseModel]) -> Decoder:
         """Return a FastStream decoder for requests of *kind*; it raises ProblemError."""
 
-        async def decode(message: NatsMessage) -> BaseModel:
+        async def decode(message: "NatsMessage") -> BaseModel:
             data, subject = message.body, message.raw_message.subject
             if data.count(b"[") + data.count(b"{") > self._max_brackets:
                 detail = f"{subject}: more than {self._max_brackets} lists and objects"

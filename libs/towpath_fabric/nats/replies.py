@@ -1,7 +1,7 @@
 """The reply to a request on the bus: the handler's message, or the problem that stands for its error.
 
-FastStream subscribers (through `ReplyMiddleware`) and the fair queues of clients both use it. So a caller can't tell
-which of them answered, and never waits for a timeout because a handler failed.
+FastStream subscribers (through `ReplyMiddleware` of `faststream_handlers.py`) and the fair queues of clients both use
+it. So a caller can't tell which of them answered, and never waits for a timeout because a handler failed.
 """
 
 import asyncio
@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from faststream import BaseMiddleware, ContextRepo, StreamMessage
-from faststream.nats import NatsMessage, NatsResponse
 from nats.aio.msg import Msg
 from pydantic import BaseModel, ValidationError
 
@@ -89,19 +87,6 @@ def request_type(handler: Callable[..., Any]) -> type[BaseModel]:
         msg = f"{handler!r} calls its message {parameter.name}, which FastStream would not pass"
         raise TypeError(msg)
     return declared
-
-
-def json_decoder(request: type[BaseModel]) -> Callable[[NatsMessage], Awaitable[BaseModel]]:
-    """Return a FastStream decoder that parses and validates a body as *request* in one step.
-
-    FastStream's own decoder would make plain JSON values, which pydantic validates by the looser rules for Python
-    values, and the JSON pointers of its errors would begin with the name of the handler's parameter.
-    """
-
-    async def decode(message: NatsMessage) -> BaseModel:
-        return read_request(request, message.body)
-
-    return decode
 
 
 def is_repeat(message: Msg) -> bool:
@@ -193,38 +178,3 @@ def encode_reply(subject: str, reply: Message, max_bytes: int) -> EncodedReply:
         reply = problem("answer_too_large", f"{subject}: {len(body)} bytes are more than one message holds")
         body = reply.model_dump_json().encode()
     return body, {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
-
-
-class ReplyMiddleware(BaseMiddleware[Any, Any]):
-    """Turns what a FastStream handler returns or raises into the reply, as `ReplyBuilder` and `encode_reply` say."""
-
-    def __init__(self, msg: Any, /, *, context: ContextRepo, replies: ReplyBuilder) -> None:
-        super().__init__(msg, context=context)
-        self._replies = replies
-
-    async def consume_scope(
-        self, call_next: Callable[[Any], Awaitable[Message]], msg: StreamMessage[Any]
-    ) -> NatsResponse:
-        raw: Msg = msg.raw_message
-        in_work = self._replies.in_work
-        if is_repeat(raw) and raw.reply in in_work:
-            body, headers = await asyncio.shield(in_work[raw.reply])
-        else:
-            made: asyncio.Future[EncodedReply] = asyncio.get_running_loop().create_future()
-            in_work[raw.reply] = made
-            try:
-                body, headers = await self._reply(call_next, msg)
-                made.set_result((body, headers))
-            finally:
-                made.cancel()
-                if in_work.get(raw.reply) is made:
-                    del in_work[raw.reply]
-        return NatsResponse(body, headers=headers, correlation_id=echoed_correlation_id(msg.correlation_id))
-
-    async def _reply(self, call_next: Callable[[Any], Awaitable[Message]], msg: StreamMessage[Any]) -> EncodedReply:
-        subject = msg.raw_message.subject
-        try:
-            reply = await self._replies.in_time(call_next(msg))
-        except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer, the log gets the error
-            reply = self._replies.problem_of(error, subject)
-        return encode_reply(subject, reply, msg.raw_message._client.max_payload)

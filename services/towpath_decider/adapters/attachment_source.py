@@ -12,7 +12,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.attachments import StoredAttachment
 from towpath_contracts.problems.registry import ProblemError
 from towpath_decider.adapters.script_source import fetch_blob
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 from towpath_fabric.request_loop import PlatformUnavailableError
 
 KEPT_BYTES = 32 * 1024 * 1024
@@ -24,7 +24,7 @@ LoadAttachments = Callable[[UUID, Sequence[StoredAttachment]], Awaitable[Mapping
 class AttachmentSource:
     """The bytes of attachments by digest, in base64 as all providers want them."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
         self._kept: OrderedDict[str, str] = OrderedDict()
         self._size = 0

@@ -17,7 +17,7 @@ from towpath_contracts.rpc import BLOB_GET_RUNS
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_decider.core.conversation import ModelCallFailure
 from towpath_decider.core.script import Script
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 from towpath_fabric.request_loop import PlatformUnavailableError
 
 MAX_SCRIPTS = 1_024
@@ -42,7 +42,7 @@ def _unreadable(what: str, error: Exception) -> ScriptLoadError:
 class BlobScriptSource:
     """Scripts by digest, fetched once however many runs begin with them at the same moment."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
         self._known: OrderedDict[str, Script] = OrderedDict()
         self._fetching: dict[str, asyncio.Task[Script]] = {}
@@ -92,7 +92,7 @@ class BlobScriptSource:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def fetch_blob(bus: Bus, digest: str, run_id: UUID) -> bytes:
+async def fetch_blob(bus: MessageBus, digest: str, run_id: UUID) -> bytes:
     """Fetch a blob of *run_id* piece by piece. Raises ProblemError of the orchestrator, or `unavailable`."""
     pieces: list[bytes] = []
     total, size = 1, 0

@@ -9,7 +9,7 @@ import base64
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.rpc import BLOB_PUT
 from towpath_contracts.tools.calls import BlobChunk, ToolInvocation
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 from towpath_worker.core.results import EncodedResult, ResultRefusedError
 
 CHUNK_BYTES = 256 * 1024
@@ -21,7 +21,7 @@ TRIES = 3
 """Of the whole blob, when TAS refuses a piece: another replica may have had the earlier ones."""
 
 
-async def put_blob(bus: Bus, invocation: ToolInvocation, result: EncodedResult) -> None:
+async def put_blob(bus: MessageBus, invocation: ToolInvocation, result: EncodedResult) -> None:
     """Store *result*; raises ResultRefusedError `result_not_stored` when TAS will not have it."""
     refusal: Problem | None = None
     for _ in range(TRIES):
@@ -32,7 +32,7 @@ async def put_blob(bus: Bus, invocation: ToolInvocation, result: EncodedResult) 
     raise ResultRefusedError("result_not_stored", f"the result of {len(result.data)} bytes was not stored: {code}")
 
 
-async def _put_once(bus: Bus, invocation: ToolInvocation, result: EncodedResult) -> Problem | None:
+async def _put_once(bus: MessageBus, invocation: ToolInvocation, result: EncodedResult) -> Problem | None:
     total = -(-len(result.data) // CHUNK_BYTES)
     for index in range(total):
         piece = result.data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
@@ -50,7 +50,7 @@ async def _put_once(bus: Bus, invocation: ToolInvocation, result: EncodedResult)
     return None
 
 
-async def _put_chunk(bus: Bus, chunk: BlobChunk) -> Problem | None:
+async def _put_chunk(bus: MessageBus, chunk: BlobChunk) -> Problem | None:
     pause_s = 0.2
     while True:
         try:

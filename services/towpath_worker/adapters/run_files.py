@@ -29,7 +29,7 @@ from towpath_contracts.tools.workspace import (
     PathRefusedError,
     clean_path,
 )
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 from towpath_worker.adapters.blobs import put_blob
 from towpath_worker.core.results import EncodedResult, ResultRefusedError
 
@@ -58,7 +58,7 @@ class FileChangesLostError(Exception):
 class RunFiles:
     """The files of the run of *invocation*, in a new folder below *parent*."""
 
-    def __init__(self, bus: Bus, invocation: ToolInvocation, parent: Path) -> None:
+    def __init__(self, bus: MessageBus, invocation: ToolInvocation, parent: Path) -> None:
         self._bus = bus
         self._invocation = invocation
         self.folder = parent / "workspace"

@@ -13,7 +13,7 @@ from towpath_contracts.decisions.request import MAX_TOOL_LOG_BYTES, ToolLog
 from towpath_contracts.subjects import log_tool
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import wall
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 from towpath_fabric.redaction import redact
 
 MAX_LINES = 1_000
@@ -25,7 +25,7 @@ MAX_MESSAGE_CHARS = 4_096
 class ToolLogWriter:
     """Posts lines from any thread."""
 
-    def __init__(self, bus: Bus, worker: str) -> None:
+    def __init__(self, bus: MessageBus, worker: str) -> None:
         self._bus = bus
         self._worker = worker
         self._posting: set[asyncio.Task[bool]] = set()

@@ -21,7 +21,7 @@ from towpath_contracts.tools.previews import recorded_preview
 from towpath_contracts.tools.tickets import CallingRun
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_readings.spans import tool_key, tool_span
@@ -50,7 +50,7 @@ class CallExecutor:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: MessageBus,
         *,
         worker: str,
         threads: Executor,

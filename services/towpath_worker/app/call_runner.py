@@ -4,7 +4,7 @@ Each step either leads on or ends the call with a stated reason. The message is 
 confirms it, because anybody who can write to the stream can write a message.
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 from nats.aio.msg import Msg
@@ -19,7 +19,6 @@ from towpath_contracts.tools.tickets import TicketClaims
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.dead_letter_reports import report_dead_letter
-from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import ack, nak
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketFault, TicketRefusedError
@@ -30,6 +29,9 @@ from towpath_worker.app.registration import ToolsetRegistrar
 from towpath_worker.app.start_claims import StartClaimResult, claim_start
 from towpath_worker.core.results import CallCutOffError, failure_of
 from towpath_worker.metrics import WorkerMetrics
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
 
 MALFORMED = "malformed"
 """Why a delivery that can't be read is refused: the only reason that is reported to its run."""
@@ -43,7 +45,7 @@ class CallRunner:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: "Bus",
         toolbox: WorkerTools,
         *,
         worker: str,

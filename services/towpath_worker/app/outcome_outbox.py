@@ -8,6 +8,7 @@ timed out) settles what is `unknown`. It never replaces the first one, which is 
 import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 from pydantic import ValidationError
@@ -17,10 +18,12 @@ from towpath_contracts.subjects import TOOL_OUTCOME
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
-from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import ack, in_progress, nak
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.app.call import WorkerCall
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
 
 RESEND_S = 3.0
 """Longer than TAS needs to commit a batch, short enough that a lost outcome costs seconds."""
@@ -48,7 +51,7 @@ class OutcomeSender:
     """
 
     def __init__(
-        self, bus: Bus, progress: asyncio.Event, active: asyncio.Event, confirm_subjects: Mapping[str, str]
+        self, bus: "Bus", progress: asyncio.Event, active: asyncio.Event, confirm_subjects: Mapping[str, str]
     ) -> None:
         self._bus = bus
         self._confirm_subjects = confirm_subjects

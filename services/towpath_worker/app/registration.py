@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from towpath.toolbox import WorkerTools
 from towpath.tools.declaration import AnyTool
@@ -17,9 +18,11 @@ from towpath_contracts.rpc import REGISTER_TOOLS
 from towpath_contracts.subjects import for_toolset
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.clock import monotonic, wall
-from towpath_fabric.nats.bus import Bus
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketVerifier
+
+if TYPE_CHECKING:
+    from towpath_fabric.nats.bus import Bus
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -38,7 +41,7 @@ class ToolsetRegistrar:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: "Bus",
         toolbox: WorkerTools,
         *,
         worker: str,

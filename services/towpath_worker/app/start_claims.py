@@ -13,7 +13,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import CLAIM_START
 from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
 from towpath_fabric.clock import monotonic, wall
-from towpath_fabric.nats.bus import Bus
+from towpath_fabric.ports import MessageBus
 
 FIRST_ANSWER_S = 0.5
 LONGEST_ANSWER_S = 2.0
@@ -56,7 +56,7 @@ def wall_s() -> float:
 
 
 async def claim_start(
-    bus: Bus, request: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s
+    bus: MessageBus, request: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s
 ) -> StartClaimResult:
     """Ask until TAS answers, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
     pause_s, answer_s = 0.1, FIRST_ANSWER_S
@@ -80,7 +80,7 @@ async def claim_start(
             return StartClaimResult(granted=False, reason=EXPIRED, unanswered=True)
 
 
-async def _request(bus: Bus, request: ClaimStart, answer_s: float) -> ClaimAnswer | None:
+async def _request(bus: MessageBus, request: ClaimStart, answer_s: float) -> ClaimAnswer | None:
     """Return TAS's answer, or None where none came within *answer_s* that decides."""
     try:
         answer: ClaimAnswer = await bus.request(CLAIM_START, request, timeout_s=answer_s)

@@ -52,11 +52,12 @@ from towpath_tas.app import loaded_policies, worker_turns
 from towpath_tas.app.audit import audit_export, export_piece, stored_lines
 from towpath_tas.app.calls import value_origins
 from towpath_tas.app.policy import policy_diff, policy_threads, policy_versions, registration_checks
+from towpath_tas.app.worker_requests import MAX_BRACKETS
 from towpath_tas.core.calls import claims, ledger
 from towpath_tas.core.policy import grants, policy_file, policy_size
 from towpath_tas.core.provenance import copied_pieces, search_budget, text_readers
 from towpath_tas.core.tools import arguments
-from towpath_tas.wiring import AUDIT_WAIT_S, MAX_BRACKETS
+from towpath_tas.wiring.audit_wiring import AUDIT_WAIT_S
 from towpath_watchdog.core import findings, run_memory, similarity
 from towpath_worker.adapters.mcp import answers as mcp_answers
 from towpath_worker.adapters.mcp import discovery, server, tool_checks

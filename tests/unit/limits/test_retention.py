@@ -12,7 +12,7 @@ from towpath_gateway.app.metric_samples import EVERY_S, MAX_SAMPLES
 from towpath_gateway.core.retention import AUDIT, AUDIT_SETTING, FIXED, RUNS, RUNS_SETTING, retention_report
 from towpath_log_writer.adapters.history_tables import KEPT_DAYS
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import retention_of
+from towpath_tas.wiring.audit_wiring import retention_of
 
 ROOT = Path(__file__).parents[3]
 HOUR_S, DAY_S = 3_600, 86_400

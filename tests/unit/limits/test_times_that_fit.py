@@ -41,7 +41,7 @@ from towpath_tas.app import queue_queries, worker_turns
 from towpath_tas.app.calls import stop_switches
 from towpath_tas.app.policy import policy_threads
 from towpath_tas.core.calls import claims
-from towpath_tas.wiring import AUDIT_WAIT_S
+from towpath_tas.wiring.audit_wiring import AUDIT_WAIT_S
 from towpath_worker.app import outcome_outbox
 
 GIVES_UP_FIRST = {

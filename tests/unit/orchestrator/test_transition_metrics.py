@@ -28,7 +28,7 @@ from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import CallWiring, TasConnections
+from towpath_tas.wiring.call_wiring import CallWiring, TasConnections
 
 KEYS = ("tool", "step_id", "agent_key", "exec_id", "latency_ms", "status")
 

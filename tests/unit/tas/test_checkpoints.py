@@ -17,7 +17,7 @@ from towpath_tas.adapters import checkpoints
 from towpath_tas.adapters.checkpoints import CheckpointFilePublisher, CheckpointLogPublisher, CheckpointUrlPublisher
 from towpath_tas.adapters.keys import KeyFileError
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import note_signer
+from towpath_tas.wiring.audit_wiring import note_signer
 
 KEY = signer()
 NOTES = [KEY.note(Checkpoint(ORIGIN, size, EMPTY_ROOT).text()) for size in range(3)]

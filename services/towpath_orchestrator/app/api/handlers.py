@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
-from faststream import Path
 from nats import errors as nats_errors
 from nats.aio.msg import Msg
 from pydantic import ValidationError
@@ -59,9 +58,6 @@ REFUSED_S = 2
 QUOTA_EXCEEDED = "quota_exceeded"
 """An enqueued task is not tried again that its project's quota refuses, maybe until midnight: the broker sends no task
 more while so many are given back, whosever they are."""
-
-Token = Annotated[str, Path()]
-"""A part of the subject, which the broker lets a credential use only in its own name."""
 
 
 async def serve_submits(
@@ -205,9 +201,12 @@ EnsureQueue = Callable[[ConsumerSpec], Awaitable[None]]
 
 
 def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQueue) -> None:
-    """Answer what agents' processes ask."""
+    """Answer what agents' processes ask, each on a subject that the broker lets it use only in its own name."""
+    from faststream import Path  # noqa: PLC0415 - a harness, which has no broker, imports this module too
 
-    async def serve(request: DeclareAgentQueue, project: Token, agent: Token) -> AgentQueueDeclared:
+    part_of_subject = Annotated[str, Path()]
+
+    async def serve(request: DeclareAgentQueue, project: part_of_subject, agent: part_of_subject) -> AgentQueueDeclared:
         subject = subjects.for_agent(rpc.SERVE_AGENT.subject, project, agent)
         _require(subject, subjects.for_agent(rpc.SERVE_AGENT.subject, request.project, request.name))
         spec = agent_consumer(request.project, request.name)
@@ -218,7 +217,7 @@ def serve_agents(bus: MessageBus, letters: DeadLetterRequests, ensure: EnsureQue
             raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
         return AgentQueueDeclared(durable=spec.durable)
 
-    async def report(request: ReportDeadLetter, project: Token, agent: Token) -> ActionDone:
+    async def report(request: ReportDeadLetter, project: part_of_subject, agent: part_of_subject) -> ActionDone:
         _require(request.subject, subjects.decide(subjects.agent_pool(project, agent)))
         return await letters.report_of_agent(request, project)
 

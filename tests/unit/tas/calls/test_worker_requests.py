@@ -18,8 +18,8 @@ from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.audit.audit_queries import CallBlobRequests
 from towpath_tas.app.calls.dispatcher import TicketIssuer
 from towpath_tas.app.calls.postgres_clock import PostgresClock
+from towpath_tas.app.worker_requests import serve_toolsets
 from towpath_tas.app.worker_turns import CHANGE_PAUSE_S, PAUSE_OF_TOOL_S, WorkerTurns
-from towpath_tas.wiring import serve_toolsets
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 
