@@ -40,7 +40,7 @@ from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
 from towpath_testing.provider_models import ProviderModels
 from towpath_testing.refusals import error_in_test, timeout_in_test
 from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
-from towpath_testing.sync import SyncHarness
+from towpath_testing.sync import SyncHarness, waiting_in
 
 AnyPolicy = str | Path | Policy | PolicyFile | JsonObject | Iterable[JsonObject] | None
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
@@ -124,7 +124,7 @@ class Harness:
         """Open it for a test without asyncio."""
         self._runner = runner = asyncio.Runner()
         try:
-            runner.run(self.__aenter__())
+            waiting_in(runner)(self.__aenter__())
         except BaseException:
             runner.close()
             raise

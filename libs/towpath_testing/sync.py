@@ -15,6 +15,31 @@ from towpath_testing.runs import HarnessGate, HarnessRun, RunResult, no_result_y
 
 Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 
+IN_ASYNC_TEST = (
+    "this harness is for tests without asyncio, and an event loop runs here: in an async test open one with "
+    "async with harness(…) as h, and await what it does"
+)
+
+
+def waiting_in(runner: asyncio.Runner) -> Wait:
+    """Return what waits in *runner* for a coroutine; raises RuntimeError within a coroutine, where it can't wait."""
+
+    def wait(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if _is_within_loop():
+            coroutine.close()  # else Python warns as well that nobody awaited it
+            raise RuntimeError(IN_ASYNC_TEST)
+        return runner.run(coroutine)
+
+    return wait
+
+
+def _is_within_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
 
 class AsyncHarness(Protocol):
     """What `SyncHarness` stands for."""
@@ -96,7 +121,7 @@ class SyncHarness:
     """A platform in memory, which `with harness(...) as h` opens."""
 
     def __init__(self, harness: AsyncHarness, runner: asyncio.Runner) -> None:
-        self._harness, self._wait = harness, runner.run
+        self._harness, self._wait = harness, waiting_in(runner)
         self.clock = SyncClock(harness.clock, self._wait)
 
     def run(self, message: str = "", **options: Unpack[TaskKeywords]) -> SyncRun:

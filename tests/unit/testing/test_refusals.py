@@ -1,5 +1,8 @@
 """What a harness refuses is said with what a test can do about it: no command line, no worker, no other platform."""
 
+import gc
+from collections.abc import Callable
+
 import pytest
 
 from towpath import Agent, Network, RefusedError, RunFailedError, RunTimeoutError, tool
@@ -58,6 +61,27 @@ def test_without_asyncio_nothing_is_awaited() -> None:
             run.result(0.05)
         with pytest.raises(AttributeError, match=r"has no 'status': result = run\.result\(\), then result\.status$"):
             _ = run.status
+
+
+@pytest.mark.filterwarnings("error")
+async def test_in_an_async_test_a_harness_without_asyncio_says_what_to_take(
+    towpath_harness: Callable[..., SyncHarness],
+) -> None:
+    with pytest.raises(RuntimeError, match=r"in an async test open one with async with harness\(…\) as h, and await"):
+        towpath_harness(LONE, policy=ASKS, tools=[price])
+    gc.collect()  # a coroutine that nobody awaited warns when it goes
+
+
+@pytest.fixture
+def opened_before(towpath_harness: Callable[..., SyncHarness]) -> SyncHarness:
+    return towpath_harness(LONE, policy=ASKS, tools=[price], model=ASKED)
+
+
+@pytest.mark.filterwarnings("error")
+async def test_one_that_a_fixture_opened_says_the_same(opened_before: SyncHarness) -> None:
+    with pytest.raises(RuntimeError, match=r"async with harness\(…\) as h"):
+        opened_before.run("What is tea?")
+    gc.collect()
 
 
 async def test_a_run_is_asked_for_its_result_first() -> None:
