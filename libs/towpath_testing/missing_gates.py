@@ -5,6 +5,7 @@ import json
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import RunView
+from towpath_readings.failed_calls import failed_call, summary_of_failed
 from towpath_readings.refused_calls import refused_call, summary_of_refused
 
 ANSWER_WIDTH = 120
@@ -16,11 +17,12 @@ class NoGateError(TimeoutError):
 
 
 def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int) -> str:
-    """Return what the last of *runs* runs came to or does, and which of its calls were refused."""
+    """Return what the last of *runs* runs came to or does, and which of its calls were refused or failed."""
     who = "the run" if runs == 1 else f"the last of {runs} runs"
     said = f"{who} {_end(view) if view.status in FINAL_STATUSES else _state(view)}"
     refused = [call for entry in entries if (call := refused_call(entry.event)) is not None]
-    return "; ".join(filter(None, (said, summary_of_refused(refused))))
+    failed = [call for entry in entries if (call := failed_call(entry.event)) is not None]
+    return "; ".join(filter(None, (said, summary_of_refused(refused), summary_of_failed(failed))))
 
 
 def _end(view: RunView) -> str:

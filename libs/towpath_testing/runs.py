@@ -12,6 +12,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import Event, LogEntry
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.text import name_hidden, truncate
+from towpath_readings.failed_calls import failed_call, summary_of_failed
 from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
 from towpath_testing.refusals import problem_in_test
@@ -89,7 +90,8 @@ class RunResult:
         answer = json.dumps(self.view.final, ensure_ascii=False) if self.status == "completed" else ""
         said = f"{self.status} {self.view.reason}: {self.text or self.view.message or answer}"
         refused = [call for entry in self.entries if (call := refused_call(entry.event)) is not None]
-        return f"<run {'; '.join(filter(None, (said, summary_of_refused(refused))))}>"
+        failed = [call for entry in self.entries if (call := failed_call(entry.event)) is not None]
+        return f"<run {'; '.join(filter(None, (said, summary_of_refused(refused), summary_of_failed(failed))))}>"
 
     def in_one_line(self, most: int) -> str:
         """Return what it came to in *most* characters of a terminal's line, whatever the model and its tools wrote."""

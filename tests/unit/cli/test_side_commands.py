@@ -29,8 +29,9 @@ from towpath_contracts.events.log import (
     NoteAdded,
     RunFinished,
     ToolCallDenied,
+    ToolCallFinished,
 )
-from towpath_contracts.tools.calls import Denial
+from towpath_contracts.tools.calls import Denial, ToolFailure
 from towpath_decider.core.script import Script
 from towpath_readings.stream.tree import TreeEntry
 
@@ -126,6 +127,31 @@ async def test_calls_that_were_refused_are_told_at_the_end(
         assert capsys.readouterr().err.splitlines() == [*ended, "1 call was refused: arguments_invalid: no parameter x"]
         await RunFollower(client, OutputPrinter(form)).follow(RUN, after=3)
         assert capsys.readouterr().err.splitlines() == ended
+
+
+async def test_calls_that_failed_are_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    done = ToolCallFinished(
+        execution_id=UUID(int=1), step=1, epoch=1, agent_key="a", call_index=0, tool="booking.find", status="succeeded"
+    )
+    raised = ToolFailure(code="tool_exception", message="LookupError: there is no booking B-99")
+    failed = done.model_copy(update={"status": "failed", "failure": raised})
+    ended = RunFinished(status="completed", reason="responded", final={"message": "done"}, steps=2, fence=0)
+    events = (failed, failed.model_copy(update={"failure": None, "tool": "booking.pay"}), done, ended)
+
+    class Log(Client):
+        async def events(
+            self, run_id: UUID | str, after: int = 0, *, children: bool = False
+        ) -> AsyncIterator[LogEntry]:
+            for seq, event in enumerate(events[after:], after + 1):
+                yield LogEntry(seq=seq, at=AT, event=event)
+
+    told = []
+    async with Log("http://127.0.0.1:9") as client:
+        for after in range(3):
+            await RunFollower(client, OutputPrinter("json")).follow(RUN, after=after)
+            told.append(capsys.readouterr().err.strip())
+    first = "booking.find: tool_exception: LookupError: there is no booking B-99"
+    assert told == [f"2 calls failed, first: {first}", "1 call failed: booking.pay: failed", ""]
 
 
 async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,12 +18,18 @@ def price(item: str) -> int:
     return len(item)
 
 
-LONE = Network("lone", [Agent("clerk", prompt="{tools}", tools=[price], can_respond=True, default=True)])
+@tool(effect_class="pure")
+def find(booking: str) -> str:
+    raise LookupError(f"there is no booking {booking}")
+
+
+TOOLS = [price, find]
+LONE = Network("lone", [Agent("clerk", prompt="{tools}", tools=TOOLS, can_respond=True, default=True)])
 ALLOWED = [{"name": "all", "tool": "*", "effect": "allow"}]
 
 
 def run(*moves, message="hello"):
-    with harness(LONE, policy=ALLOWED, tools=[price], model=script(moves)) as h:
+    with harness(LONE, policy=ALLOWED, tools=TOOLS, model=script(moves)) as h:
         return h.run(message).result()
 
 
@@ -71,6 +77,15 @@ def test_a_call_that_is_missing_is_told_with_the_refusal(pytester: pytest.Pytest
     found.stdout.fnmatch_lines(f"*{REFUSED}")
     assert str(found.stdout).count("arguments_invalid") == 1
     assert ("Runs of the harness" in str(found.stdout)) == ("== [3]" not in asserted)
+
+
+@pytest.mark.parametrize("asserted", ['assert result.text == "paid"', "assert not result.tool_calls()"])
+def test_a_call_that_failed_is_told_with_what_its_tool_raised(pytester: pytest.Pytester, asserted: str) -> None:
+    moves = 'execute_tool("find", booking="B-99"), respond("done")'
+    found = failure(pytester, f"result = run({moves})\n{asserted}")
+    found.stdout.fnmatch_lines(
+        "*<run completed *: done; 1 call failed: find: tool_exception: LookupError: there is no booking B-99>*"
+    )
 
 
 def test_an_answer_that_is_no_text_is_told_and_no_run_of_a_test_before(pytester: pytest.Pytester) -> None:

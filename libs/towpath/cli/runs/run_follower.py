@@ -32,12 +32,14 @@ from towpath_contracts.events.log import (
     LogEntry,
     RunFinished,
     ToolCallDenied,
+    ToolCallFinished,
 )
 from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.text import join_sentences
 from towpath_contracts.tools.call_summaries import summary_of_gate
+from towpath_readings.failed_calls import failed_call, summary_of_failed
 from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.stream.tree import TreeEntry
 
@@ -78,6 +80,7 @@ class RunFollower:
     _ended_children: list[ChildEnded] = field(default_factory=list, init=False)
     _gates_below: asyncio.Task[None] | None = field(default=None, init=False)
     _refused: list[str] = field(default_factory=list, init=False)
+    _failed: list[str] = field(default_factory=list, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
@@ -179,6 +182,8 @@ class RunFollower:
                 self._ended_children.append(entry.event)
             case DecisionRefused() | ToolCallDenied() if (refused := refused_call(entry.event)) is not None:
                 self._refused.append(refused)
+            case ToolCallFinished() if (failed := failed_call(entry.event)) is not None:
+                self._failed.append(failed)
             case RunFinished():
                 seconds = (entry.at - self.first_entry.at).total_seconds()
                 self._show_end(entry.event, seconds)
@@ -194,8 +199,9 @@ class RunFollower:
         self.out.write(f"\n{answer_text(end.final)}")
         if not self.out.for_people and end.status != "completed":
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
-        if self._refused:
-            print_notice(one_line(summary_of_refused(self._refused)))
+        for told in (summary_of_refused(self._refused), summary_of_failed(self._failed)):
+            if told:
+                print_notice(one_line(told))
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:
