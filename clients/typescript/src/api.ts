@@ -3146,8 +3146,9 @@ export interface RunTreeNode {
  * `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
  * became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
  * log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first, then the
- * model whose provider has asked for time, and until when; then those of the runs below it. `usage` and `cost` are
- * known once the run has ended, and null before: its log has what each request used so far. They are the run's own;
+ * model whose provider has asked for time, and until when; then those of the runs below it. Over HTTP a run that is
+ * asked for alone also says which toolsets its own calls wait for that no worker takes. `usage` and `cost` are known
+ * once the run has ended, and null before: its log has what each request used so far. They are the run's own;
  * `tree_usage` and `tree_cost` add those of every run below it, as these end. `message` says in words
  * why a run ended that did not complete: of one that was cancelled by whom, and the reason that was given. Of a run
  * that was erased lists show what is left, with `erased_at`. A run that a caller submitted belongs to the thread

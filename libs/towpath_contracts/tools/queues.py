@@ -2,11 +2,15 @@
 
 from datetime import datetime
 from typing import Literal
+from uuid import UUID
 
 from towpath_contracts.base import Message, MessagePart, Token
 
 MAX_TOOLSETS = 64
 """Toolsets of a project in one answer: the broker is asked about each."""
+
+BUSY_CALLS = 2
+"""A worker that asks for no more calls has so many at least: one that runs, and one that it has fetched ahead."""
 
 
 class QueueState(MessagePart):
@@ -27,6 +31,11 @@ class QueueState(MessagePart):
     last_taken_at: datetime | None = None
     missing: bool = False
 
+    @property
+    def has_worker(self) -> bool:
+        """Whether a worker takes from it, or has too much to do to ask for more."""
+        return self.listeners > 0 or self.in_flight - self.redelivered >= BUSY_CALLS
+
 
 class StreamFill(MessagePart):
     """How full a stream is. When it is, it refuses `new` messages, or drops the `old` ones."""
@@ -39,11 +48,15 @@ class StreamFill(MessagePart):
 
 
 class ListQueues(Message):
-    """Gateway to TAS: the queues of the toolsets of a project, or of one; with `platform` those that all share too."""
+    """Gateway to TAS: the queues of the toolsets of a project, or of one; with `platform` those that all share too.
+
+    With `run_id` only those that hold calls of this run which no worker has begun for a while.
+    """
 
     project: Token
     platform: bool = False
     toolset: Token | None = None
+    run_id: UUID | None = None
 
 
 class QueueList(Message):

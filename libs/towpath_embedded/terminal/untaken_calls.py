@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from towpath_contracts.tools.queues import BUSY_CALLS
 from towpath_embedded.terminal.notice_limit import ShowLine
 from towpath_embedded.terminal.served_tools import START_WORKER
 from towpath_fabric.clock import monotonic
@@ -15,9 +16,6 @@ from towpath_fabric.clock import monotonic
 LOOK_S = 2.0
 TOLD_AFTER_S = 4.0
 """For how long calls of a toolset have waited, at two looks at least, until that is told."""
-
-BUSY_CALLS = 2
-"""A worker that asks for no more calls has so many at least: one that runs, and one that it has fetched ahead."""
 
 
 class QueueLoad(NamedTuple):

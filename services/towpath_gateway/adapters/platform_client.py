@@ -24,11 +24,13 @@ from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.views import GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
+from towpath_contracts.tools.queues import ListQueues, QueueList
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.nats.bus import REQUEST_TIMEOUT_S, Bus
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_gateway.adapters.event_feed import RunEventFeed
+from towpath_gateway.adapters.untaken_calls import UntakenCallReader
 from towpath_gateway.core.run_answers import requests_with_text
 from towpath_readings.effects import TELLS_EFFECTS
 from towpath_readings.spans import submit_span
@@ -56,6 +58,9 @@ HUGE, HUGE_OF_PROJECT = 4, 2
 
 TURN_WAIT_S = 10.0
 
+QUEUES_WAIT_S = 1.5
+"""How long a reader of a run waits for what is said of queues: the run is told without it too."""
+
 
 @dataclass(frozen=True, slots=True)
 class LargeBody:
@@ -78,6 +83,7 @@ class PlatformClient:
         self.telemetry = telemetry
         self._long = WorkTurns(LONG, lambda _: LONG_OF_PROJECT, TURN_WAIT_S, "project_share_full")
         self._huge = WorkTurns(HUGE, lambda _: HUGE_OF_PROJECT, TURN_WAIT_S, "project_share_full")
+        self._untaken_calls = UntakenCallReader(self._queues)
 
     def current_span(self) -> RemoteSpan | None:
         """Return the span of the request that is answered, where requests are traced."""
@@ -149,6 +155,14 @@ class PlatformClient:
             if not error.problem.retryable:
                 raise
             return view
+
+    async def with_untaken_calls(self, view: RunView) -> RunView:
+        """Return a run with the toolsets that it waits for since no worker takes its calls."""
+        return await self._untaken_calls.add_to(view)
+
+    async def _queues(self, asked: ListQueues) -> QueueList:
+        found: QueueList = await self.bus.request(rpc.LIST_QUEUES, asked, QUEUES_WAIT_S)
+        return found
 
     async def page(self, project: str, run_id: UUID, after: int, limit: int = PAGE, wait_ms: int = 0) -> EventPage:
         """Return events after seq *after*, waiting up to *wait_ms* for the first; fewer where they are large."""

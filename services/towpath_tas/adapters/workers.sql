@@ -45,3 +45,9 @@ FROM tas.worker WHERE project = $1 AND worker_id = $2 ORDER BY toolset FOR UPDAT
 -- name: drain
 UPDATE tas.worker SET drained_at = now(), drained_by = $3, reason = $4
 WHERE project = $1 AND worker_id = $2 AND drained_at IS NULL
+
+-- Toolsets of which a run has had calls for $3 seconds that no worker has begun.
+-- name: toolsets_not_begun
+SELECT toolset FROM tas.tool_call
+WHERE run_id = $1 AND project = $2 AND status = 'permitted' AND created_at < now() - make_interval(secs => $3)
+GROUP BY toolset

@@ -19,11 +19,15 @@ from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools.queues import MAX_TOOLSETS, ListQueues, QueueList, QueueState, StreamFill
 from towpath_fabric.turns.work_turns import WorkTurns
 from towpath_tas.app.policy_cache import PolicyCache
+from towpath_tas.app.worker_instances import WORKERS
 
 AT_ONCE = 8
 """Questions to the broker under way for one answer."""
 
 BROKER_WAIT_S = 2.0
+
+NOT_BEGUN_S = 4.0
+"""For how long a call has been there that counts as not begun: a worker that is just started again needs some time."""
 
 WAIT_S = 4.0
 """How long a request waits for its turn."""
@@ -45,11 +49,15 @@ class QueueQueries:
         self._policy_cache = policy_cache
 
     async def list_queues(self, request: ListQueues) -> QueueList:
-        """Return the queues of the project's toolsets, or of the one that is named; the shared ones if asked."""
+        """Return the queues of the project's toolsets, or what is asked for of these; the shared ones if asked."""
         bundle = await self._policy_cache.current(self._pool, request.project)
         tools = bundle.registry.tools.values()
         known = {one.spec.toolset for one in tools if one.owner != PLATFORM_OWNER and not one.spec.internal}
-        toolsets = sorted(known if request.toolset is None else known & {request.toolset})
+        known &= {request.toolset} if request.toolset is not None else known
+        if request.run_id is not None:
+            rows = await self._pool.fetch(WORKERS.toolsets_not_begun, request.run_id, request.project, NOT_BEGUN_S)
+            known &= {row["toolset"] for row in rows}
+        toolsets = sorted(known)
         wanted = [(exec_consumer(request.project, toolset), toolset) for toolset in toolsets[:MAX_TOOLSETS]]
         if request.platform:
             wanted += [(consumer, "") for consumer in PLATFORM_CONSUMERS]

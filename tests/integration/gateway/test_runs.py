@@ -24,6 +24,8 @@ from towpath_contracts.events.log import (
 )
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone, CancelRun, LlmCalls, RunPage
+from towpath_contracts.tools.queues import QueueList, QueueState
+from towpath_gateway.adapters.untaken_calls import wait_for_worker
 from towpath_gateway.app.routes.runs.bulk import MAX_PAGES
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
@@ -372,3 +374,26 @@ async def test_many_runs_are_counted_and_then_cancelled_or_retried_one_by_one(
     assert (found["count"], found["whole"], len(peer.asked)) == (0, False, MAX_PAGES), "pages may be empty for ever"
     for bad in ({"action": "erase", "run_ids": ids_}, {"action": "label", "run_ids": ids_}, {"action": "cancel"}):
         assert (await client.post("/v1/runs/bulk", json=bad)).status_code == 422, bad
+
+
+async def test_a_run_whose_calls_no_worker_takes_says_so_while_it_goes_on(
+    client: httpx2.AsyncClient, peer: PlatformPeer
+) -> None:
+    run_id = (await client.post("/v1/runs", json=TASK)).json()["run_id"]
+    run = peer.runs[uuid.UUID(run_id)]
+    queue = QueueState(stream="TOOLEXEC", consumer="c", toolset="orders", waits=1)
+    peer.answers[rpc.LIST_QUEUES.subject] = QueueList(queues=(queue,))
+    await peer.add(run, RunStarted())
+
+    async def waits() -> list[str]:
+        found: list[str] = (await client.get(f"/v1/runs/{run_id}")).json()["waits"]
+        return found
+
+    for _ in range(600):  # what was known of the project's queues counts for two seconds
+        if found := await waits():
+            break
+        await asyncio.sleep(0.1)
+    assert found == [wait_for_worker("orders")]
+    assert {body["run_id"] for body in peer.requests(rpc.LIST_QUEUES.subject)} == {None, run_id}
+    await peer.finish(run)
+    assert await waits() == []

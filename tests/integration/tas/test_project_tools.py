@@ -1,5 +1,7 @@
 """What tools one project has is bounded; a person withdraws what is not needed, and reloads parse only what is new."""
 
+import asyncio
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,7 +191,7 @@ async def test_projects_whose_specs_are_too_long_in_all_are_dropped_from_memory(
 async def test_queues_are_told_of_the_own_toolsets_and_shared_ones_only_where_they_are_asked_for(tas: Running) -> None:
     caller = tas.caller
     await caller.set_up()
-    await caller.call("orders.find")
+    invocation = await caller.call("orders.find")
     [queue] = (await caller.ask(rpc.LIST_QUEUES, project=caller.project)).queues
     assert (queue.toolset, queue.consumer) == ("orders", f"exec_{caller.project}=orders")
     assert (queue.waits, queue.listeners, queue.missing) == (1, 0, False), "nobody takes from it"
@@ -202,3 +204,17 @@ async def test_queues_are_told_of_the_own_toolsets_and_shared_ones_only_where_th
     assert {one.toolset: one.missing for one in found.queues if one.toolset} == {"lonely": True, "orders": False}
     assert ("TOOLREQ", "tas") in {(one.stream, one.consumer) for one in found.queues if one.listeners}
     assert {fill.stream for fill in found.streams} >= {"TOOLEXEC", "EVENTS"}
+    of_run = {"project": caller.project, "run_id": invocation.run_id}
+    assert (await caller.ask(rpc.LIST_QUEUES, **of_run)).queues == (), "the call has only just come"
+
+    async def waits_for() -> list[str]:
+        return [queue.toolset for queue in (await caller.ask(rpc.LIST_QUEUES, **of_run)).queues]
+
+    for _ in range(300):
+        if found := await waits_for():
+            break
+        await asyncio.sleep(0.2)
+    assert found == ["orders"]
+    assert (await caller.ask(rpc.LIST_QUEUES, project=caller.project, run_id=uuid.uuid4())).queues == ()
+    await caller.claim(invocation)
+    assert await waits_for() == [], "a worker has begun it"

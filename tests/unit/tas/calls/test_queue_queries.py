@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -32,7 +33,13 @@ class SilentBroker:
 
 
 async def answered(
-    broker: SilentBroker, toolsets: int, *, platform: bool = False, toolset: str | None = None
+    broker: SilentBroker,
+    toolsets: int,
+    *,
+    platform: bool = False,
+    toolset: str | None = None,
+    run_id: UUID | None = None,
+    ledger: Any = None,
 ) -> QueueList:
     tools = {
         f"{number}": SimpleNamespace(spec=SimpleNamespace(toolset=f"s{number:03}", internal=False), owner="worker")
@@ -42,8 +49,8 @@ async def answered(
     async def current(_pool: Any, _project: str) -> Any:
         return SimpleNamespace(registry=SimpleNamespace(tools=tools))
 
-    queries = QueueQueries(None, broker, SimpleNamespace(current=current))  # type: ignore[arg-type]
-    return await queries.list_queues(ListQueues(project="p", platform=platform, toolset=toolset))
+    queries = QueueQueries(ledger, broker, SimpleNamespace(current=current))  # type: ignore[arg-type]
+    return await queries.list_queues(ListQueues(project="p", platform=platform, toolset=toolset, run_id=run_id))
 
 
 @pytest.mark.parametrize(("toolsets", "left_out"), [(0, 0), (64, 0), (65, 1), (200, 136)])
@@ -67,3 +74,23 @@ async def test_one_toolset_of_many_is_asked_about_alone() -> None:
     found = await answered(broker, 200, toolset="s199")
     assert ([queue.toolset for queue in found.queues], found.left_out, broker.most) == (["s199"], 0, 1)
     assert (await answered(broker, 200, toolset="strange")).queues == ()
+
+
+class Ledger:
+    """Says of which toolsets a run has calls that are not begun, and notes for how long they are to be there."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def fetch(self, _statement: str, *values: Any) -> list[dict[str, str]]:
+        self.asked.append(values)
+        return [{"toolset": "s007"}, {"toolset": "withdrawn"}]
+
+
+async def test_of_a_run_the_queues_are_told_in_which_it_has_calls_that_are_not_begun_after_four_seconds() -> None:
+    ledger, run_id = Ledger(), uuid4()
+    found = await answered(SilentBroker(), 200, run_id=run_id, ledger=ledger)
+    assert ([queue.toolset for queue in found.queues], found.left_out) == (["s007"], 0)
+    assert ledger.asked == [(run_id, "p", 4.0)]
+    await answered(SilentBroker(), 2, ledger=ledger)
+    assert len(ledger.asked) == 1, "without a run the ledger is left alone"

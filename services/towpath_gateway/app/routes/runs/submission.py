@@ -194,6 +194,7 @@ async def get_run(run_id: UUID, dependencies: Dependencies, principal: RunsReade
     view = await dependencies.platform.wait_for_end(principal.project, run_id, wait_s) if wait_s else None
     if view is None or view.status in TELLS_EFFECTS:
         view = await dependencies.platform.run(principal.project, run_id, effects=True)
+    view = await dependencies.platform.with_untaken_calls(view)
     return json_answer(view, headers=trace_header(run_id, view.trace_id))
 
 
