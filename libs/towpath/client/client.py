@@ -14,9 +14,9 @@ from uuid import UUID
 from towpath.client import settings
 from towpath.client.client_resources import ClientResources
 from towpath.client.contexts import address_fault, is_address
-from towpath.client.run_controls import RunControls, uuid_of
+from towpath.client.run_controls import RunControls, timeout_of, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, ClientTarget, local_token
-from towpath.errors import RefusedError, RunTimeoutError
+from towpath.errors import RefusedError
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import ActionDone, RunPage, RunView
@@ -307,8 +307,7 @@ class Client(ClientResources, RunControls):
         except TimeoutError as error:
             if not scope.expired():
                 raise
-            detail = f"run {run_id} did not end in time"
-            raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from error
+            raise await timeout_of(self._transport, run_id) from error
 
     async def nodes(self, run_id: UUID | str, *, calls: bool = False) -> "RunNodesView":
         """Return the state of a run with a node for every model call; with the HTTP *calls* behind them. HTTP only."""

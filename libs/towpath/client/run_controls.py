@@ -1,10 +1,11 @@
 """What a client does to runs beside cancelling them: pause, resume, notes, gates, forks; and what calls a run made."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID, uuid4
 
-from towpath.errors import RefusedError
+from towpath.errors import RefusedError, RunTimeoutError, TowpathError
 from towpath_contracts.problems.registry import problem
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from towpath_contracts.runs.run_control import RunSteered
     from towpath_contracts.tasks import RunAccepted
     from towpath_readings.tool_calls import ToolCallRecord
+
+
+LAST_LOOK_S = 2.0
+"""How long it may take, behind a wait that is over, to find out what the run waits for."""
 
 
 class RunFilters(TypedDict, total=False):
@@ -117,3 +122,16 @@ def uuid_of(run_id: UUID | str) -> UUID:
         return UUID(run_id)
     except ValueError as error:
         raise RefusedError(problem("run_not_found", f"{run_id!r} is not a run id")) from error
+
+
+async def timeout_of(transport: "Transport", run_id: UUID) -> RunTimeoutError:
+    """Return that a run did not end in time, with what it waits for where that can be told at once."""
+    detail = f"run {run_id} did not end in time"
+    try:
+        async with asyncio.timeout(LAST_LOOK_S):
+            view = await transport.get(run_id)
+    except (TimeoutError, TowpathError):
+        view = None
+    if view is not None and view.waits:
+        detail = f"{detail}: it is {view.status} and waits for {view.waits[0]}"
+    return RunTimeoutError(problem("timeout", detail, run_id=str(run_id)))

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.gateway.test_admission import KEY, door
 
 from towpath_console.api import Api, ApiRefusalError
+from towpath_gateway.adapters.untaken_calls import wait_for_worker
 from towpath_gateway.app.protocols.mcp_server import (
     gate_questions,
     results,
@@ -212,6 +213,14 @@ async def test_a_key_that_may_not_see_gates_is_told_by_the_words_of_the_run() ->
     (text,) = texts
     assert text.startswith(f"Run {RUN} waits: approval: large. It is decided at https://towpath.example/approvals, by ")
     assert "`towpath gates list`" in text
+
+
+@pytest.mark.parametrize("hides_gates", [False, True])
+def test_a_run_that_goes_on_names_the_toolset_whose_worker_is_missing(hides_gates: bool) -> None:
+    view = {"run_id": RUN, "status": "running", "seq": 3, "waits": [wait := wait_for_worker("orders")]}
+    (said,) = results.run_result(run_wait.WaitedRun(view=view, hides_gates=hides_gates), "").content
+    assert isinstance(said, mcp_types.TextContent)
+    assert said.text == f"Run {RUN} is running and waits: {wait}. Ask follow_run for its end."
 
 
 def test_an_end_without_an_answer_is_an_error_of_the_tool_with_its_reason() -> None:

@@ -8,8 +8,9 @@ import pytest
 from tests.unit.gateway.protocols.test_a2a import GATE, RUN, gate, principal, view
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import GatePage, GateView, ListGates
+from towpath_contracts.runs.views import GatePage, GateView, ListGates, RunView
 from towpath_contracts.tasks import RunAccepted
+from towpath_gateway.adapters.untaken_calls import wait_for_worker
 from towpath_gateway.app.protocols.openai import model_runs
 from towpath_gateway.app.protocols.openai.model_answers import response_object
 from towpath_gateway.app.protocols.openai.waiting_gates import waiting_gates
@@ -24,6 +25,7 @@ class Orchestrator:
 
     def __init__(self, found: GateView | None, *, below: bool = True) -> None:
         self.asked: list[ListGates] = []
+        self.untaken: tuple[str, ...] = ()
         self._found = found
         self._below = below
 
@@ -35,6 +37,9 @@ class Orchestrator:
 
     async def wait_for_end(self, *_: Any) -> Any:
         return WAITS
+
+    async def with_untaken_calls(self, found: RunView) -> RunView:
+        return found.model_copy(update={"waits": (*found.waits, *self.untaken)})
 
 
 def behind(platform: Orchestrator) -> Any:
@@ -67,6 +72,20 @@ async def test_no_gate_is_told_to_a_key_that_may_see_none_nor_where_nothing_wait
     assert await waiting_gates(behind(platform), principal(), view("running")) == []
     assert await waiting_gates(behind(platform), principal(), None) == [] and not platform.asked
     assert await waiting_gates(behind(Orchestrator(None)), principal(), WAITS) == []
+
+
+async def test_a_wait_that_is_over_names_the_toolset_whose_worker_is_missing() -> None:
+    class WithoutWorker(Orchestrator):
+        async def wait_for_end(self, *_: Any) -> Any:
+            return view("running")
+
+    platform = WithoutWorker(None)
+    platform.untaken = (wait_for_worker("orders"),)
+    accepted = RunAccepted.model_validate({**view("queued").model_dump(include=set(RunAccepted.model_fields))})
+    with pytest.raises(ProblemError) as refused:
+        await model_runs._ended(behind(platform), principal(), accepted, "wait=2")
+    said = "the run is running after 2 s and waits: tool: no worker takes calls of the toolset orders (start the one"
+    assert said in str(refused.value.problem.detail)
 
 
 async def test_a_wait_that_is_over_names_the_gate_and_how_it_is_decided() -> None:

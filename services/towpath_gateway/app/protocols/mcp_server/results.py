@@ -9,7 +9,7 @@ from mcp_types import CallToolResult, TextContent
 from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.text import join_sentences
 from towpath_gateway.app.protocols.mcp_server.gate_questions import gate_summary
-from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun
+from towpath_gateway.app.protocols.mcp_server.run_wait import WaitedRun, waits_for_person
 from towpath_gateway.core.gate_texts import plain_line
 from towpath_readings.stream.live import answer_text
 
@@ -64,8 +64,11 @@ def _lines(waited: WaitedRun, site: str) -> list[str]:
         return [answer_text(view.get("final")), f"Run {run_id} completed."]
     if waited.has_ended:
         return [f"Run {run_id} {status}: {view.get('message') or view.get('reason') or 'no reason is known'}"]
-    if waited.gates or (waited.hides_gates and view.get("waits")):
+    waits = view.get("waits") or ()
+    if waited.gates or (waited.hides_gates and waits_for_person(waits)):
         return [_waiting_text(waited, site)]
+    if waits:
+        return [join_sentences(f"Run {run_id} is {status} and waits: {waits[0]}", "Ask follow_run for its end")]
     return [f"Run {run_id} is {status}: ask follow_run for its end."]
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from towpath_console.api import Api, ApiRefusalError
 from towpath_contracts.runs.statuses import FINAL_STATUSES, STANDING_STATUSES
 from towpath_fabric.clock import monotonic
+from towpath_gateway.adapters.untaken_calls import TOOL_WAIT
 from towpath_gateway.app.protocols.mcp_server.gate_questions import Gate, open_gates
 
 LOOK_S = 2
@@ -88,7 +89,12 @@ async def _stands(api: Api, run_id: str, status: str) -> bool:
     if status not in STANDING_STATUSES:
         return False
     gates = await open_gates(api, run_id)
-    return bool((await api.get(f"/v1/runs/{run_id}"))["waits"]) if gates is None else bool(gates)
+    return waits_for_person((await api.get(f"/v1/runs/{run_id}"))["waits"]) if gates is None else bool(gates)
+
+
+def waits_for_person(waits: Sequence[str]) -> bool:
+    """Return whether a person has to end any of the *waits* of a run, in its own words: a worker comes by itself."""
+    return any(not wait.startswith(TOOL_WAIT) for wait in waits)
 
 
 def _whole(left: float) -> int:

@@ -133,7 +133,9 @@ async def get_response(
     run_id = _run(response)
     wait_s = preferred_wait(prefer)
     view = await dependencies.platform.wait_for_end(principal.project, run_id, wait_s) if wait_s else None
-    view = view or await dependencies.platform.run(principal.project, run_id)
+    view = await dependencies.platform.with_untaken_calls(
+        view or await dependencies.platform.run(principal.project, run_id)
+    )
     gates = await waiting_gates(dependencies, principal, view)
     return _json(response_object(view, {}, await _offered(dependencies, view), gates), view)
 
@@ -210,6 +212,7 @@ async def _ended(
         view = await dependencies.platform.wait_for_end(principal.project, accepted.run_id, seconds)
     if view is not None and view.status in FINAL_STATUSES:
         return view
+    view = None if view is None else await dependencies.platform.with_untaken_calls(view)
     found = still_running(str(accepted.run_id), accepted.status if view is None else view.status, seconds)
     waits = "; ".join(view.waits) if view is not None else ""
     remedy = f"It goes on: GET /v1/responses/{response_id(accepted.run_id)}. Or ask with background, or with stream."
