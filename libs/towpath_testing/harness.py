@@ -38,7 +38,7 @@ from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
 from towpath_testing.provider_models import ProviderModels
-from towpath_testing.refusals import error_in_test, timeout_in_test
+from towpath_testing.refusals import error_in_test, timeout_in_test, with_tools_to_give
 from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness, waiting_in
 
@@ -111,7 +111,7 @@ class Harness:
         """Return why the platform could not be opened; what is wrong with a network's file with its lines."""
         refused = error_in_test(error.problem)
         if isinstance(refused, RefusedError) and isinstance(self._network, str | Path):
-            return locate_refusal(self._network, refused)
+            return with_tools_to_give(locate_refusal(self._network, refused))
         return refused
 
     async def __aexit__(

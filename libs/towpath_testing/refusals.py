@@ -3,11 +3,12 @@
 A test has no command line, no worker and no second platform; what it can do instead is a call of the harness.
 """
 
-from towpath.errors import RunTimeoutError, TowpathError, error_from
+from towpath.errors import RefusedError, RunTimeoutError, TowpathError, error_from
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import RunView
 
 GIVE_TOOL = "give it to the harness: harness(…, tools=[…])"
+TOOLS_MISSING = "Give the harness the tools that it lacks, or correct the file at the line that is named."
 GIVE_MODEL = (
     "the model scripted:task plays a script, and none was given: harness(…, model=script([…])), or model=FUNCTION, "
     "which says what comes next"
@@ -36,6 +37,13 @@ def problem_in_test(found: Problem) -> Problem:
 def error_in_test(found: Problem) -> TowpathError:
     """Return *found* as the exception whose class names the reaction, with what a test can do about it."""
     return error_from(problem_in_test(found))
+
+
+def with_tools_to_give(refused: RefusedError) -> RefusedError:
+    """Return the refusal of a network's file; where tools alone are missing the file may well be right."""
+    if any(one.code != "tool_unknown" for one in refused.problem.errors):
+        return refused
+    return RefusedError(refused.problem.model_copy(update={"remedy": TOOLS_MISSING}))
 
 
 def timeout_in_test(view: RunView, limit_s: float, *, gates: bool, awaited: bool) -> RunTimeoutError:

@@ -20,7 +20,7 @@ from towpath_contracts.networks.swarm_members import (
     members_by_swarm,
     with_swarm_defaults,
 )
-from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
+from towpath_contracts.problems.near_names import SUGGESTED, nearest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.state.limits import json_bytes
@@ -41,7 +41,8 @@ def check(
 ) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* and *others* are the registered ones.
 
-    *tools* has at least those that the spec names. *register* says how a tool is registered here.
+    *tools* has at least those that the spec names. *register* says how a tool is registered here; where that is
+    something else than REGISTER it is said before a name that is near, too.
     """
     rosters = members_by_swarm(spec)
     swarm = swarm_problems(rosters) or list(size_problems(rosters))
@@ -58,11 +59,22 @@ def _check_tools(
                 pointer = f"/agents/{index}/equipped_tools"
                 is_off = name in BUILT_IN_TOOLS
                 why = "is switched off on this platform" if is_off else "nobody registered"
-                mend = "" if is_off else f": {register}"
-                hint = suggest_name(name, known, otherwise=mend) if len(problems) < SUGGESTED else ""
+                near = _near_tool(name, known)
+                mend = "" if is_off or (near and register == REGISTER) else f": {register}"
+                meant = f"; did you mean {near!r}?" if near else ""
+                hint = f"{mend}{meant}" if len(problems) < SUGGESTED else ""
                 detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
     return problems
+
+
+def _near_tool(name: str, known: Sequence[str]) -> str | None:
+    """Return which tool may have been meant; two of one toolset have to be alike in what stands behind it."""
+    near = nearest_name(name, known)
+    toolset, dot, own = name.rpartition(".")
+    if near is not None and dot and near.startswith(f"{toolset}."):
+        return near if nearest_name(own, [near.removeprefix(f"{toolset}.")]) else None
+    return near
 
 
 def compile_prompt(template: str) -> str:

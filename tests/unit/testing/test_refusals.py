@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from towpath import Agent, Network, RefusedError, RunFailedError, RunTimeoutErro
 from towpath.errors import TowpathError
 from towpath.testing import execute_tool, harness, respond, script
 from towpath_contracts.problems.registry import problem
-from towpath_testing.refusals import REMEDIES, error_in_test
+from towpath_testing.refusals import GIVE_TOOL, REMEDIES, TOOLS_MISSING, error_in_test
 from towpath_testing.sync import SyncHarness
 
 ASKS = [{"name": "ask-first", "tool": "*", "effect": "require_approval"}]
@@ -36,6 +37,20 @@ async def test_a_tool_that_was_not_given_is_to_be_given_to_the_harness() -> None
     said = "clerk is equipped with price, which nobody registered: give it to the harness: harness(…, tools=[…])"
     assert said in str(refused.value)
     assert refused.value.__suppress_context__  # what the services say to each other is not printed above it
+
+
+def test_a_file_whose_tool_was_not_given_is_not_said_to_be_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "hotel.yaml"
+    agent = "{key: desk, is_default: true, allow_respond: true, equipped_tools: [pric]}"
+    file.write_text(f"name: hotel\nagents:\n  - {agent}\n")
+    with pytest.raises(RefusedError) as refused:
+        harness(file, policy=ASKS, tools=[price]).__enter__()
+    assert f"which nobody registered: {GIVE_TOOL}; did you mean 'price'?" in str(refused.value)
+    assert refused.value.remedy == TOOLS_MISSING
+    file.write_text(f"name: hotel\nagents:\n  - {agent.replace('allow_respond: true, ', '')}\n")
+    with pytest.raises(RefusedError) as refused:
+        harness(file, policy=ASKS, tools=[price]).__enter__()
+    assert refused.value.remedy.startswith("Correct the file at the line")
 
 
 async def test_a_run_that_waits_at_a_gate_is_told_with_the_calls_that_settle_it() -> None:

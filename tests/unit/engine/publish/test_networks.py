@@ -7,7 +7,7 @@ from tests.support.engine.machine import tool
 
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkSpec
 from towpath_contracts.problems.registry import REGISTRY
-from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
+from towpath_engine.publish.networks import REGISTER, check, compile_prompt, compile_snapshot, snapshot_body
 
 TOOLS = {"echo": tool("echo"), "pay": tool("pay")}
 LEAD: dict[str, Any] = {"key": "lead", "is_default": True, "allow_respond": True, "equipped_tools": ["echo"]}
@@ -55,6 +55,25 @@ def test_a_tool_of_the_platform_that_is_not_there_is_said_to_be_switched_off() -
     assert unknown.detail.endswith(
         "hammer, which nobody registered: start the worker that has it, or take one of towpath tools list"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("booking.change_dates", f": {REGISTER}"),
+        ("booking.fnd", "; did you mean 'booking.find'?"),
+        ("bookings.find", "; did you mean 'booking.find'?"),
+        ("hotel.booking.find", "; did you mean 'booking.find'?"),
+    ],
+)
+def test_a_tool_of_the_same_toolset_is_not_near_for_that(name: str, end: str) -> None:
+    (unknown,) = check(spec({**LEAD, "equipped_tools": [name]}), {"booking.find": tool("booking.find")})
+    assert unknown.detail.endswith(f"which nobody registered{end}")
+
+
+def test_another_way_to_register_is_said_before_a_near_name() -> None:
+    (unknown,) = check(spec({**LEAD, "equipped_tools": ["ecko"]}), TOOLS, register="bring it")
+    assert unknown.detail.endswith("which nobody registered: bring it; did you mean 'echo'?")
 
 
 def test_keys_are_compared_without_case() -> None:
