@@ -15,7 +15,7 @@ from uuid import UUID
 
 from towpath.client.resources import spec_json
 from towpath.declared_places import checks_call
-from towpath.errors import RefusedError, TowpathError
+from towpath.errors import DeclarationError, RefusedError, TowpathError
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
 from towpath.networks.policies import Policy
@@ -305,10 +305,20 @@ def _collected(tools: AnyTools) -> tuple[WorkerTools, tuple[Hook, ...]]:
         if isinstance(one, Tool):
             found.append(one)
             continue
-        of_module, of_hooks = collect([one if isinstance(one, ModuleType) else load_module(str(one))])
+        of_module, of_hooks = collect([one if isinstance(one, ModuleType) else _loaded(str(one))])
         found += of_module
         hooks += of_hooks
     return WorkerTools(found), tuple(hooks)
+
+
+def _loaded(name: str) -> ModuleType:
+    try:
+        return load_module(name)
+    except DeclarationError as error:
+        if not isinstance(error.__cause__, ModuleNotFoundError):
+            raise
+        msg = f"{error}. tools= takes the functions themselves, too: tools=[FUNCTION], without quotes"
+        raise DeclarationError(msg) from error
 
 
 @checks_call

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from towpath import Agent, Network, RefusedError, RunFailedError, RunTimeoutError, tool
-from towpath.errors import TowpathError
+from towpath.errors import DeclarationError, TowpathError
 from towpath.testing import execute_tool, harness, respond, script
 from towpath_contracts.problems.registry import problem
 from towpath_testing.refusals import GIVE_TOOL, REMEDIES, TOOLS_MISSING, error_in_test
@@ -37,6 +37,17 @@ async def test_a_tool_that_was_not_given_is_to_be_given_to_the_harness() -> None
     said = "clerk is equipped with price, which nobody registered: give it to the harness: harness(…, tools=[…])"
     assert said in str(refused.value)
     assert refused.value.__suppress_context__  # what the services say to each other is not printed above it
+
+
+def test_the_name_of_a_tool_is_answered_with_the_function_to_give() -> None:
+    with pytest.raises(DeclarationError) as refused:
+        harness(LONE, policy=ASKS, tools=["price.find"])
+    assert "there is no module price.find; give a dotted name, or a path that ends in .py. tools= takes the " in str(
+        refused.value
+    )
+    with pytest.raises(DeclarationError, match=r"no_tools\.py") as refused:
+        harness(LONE, policy=ASKS, tools=["./no_tools.py"])
+    assert "FUNCTION" not in str(refused.value)
 
 
 def test_a_file_whose_tool_was_not_given_is_not_said_to_be_wrong(tmp_path: Path) -> None:
