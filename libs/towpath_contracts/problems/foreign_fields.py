@@ -1,4 +1,4 @@
-"""Fields as other frameworks name them, and what the same is called in networks, tasks and policies here.
+"""Fields as other frameworks name them, and what the same is called in networks, tasks, policies and decisions here.
 
 People bring these words along, and letter by letter some of them are nearer to a wrong field than to the right one:
 `tools` is like nothing that an agent has, and `routes` not like `allowed_routes`.
@@ -27,6 +27,9 @@ MEANT = {
     "network": ("workflow", "graph", "crew"),
     "user_message": ("message", "input", "prompt", "query", "question"),
     "system_params": ("context", "deps", "run_context", "state"),
+    "tool_name": ("tool", "name", "function", "function_name"),
+    "tool_params": ("args", "arguments", "params", "parameters", "tool_args", "tool_input", "input"),
+    "calls": ("tool_calls", "tool_requests"),
     "max_output_tokens": ("max_tokens", "max_completion_tokens"),
 }
 """By our own field; a word may stand for another field in another place, as `prompt` does in an agent and in a task."""

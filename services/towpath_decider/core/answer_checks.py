@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS, assessment_schema
-from towpath_contracts.decisions.decision import Respond, adapter_of
+from towpath_contracts.decisions.decision import Respond, UseToolDetails, adapter_of
 from towpath_contracts.decisions.evidence import evidence_fault, listed_names
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
+from towpath_contracts.problems.foreign_fields import meant_field
 from towpath_contracts.problems.input_faults import entry_message
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_decider.core.answers import Check, RefusedAnswer
@@ -27,6 +28,11 @@ MAX_NAME_CHARS = 64
 """Of a wrong action; a model may write anything there."""
 
 _QUOTED = re.compile(r"'([^']+)'")
+
+_CALL_PLACE = ("USE_TOOL", "action_details")
+"""Where a decision says which tool is called; models and writers of scripts bring other words for its fields along."""
+
+_CALL_FIELDS = tuple(UseToolDetails.model_fields)
 
 _DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
 
@@ -106,6 +112,9 @@ def _describe_errors(error: ValidationError) -> str:
 
 
 def _describe_entry(entry: Any) -> str:
+    if entry["type"] == "extra_forbidden" and entry["loc"][:2] == _CALL_PLACE:
+        own = meant_field(str(entry["loc"][-1]), _CALL_FIELDS)
+        return f"{entry_message(entry)}; here it is {own}" if own else entry_message(entry)
     if entry["type"] != "union_tag_invalid":
         return entry_message(entry)
     wrong, known = str(entry["ctx"]["tag"]), _QUOTED.findall(entry["ctx"]["expected_tags"])

@@ -95,6 +95,22 @@ def test_unknown_actions_and_fields_are_refused(change: dict[str, object], reaso
     assert reason in read.reason
 
 
+@pytest.mark.parametrize(
+    ("details", "field", "own"),
+    [
+        ({"tool": "crm.lookup"}, "tool", "tool_name"),
+        ({"tool_name": "crm.lookup", "args": {}}, "args", "tool_params"),
+        ({"calls": [{"tool_name": "crm.lookup", "arguments": {}}]}, "calls.0.arguments", "tool_params"),
+        ({"tool_requests": []}, "tool_requests", "calls"),
+    ],
+)
+def test_the_fields_of_a_call_are_told_where_others_name_them(details: dict[str, object], field: str, own: str) -> None:
+    said = check_decision({**USE_TOOL, "action_details": details})
+    assert f"{field}: Extra inputs are not permitted; here it is {own}" in said
+    other = check_decision({**USE_TOOL, "action_details": {"tool_name": "crm.lookup", "surprise": 1}})
+    assert other == "USE_TOOL.action_details.surprise: Extra inputs are not permitted"
+
+
 def test_a_string_payload_is_a_decision() -> None:
     assert check_decision({**RESPOND, "action_details": {"payload": "hello"}}) == ""
 
