@@ -3,6 +3,8 @@
 For a file that can't be published every problem is shown, and the version that was published before stays and is named.
 So does a version that somebody published elsewhere, until the file changes or is saved once more. A tool that nobody
 has registered is told at once, since most are misspelt; whether it has come meanwhile is looked at for a while.
+Two files never publish under one name, for the later one would replace the other's network: the one that had the name
+first keeps it, and at the start the first by its file's name.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ import yaml
 from pydantic import ValidationError
 
 from towpath.errors import RefusedError
-from towpath.networks.spec_files import locate_refusal
+from towpath.networks.spec_files import declared_twice, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_embedded.local_access import NO_AUTHORITIES
@@ -63,6 +65,7 @@ class NetworkFolderPublisher:
         self._faulty: set[Path] = set()
         self._named: dict[Path, str] = {}
         self._tried_until: dict[Path, float] = {}
+        self._names_taken: dict[Path, str] = {}
         self._memory = memory
         self._published = _remembered(memory)
         self._specs: dict[str, JsonObject] = {}
@@ -98,14 +101,20 @@ class NetworkFolderPublisher:
         self._seen[path] = changed_at
         if not is_as_before:
             self._tried_until.pop(path, None)
+        is_told = is_as_before and self._names_taken.pop(path, None) is None
         spec = self._read(path)
         if spec is None:
             return False
-        before, self._named[path] = self._named.get(path, ""), str(spec.get("name"))
+        before, name = self._named.pop(path, ""), str(spec.get("name") or "")
+        if (owner := self._owner(name)) is not None:
+            self._refuse_name(path, name, owner)
+            self._tell_left(before, f"{path.name} has another network now")
+            return False
+        self._named[path] = name
         try:
             result = await self._publish(spec, is_saved=is_saved)
         except RefusedError as error:
-            if not is_as_before:  # else it was told already
+            if not is_told:
                 self._await_tools(path, error)
                 self._refused(path, _faults(path, error))
             return False
@@ -114,6 +123,18 @@ class NetworkFolderPublisher:
         self._refused(path, ())
         self._tell_left(before, f"{path.name} has another network now")
         return True
+
+    def _owner(self, name: str) -> Path | None:
+        """Return the file that has the name *name*, also where something else is wrong with it."""
+        return next((path for path, named in self._named.items() if name and named == name), None)
+
+    def _refuse_name(self, path: Path, name: str, owner: Path) -> None:
+        self._names_taken[path] = name
+        try:
+            found = declared_twice(path, name, owner).problem
+        except RefusedError as error:  # it was changed or removed meanwhile, which the next look finds
+            found = error.problem
+        self._refused(path, [one.detail for one in found.errors] or [found.detail])
 
     def _tell_left(self, name: str, why: str) -> None:
         """Tell that the network *name* stays, where no file has it any more."""
@@ -126,6 +147,9 @@ class NetworkFolderPublisher:
             self._tried_until[path] = asyncio.get_running_loop().time() + TOOLS_TIMEOUT_S
 
     def _is_tried_again(self, path: Path) -> bool:
+        taken = self._names_taken.get(path)
+        if taken is not None:
+            return self._owner(taken) is None
         return self._tried_until.get(path, 0.0) > asyncio.get_running_loop().time()
 
     def _forget_all_but(self, files: Sequence[Path]) -> None:
@@ -175,6 +199,7 @@ class NetworkFolderPublisher:
         is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
         if not is_network:
             self._refused(path, ())
+            self._tell_left(self._named.pop(path, ""), f"{path.name} has no network any more")
             return None
         plays = str(content.get("model", "scripted:task")).startswith("scripted:")
         return {**content, "model": self._model} if self._model and plays else content

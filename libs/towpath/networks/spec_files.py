@@ -55,6 +55,14 @@ def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
     return RefusedError(locate_problems(found.code, Path(path), lines, found.errors))
 
 
+def declared_twice(path: str | Path, name: str, owner: str | Path) -> RefusedError:
+    """Return the refusal of the network *name* in *path*: the file *owner* has one of that name already."""
+    detail = f"network {name} is declared by {Path(owner).name} already; give it another name"
+    fault = ProblemDetail(pointer="/name", code="name_twice", detail=detail)
+    _written, lines, _text = read_yaml(Path(path), "network_invalid")
+    return RefusedError(locate_problems("network_invalid", Path(path), lines, [fault]))
+
+
 @checks_call
 def load_policy(path: str | Path) -> PolicyFile:
     """Read a permission matrix; raises RefusedError `policy_invalid` where it isn't one at all.

@@ -184,3 +184,58 @@ async def test_a_network_that_no_file_has_any_more_is_told_to_stay(tmp_path: Pat
         "other.yaml: network desk version 3",
     ]
     assert told[3:] == [*gone, "other.yaml is gone; desk stays published as version 3, and can be run"]
+
+
+async def test_a_file_whose_name_another_file_has_is_refused_until_the_name_is_free(tmp_path: Path) -> None:
+    told: list[str] = []
+    kept: dict[str, list[str]] = {}
+    hotel, spa = write_desk(tmp_path, "orders.find"), tmp_path / "spa.yaml"
+    spa.write_text("# a copy\n" + hotel.read_text())
+    folder = Gateway(tmp_path, "", told.append, refused=lambda path, faults: kept.update({Path(path).name: [*faults]}))
+    await folder.publish_changed()
+    refusal = [f"{spa}:3: network desk is declared by desk.yaml already; give it another name"]
+    assert kept == {"spa.yaml": refusal}, "at the start the first file by its name has it"
+    earlier = tmp_path / "annex.yaml"
+    earlier.write_text(hotel.read_text())
+    await folder.publish_changed()
+    assert kept["annex.yaml"] and folder.posts == 1, "while it is up the file that is saved later"
+    earlier.unlink()
+    spa.write_text(spa.read_text().replace("desk", "spa"))
+    await folder.publish_changed()
+    assert kept == {"annex.yaml": [], "spa.yaml": []}
+    assert told == ["desk.yaml: network desk version 1", "spa.yaml: network spa version 2"]
+    spa.write_text(hotel.read_text())
+    await folder.publish_changed()
+    assert told[2:] == ["spa.yaml has another network now; spa stays published as version 2, and can be run"]
+    hotel.write_text("kind: Policy\nrules: []\n")
+    await folder.publish_changed()
+    await folder.publish_changed()
+    assert told[-1] == "spa.yaml: network desk version 3", "the name is free"
+    assert kept["spa.yaml"] == [] and folder.posts == 3
+
+
+async def test_what_else_is_wrong_with_a_file_is_told_once_its_name_is_free(tmp_path: Path) -> None:
+    kept: list[list[str]] = []
+    first, second = write_desk(tmp_path, "orders.find"), tmp_path / "second.yaml"
+    second.write_text(first.read_text().replace("find", "fnd"))
+    folder = Gateway(tmp_path, "", [].append, refused=lambda _, faults: kept.append([*faults]))
+    await folder.publish_changed()
+    first.unlink()
+    await folder.publish_changed()
+    assert "nobody registered" in kept[-1][0]
+
+
+async def test_files_that_name_no_network_are_each_told_so_by_the_gateway(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("kind: Network\nagents: []\n")
+
+    class Counting(NetworkFolderPublisher):
+        posts = 0
+
+        async def _post(self, body: JsonObject) -> tuple[int, JsonObject]:
+            self.posts += 1
+            return 422, problem("network_invalid", "it has no name").model_dump(mode="json")
+
+    folder = Counting(tmp_path, "", [].append)
+    await folder.publish_changed()
+    assert folder.posts == 2

@@ -1,6 +1,6 @@
 """`towpath networks`: validate, publish and look at networks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -68,11 +68,10 @@ async def publish(*files: Path, if_version: int | None = None, common: Connectio
     """Publish networks; one equal to its current version makes no new version.
 
     Args:
-        files: YAML files with kind: Network.
+        files: YAML files with kind: Network, each of another name.
         if_version: Only while this version is current, 0 while there is none.
     """
-    for file in files:
-        _check_form(file)
+    _check_names(files)
     async with common.connect() as client:
         versions = [await client.networks.publish(file, if_version=if_version) for file in files]
     columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else "published"))
@@ -299,6 +298,17 @@ def _check_form(file: Path) -> None:
     from towpath.networks.spec_files import load_network
 
     load_network(file)
+
+
+def _check_names(files: Sequence[Path]) -> None:
+    """Check the form of each file; raises RefusedError also where two of them have a network of one name."""
+    from towpath.networks.spec_files import declared_twice, load_network
+
+    owners: dict[str, Path] = {}
+    for file in files:
+        name = load_network(file).name
+        if (owner := owners.setdefault(name, file)) != file:
+            raise declared_twice(file, name, owner)
 
 
 def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:
