@@ -112,7 +112,7 @@ class NetworkFolderPublisher:
             return False
         self._named[path] = name
         try:
-            result = await self._publish(spec, is_saved=is_saved)
+            result = await self._publish(spec, is_saved=is_saved, is_mended=path in self._faulty and before == name)
         except RefusedError as error:
             if not is_told:
                 self._await_tools(path, error)
@@ -204,7 +204,7 @@ class NetworkFolderPublisher:
         plays = str(content.get("model", "scripted:task")).startswith("scripted:")
         return {**content, "model": self._model} if self._model and plays else content
 
-    async def _publish(self, spec: JsonObject, *, is_saved: bool) -> str:
+    async def _publish(self, spec: JsonObject, *, is_saved: bool, is_mended: bool) -> str:
         loop = asyncio.get_running_loop()
         end = loop.time() + TOOLS_TIMEOUT_S
         name, written = str(spec.get("name")), _digest(spec)
@@ -217,7 +217,8 @@ class NetworkFolderPublisher:
             if status < 300:
                 self._remember(name, written, answer.get("version"))
                 self._specs[name] = spec
-                return f"network {answer.get('name', name)} version {answer.get('version')}"
+                again = ", in force again" if is_mended and before is not None else ""
+                return f"network {answer.get('name', name)} version {answer.get('version')}{again}"
             codes = {answer.get("code"), *(entry.get("code") for entry in answer.get("errors", ()))}
             if "network_moved" in codes:
                 return f"not published again: {answer.get('detail')}. Save the file to publish it over that."

@@ -111,6 +111,10 @@ async def test_a_misspelt_tool_is_refused_at_the_first_look_and_the_version_that
     file.write_text("name: [")
     await folder.publish_changed()
     assert told[-1] == "desk.yaml: runs of desk go on with version 1", "also where the file can't be read"
+    for _ in range(2):
+        write_desk(tmp_path, "orders.find")
+        await folder.publish_changed()
+    assert told[-2:] == ["desk.yaml: network desk version 3, in force again", "desk.yaml: network desk version 4"]
 
 
 async def test_a_network_is_published_once_its_tool_has_come_and_its_refusal_is_told_once(tmp_path: Path) -> None:
