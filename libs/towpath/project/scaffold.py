@@ -43,7 +43,7 @@ _PROJECT = {
 }
 """Files of a new project: the template of each, and of YAML files the kind."""
 
-_OF_EVERY_PROJECT = ("towpath.yaml", "pytest.ini", "AGENTS.md", ".gitignore")
+_OF_EVERY_PROJECT = ("towpath.yaml", "pytest.ini", "AGENTS.md", "skills/towpath/SKILL.md", ".gitignore")
 _KEPT = (Path("networks") / ".gitkeep", Path("tools") / ".gitkeep")
 """What keeps the empty folders that `towpath.yaml` names when a project goes into git."""
 

@@ -1,6 +1,7 @@
 """`towpath init` writes a project that holds together, and writes over nothing."""
 
 import ast
+import re
 import stat
 from configparser import ConfigParser
 from pathlib import Path
@@ -145,10 +146,13 @@ def test_an_empty_project_can_be_read_and_is_filled_part_by_part(
             "networks/.gitkeep",
             "policies.yaml",
             "pytest.ini",
+            "skills/towpath/SKILL.md",
             "tools/.gitkeep",
             "towpath.yaml",
         )
     ]
+    links = re.findall(r"\]\(([^)#:]+)\)", Path("AGENTS.md").read_text("utf-8"))
+    assert links and all(Path(link).is_file() for link in links)
     found = read_project()
     assert (found.tool_modules(), found.networks, found.policy) == ((), Path("networks"), Path("policies.yaml"))
     assert policy_problems() == ()
