@@ -22,11 +22,13 @@ from towpath_contracts.problems.input_faults import FaultList, details_of, in_pl
 from towpath_contracts.problems.known_names import with_names
 from towpath_contracts.problems.near_names import likeness
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_gateway.core.a2a_errors import is_a2a, unread_call
+from towpath_gateway.core.a2a_errors import is_a2a, unread_call, unread_message
 from towpath_gateway.core.headers import SAFE_METHODS
 from towpath_gateway.core.openai_errors import is_openai, openai_error, retry_header
 
 PROBLEM_JSON = "application/problem+json"
+JSON = "application/json"
+MCP_PATH = "/mcp"
 
 RETRY_AFTER_S = 2
 """Seconds that a client is asked to wait where nothing else is known: a restart takes about this long."""
@@ -97,14 +99,9 @@ def problem_response(found: Problem, request: Request, headers: Mapping[str, str
         sent |= retry_header(found, is_one_run=is_one_run)
     elif is_a2a(request.scope["path"]):
         told = {**unread_call(body), **told}
-    return _Json(told, found.status, sent)
-
-
-class _Json(Response):
-    media_type = PROBLEM_JSON
-
-    def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str]) -> None:
-        super().__init__(canonical_json(body), status_code=status, headers=dict(headers))
+    elif request.scope["path"] == MCP_PATH:  # its clients read an error in JSON, and of other refusals say nothing
+        return Response(canonical_json(told | unread_message(body)), found.status, sent, JSON)
+    return Response(canonical_json(told), found.status, sent, PROBLEM_JSON)
 
 
 def validation_problem(faults: FaultList) -> Problem:

@@ -86,5 +86,11 @@ def unread_call(found: Problem) -> JsonObject:
     return rpc_failure(None, found, None if is_more else INVALID_REQUEST)
 
 
+def unread_message(found: Problem) -> JsonObject:
+    """Return the same to clients of MCP, whose protocol has no codes for it: the problem stands beside it."""
+    code = INTERNAL_ERROR if found.status >= 500 or found.status == 429 else INVALID_REQUEST
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": rpc_error(found)["message"]}}
+
+
 def _code_of(status: int) -> int:
     return INTERNAL_ERROR if status >= 500 or status == 429 else INVALID_PARAMS

@@ -10,6 +10,8 @@ import httpx2
 import mcp_types
 import pytest
 from mcp import MCPError
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
@@ -17,8 +19,10 @@ from tests.unit.gateway.protocols.test_mcp_server import ME, RUN, api, gate, pag
 from tests.unit.gateway.test_admission import KEY, door
 
 from towpath_console.api import Api, ApiCaller, ApiRefusalError
+from towpath_contracts.problems.registry import problem
 from towpath_gateway.app.protocols.mcp_server import gate_questions, results, task_methods, tool_calls, tool_list
 from towpath_gateway.app.protocols.mcp_server.route import McpRoute
+from towpath_gateway.core.a2a_errors import unread_message
 
 MODERN = "2026-07-28"
 ASKS = mcp_types.ClientCapabilities.model_validate({"elicitation": {"form": {}}})
@@ -229,6 +233,29 @@ class Served:
 
     async def ask(self) -> httpx2.Response:
         return await self.client.post("/mcp", json=a_call("slow"))
+
+
+async def test_a_client_without_a_key_reads_what_to_do() -> None:
+    served = Served()
+    way = httpx2.ASGITransport(app=served.behind)
+    async with httpx2.AsyncClient(transport=way, base_url="http://towpath") as without_key:
+        with pytest.raises(ExceptionGroup) as refused:
+            async with Client(streamable_http_client("http://towpath/mcp", http_client=without_key)) as client:
+                await client.list_tools()
+        answer = await without_key.post("/mcp", json=a_call("slow"))
+    assert refused.group_contains(MCPError, match="the request carries no key. Send a key: Authorization: Bearer KEY")
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "application/json")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    told = answer.json()
+    assert (told["code"], told["error"]["code"], told["id"]) == ("unauthenticated", -32600, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "rpc_code"), [("unauthenticated", -32600), ("overloaded", -32603), ("unavailable", -32603)]
+)
+def test_a_refusal_before_a_message_was_read_is_one_of_its_sender_or_of_the_platform(code: str, rpc_code: int) -> None:
+    told = unread_message(problem(code, "why"))
+    assert told["error"]["code"] == rpc_code and "why" in told["error"]["message"]
 
 
 async def test_a_call_under_way_is_answered_by_a_gateway_that_ends_and_no_other_is_taken() -> None:

@@ -18,12 +18,12 @@ from starlette.types import Message, Receive, Scope, Send
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_gateway.adapters.platform_client import large_body
 from towpath_gateway.app.dependencies import GatewayDependencies, authenticate
+from towpath_gateway.app.errors import MCP_PATH
 from towpath_gateway.app.strict_requests import MAX_BODY_BYTES, BoundedJsonRequest
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-MCP_PATH = "/mcp"
 _SERVER = "towpath_gateway.app.protocols.mcp_server.server"
 
 
