@@ -71,7 +71,9 @@ class ScriptedProvider:
         if answer is None and request.kind in NEUTRAL:
             return ModelReply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if answer is None:
-            message = exhaustion_message(len(script), request.context.agent_key, request.context.feedback)
+            context = request.context
+            near = script.near_agent(context.agent_key, cursors, [one.agent_key for one in context.routes])
+            message = exhaustion_message(len(script), context.agent_key, context.feedback, near)
             return ModelCallFailure(code="script_exhausted", message=message)
         text = answer.text(question.repairs)
         if answer.delay_ms:

@@ -8,7 +8,7 @@ where that does not hold: a script can tell tasks apart, and a call that succeed
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from pydantic_core import from_json, to_json
 
 from towpath_contracts.decisions.assessments import ANSWERS
 from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, PlayedScriptEntry, PromptContext
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.text import counted, truncate
 
 COMMON = "*"
@@ -83,19 +84,31 @@ class Script:
         index, queue = min(nexts)
         return _scripted_answer(self._entries[index], PlayedScriptEntry(queue=queue, index=index))
 
+    def near_agent(self, agent_key: str, cursors: Mapping[str, int], routes: Collection[str]) -> str | None:
+        """Return for whom entries are that may be meant for *agent_key*: nobody who has decided or is in its *routes*.
+
+        An agent that has entries of its own is meant by those.
+        """
+        if agent_key in self._queues:
+            return None
+        others = self._queues.keys() - cursors.keys() - set(routes) - {COMMON}
+        return nearest_name(agent_key, sorted(one for one in others if not one.startswith(":")))
+
     def _unread(self, queue: str, cursor: int, context: PromptContext | None) -> int | None:
         indexes = self._queues.get(queue, [])
         unread = islice(indexes, bisect_left(indexes, cursor), None)
         return next((index for index in unread if _holds(self._entries[index], context)), None)
 
 
-def exhaustion_message(entries: int, agent_key: str, feedback: Sequence[str]) -> str:
+def exhaustion_message(entries: int, agent_key: str, feedback: Sequence[str], misspelled: str | None = None) -> str:
     """Return why a script of so many *entries* says nothing more for an agent.
 
     *feedback* is what the agent was asked again about: what was played is then at fault, and not what is
-    missing behind it.
+    missing behind it. *misspelled* is for whom entries are that may be meant for the agent.
     """
     message = f"the script of {counted(entries, 'entry', 'entries')} has nothing left for agent {agent_key}"
+    if misspelled is not None:
+        return f"{message}, and entries for agent {misspelled!r}, which has not decided; did you mean {agent_key!r}?"
     if not feedback:
         return f"{message}: add what it does next"
     cure = "mend its last entry, or add what it does then"

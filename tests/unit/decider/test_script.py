@@ -38,6 +38,19 @@ def test_who_reads_that_nothing_is_left_learns_what_the_agent_was_asked_again_ab
     assert exhaustion_message(1, "triage", ("x" * 400,)).endswith(" " + "x" * 400)
 
 
+def test_entries_for_an_agent_of_a_near_name_are_told_to_who_has_none() -> None:
+    script = Script([{**RESPOND, "agent": "dsk"}, {**RESPOND, "agent": "billing"}, {**RESPOND, "kind": "reflect"}])
+    assert script.near_agent("desk", {}, ["billing"]) == "dsk"
+    assert script.near_agent("desk", {"dsk": 1}, []) is None, "it has decided, so there is one"
+    assert script.near_agent("desk", {}, ["dsk"]) is None, "the desk may hand over to it"
+    assert script.near_agent("dsk", {}, []) is None, "it has an entry of its own"
+    assert script.near_agent("triage", {}, []) is None and script.near_agent(":reflec", {}, []) is None
+    assert exhaustion_message(3, "desk", (), "dsk") == (
+        "the script of 3 entries has nothing left for agent desk, and entries for agent 'dsk', which has not decided; "
+        "did you mean 'desk'?"
+    )
+
+
 def test_an_agent_reads_its_own_queue_and_the_common_one_by_lowest_index() -> None:
     script = Script([{**RESPOND, "agent": "billing"}, USE_TOOL, {**USE_TOOL, "agent": "triage"}, RESPOND])
     uses = []

@@ -79,6 +79,14 @@ def test_a_call_that_is_missing_is_told_with_the_refusal(pytester: pytest.Pytest
     assert ("Runs of the harness" in str(found.stdout)) == ("== [3]" not in asserted)
 
 
+def test_an_entry_for_an_agent_that_is_not_there_is_told_with_the_one_that_is(pytester: pytest.Pytester) -> None:
+    decision = '{"agent": "clrk", "action": "RESPOND", "action_details": {"payload": {"message": "done"}}}'
+    found = failure(pytester, f'result = run({decision})\nassert result.status == "completed"')
+    found.stdout.fnmatch_lines(
+        "*nothing left for agent clerk, and entries for agent 'clrk', *; did you mean 'clerk'?>*"
+    )
+
+
 @pytest.mark.parametrize("asserted", ['assert result.text == "paid"', "assert not result.tool_calls()"])
 def test_a_call_that_failed_is_told_with_what_its_tool_raised(pytester: pytest.Pytester, asserted: str) -> None:
     moves = 'execute_tool("find", booking="B-99"), respond("done")'
