@@ -357,7 +357,8 @@ class ProjectAuthorizer:
                 refused = self._refused(query, budget)
                 agents = specialists(refused, tool.spec, self.matrix, self.compile_grant, directory, used)
         denial = with_alternatives(denial, others, agents, escalation(denial.violation_type, verdict))
-        explained = explain_denial(denial, query, tool, self.matrix, verdict, others)
+        advice = query.condition_context(budget).with_values({})
+        explained = explain_denial(denial, query, tool, self.matrix, verdict, others, advice)
         denial = denial.model_copy(update={"explanation": explained})
         return AuthorizationDecision(
             effect="deny",

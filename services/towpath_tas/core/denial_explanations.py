@@ -1,16 +1,22 @@
 """What people are told of a denial: which rule, where it stands, and what would allow the call.
 
-It is kept apart from what the model is told (`denials`): a model that is shown the rules of others, or how a policy
-would have to be changed, learns what to ask for. It is made of what the denial was found with, without another query.
+The cure never gives more than what was refused without saying so: where a rule of the tool comes near, that rule is to
+be corrected, since a new one beside it would lift its conditions. It is kept apart from what the model is told (`denials`): a model that is shown the rules of others, or how a policy
+would have to be changed, learns what to ask for. It is made of what the denial was found with, without another query; only the conditions of
+rules that miss the call are evaluated, on the budget of advice.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.tools.calls import AlternativeTool, Denial
 from towpath_contracts.tools.violations import DenialCode, DenialExplanation
 from towpath_tas.core.authorization_query import AuthorizationQuery
-from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule
+from towpath_tas.core.policy.conditions import ConditionResult
+from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, MissedPattern, Rule
 from towpath_tas.core.tools.registry import ToolVersion
 
 MAX_NAMED = 5
@@ -20,6 +26,20 @@ MAX_WHEN_CHARS = 200
 """Of the condition of a rule: `policy rule show` has all of it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearRule:
+    """A rule that does not allow the call: `why` not, and which of its patterns the call misses."""
+
+    rule: Rule
+    why: str
+    missed: tuple[MissedPattern, ...] = ()
+
+    @property
+    def is_misspelt(self) -> bool:
+        """Return whether each value that it misses is much like what it names."""
+        return bool(self.missed) and all(_is_near(one) for one in self.missed)
+
+
 def explain_denial(
     denial: Denial,
     query: AuthorizationQuery,
@@ -27,8 +47,12 @@ def explain_denial(
     matrix: Matrix,
     verdict: MatrixVerdict | None,
     others: Sequence[AlternativeTool],
+    context: Mapping[str, Any],
 ) -> DenialExplanation | None:
-    """Return what people are told of *denial*; None where its reason says all that there is to say."""
+    """Return what people are told of *denial*; None where its reason says all that there is to say.
+
+    Conditions are evaluated on *context*, which is one of advice.
+    """
     if tool is None:
         return None
     if denial.violation_type == DenialCode.DRIFTED:
@@ -38,7 +62,8 @@ def explain_denial(
     refused = f"{query.principal.agent or 'this agent'} may not call {query.tool}"
     if verdict.rule is not None:
         return _by_rule(refused, denial, query, verdict.rule, is_limit=verdict.limited is not None)
-    return _by_no_rule(refused, query, tool, matrix, verdict, others)
+    near = _nearest(query, tool, matrix, verdict, others, context)
+    return _by_no_rule(refused, query, verdict, others, near)
 
 
 def _by_rule(
@@ -57,42 +82,75 @@ def _by_rule(
 def _by_no_rule(
     refused: str,
     query: AuthorizationQuery,
+    verdict: MatrixVerdict,
+    others: Sequence[AlternativeTool],
+    near: NearRule | None,
+) -> DenialExplanation:
+    opened = [one.tool for one in others[:MAX_NAMED]]
+    may = f"It may call {', '.join(opened)}." if opened else "Nothing is open to it."
+    nearest = "" if near is None else f" Nearest rule: {_placed(near.rule)}: {near.why}."
+    return DenialExplanation(
+        detail=f"{refused}: no rule allows it. {may}{nearest}",
+        remedy=_remedy(query, verdict, near),
+        nearest="" if near is None else near.rule.name,
+        nearest_at="" if near is None else near.rule.at,
+    )
+
+
+def _remedy(query: AuthorizationQuery, verdict: MatrixVerdict, near: NearRule | None) -> str:
+    """Return what to correct in the nearest rule; only where no rule names the tool, how a new one is added."""
+    if near is not None and (near.is_misspelt or (near.missed and near.rule.tool != "*")):
+        wrong = " and ".join(f"its {one.field} is {one.pattern!r}, the call's {one.value!r}" for one in near.missed)
+        if near.is_misspelt:
+            return f"Probably misspelt: correct rule {_placed(near.rule)}: {wrong}."
+        return f"If rule {_placed(near.rule)} is to cover this call, change it there: {wrong}."
+    if verdict.unmet:
+        return f"Try what would pass: {_check(query)}"
+    agent, tool = query.principal.agent, query.tool
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", f"{agent}-{tool}").strip("-")[:64]
+    added = f"towpath new policy {name} --tool {tool} --effect allow --who agent={agent}"
+    return f"To allow every call of {tool} to {agent}, whatever its arguments are: {added}"
+
+
+def _nearest(
+    query: AuthorizationQuery,
     tool: ToolVersion,
     matrix: Matrix,
     verdict: MatrixVerdict,
     others: Sequence[AlternativeTool],
-) -> DenialExplanation:
-    opened = [one.tool for one in others[:MAX_NAMED]]
-    may = f"It may call {', '.join(opened)}." if opened else "Nothing is open to it."
-    near, why = _nearest(query, tool, matrix, verdict, opened)
-    nearest = "" if near is None else f" Nearest rule: {_placed(near)}: {why}."
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", f"{query.principal.agent}-{query.tool}").strip("-")[:64]
-    remedy = (
-        f"To allow it: towpath new policy {name} --tool {query.tool} --effect allow --who agent={query.principal.agent}"
-    )
-    return DenialExplanation(
-        detail=f"{refused}: no rule allows it. {may}{nearest}",
-        remedy=f"Try what would pass: {_check(query)}" if verdict.unmet else remedy,
-        nearest="" if near is None else near.name,
-        nearest_at="" if near is None else near.at,
-    )
+    context: Mapping[str, Any],
+) -> NearRule | None:
+    """Return the rule that comes nearest to allowing the call, as `DenialExplanation` says, and what is missing.
 
-
-def _nearest(
-    query: AuthorizationQuery, tool: ToolVersion, matrix: Matrix, verdict: MatrixVerdict, opened: Sequence[str]
-) -> tuple[Rule | None, str]:
-    """Return the rule that comes nearest to allowing the call, as `DenialExplanation` says, and what is missing."""
-    if verdict.unmet:
-        rule = verdict.unmet[0]
-        return rule, f"it opens it where {_shortened(rule.when or 'true')}"
-    for rule, misses in matrix.missing(query.principal, query.tool, tool.spec.operation):
-        if rule.effect != "deny":
-            return rule, misses or "the tool was discovered, and the rule does not name it"
-    for name in opened[:1]:
-        for rule in matrix.candidates(query.principal, name, "call"):
+    A rule whose condition fits the arguments, and that only misspells who calls, was meant for this very call.
+    """
+    unmet = [NearRule(rule=rule, why=f"it opens it where {_shortened(rule.when or 'true')}") for rule in verdict.unmet]
+    missing = [
+        NearRule(rule=rule, why="; ".join(map(str, missed)) or _NOT_NAMED, missed=missed)
+        for rule, missed in matrix.missing(query.principal, query.tool, tool.spec.operation)
+        if rule.effect != "deny" and rule not in verdict.unmet
+    ]
+    fitting = {one.rule.name for one in missing if _fits(one.rule, matrix, context)}
+    missing.sort(key=lambda one: (one.rule.tool == "*", not one.missed, one.rule.name not in fitting, len(one.missed)))
+    meant = [one for one in missing if one.is_misspelt and one.rule.name in fitting]
+    if ranked := [*meant, *unmet, *missing]:
+        return ranked[0]
+    for other in others[:1]:
+        for rule in matrix.candidates(query.principal, other.tool, "call"):
             if rule.effect != "deny":
-                return rule, f"it is for {rule.tool}"
-    return None, ""
+                return NearRule(rule=rule, why=f"it is for {rule.tool}")
+    return None
+
+
+_NOT_NAMED = "the tool was discovered, and the rule does not name it"
+
+
+def _fits(rule: Rule, matrix: Matrix, context: Mapping[str, Any]) -> bool:
+    return rule.when is None or matrix.met(rule.when, context) is ConditionResult.YES
+
+
+def _is_near(missed: MissedPattern) -> bool:
+    return nearest_name(missed.value, [missed.pattern]) is not None
 
 
 def _drifted(tool: ToolVersion) -> DenialExplanation:

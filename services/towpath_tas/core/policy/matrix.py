@@ -82,6 +82,17 @@ class CallPrincipal:
     project: str = ""
 
 
+class MissedPattern(NamedTuple):
+    """A pattern of a rule that a call does not match: of which field, the call's `value`, and the `pattern`."""
+
+    field: str
+    value: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.value!r} is not {self.pattern!r}"
+
+
 class RateLimit(NamedTuple):
     """A use of a rule that allows `calls` in a window of `per_s` seconds."""
 
@@ -172,16 +183,18 @@ class Matrix:
             self._found[key] = found
         return found
 
-    def missing(self, principal: CallPrincipal, tool: str, operation: str) -> Iterator[tuple[Rule, str]]:
-        """Yield the rules for *tool* with the first of their other patterns that does not match, empty if all do.
+    def missing(
+        self, principal: CallPrincipal, tool: str, operation: str
+    ) -> Iterator[tuple[Rule, tuple[MissedPattern, ...]]]:
+        """Yield the rules for *tool* with those of their other patterns that do not match.
 
         Only so many are looked at: each denied call asks.
         """
         placed = merge(self._exact.get(tool, ()), self._wild, key=itemgetter(0))
         for _, rule in islice(placed, MAX_MISSING_LOOKED_AT):
-            misses = self._misses(rule, principal, tool, operation)
-            if not misses.startswith("tool "):
-                yield rule, misses
+            missed = tuple(self._missed(rule, principal, tool, operation))
+            if not any(one.field == "tool" for one in missed):
+                yield rule, missed
 
     def frees(self, principal: CallPrincipal, spec: ToolSpec) -> bool:
         """Return whether a call of *spec* needs no rule: it reads what its run was given, and no rule names its tool.
@@ -249,20 +262,15 @@ class Matrix:
 
     def _misses(self, rule: Rule, principal: CallPrincipal, tool: str, operation: str) -> str:
         """Return the first field of *rule* that does not match, or an empty string."""
-        values = (
-            tool,
-            operation,
-            principal.project,
-            principal.network,
-            principal.agent,
-            principal.agent_type,
-            principal.caller,
-        )
+        return next(map(str, self._missed(rule, principal, tool, operation)), "")
+
+    def _missed(self, rule: Rule, principal: CallPrincipal, tool: str, operation: str) -> Iterator[MissedPattern]:
+        who = (principal.project, principal.network, principal.agent, principal.agent_type, principal.caller)
+        values = (tool, operation, *who)
         for place, fits in self._tests[id(rule)]:
             if not fits(values[place]):
                 name = PATTERN_FIELDS[place]
-                return f"{name} {values[place]!r} is not {getattr(rule, name)!r}"
-        return ""
+                yield MissedPattern(name, values[place], getattr(rule, name))
 
     def applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
         """Return whether the condition of *rule* holds; an unclear one holds only if the rule restricts."""

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.tas.policy.test_authorization import asked, bundle, spec, stored
 
 from towpath_contracts.events.call_events import ToolCallDenied
+from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.violations import DenialExplanation
 from towpath_readings.execution_log import response_of
@@ -19,7 +20,10 @@ from towpath_tas.core.policy.matrix import Rule
 
 FIND = Rule(name="find", effect="allow", tool="orders.find", agent="billing", at="policies.yaml:3")
 CHECK = "towpath policy check --network support --agent billing --tool orders.refund --args '{…}'"
-ALLOW = "towpath new policy billing-orders-refund --tool orders.refund --effect allow --who agent=billing"
+ALLOW = (
+    "To allow every call of orders.refund to billing, whatever its arguments are: "
+    "towpath new policy billing-orders-refund --tool orders.refund --effect allow --who agent=billing"
+)
 
 
 def denial(*rules: Rule, query: AuthorizationQuery | None = None, tools: list[ToolSpec] | None = None) -> Denial:
@@ -63,7 +67,46 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
     techs = Rule(name="techs", effect="allow", tool="orders.re*", agent="tech", at="policies.yaml:7")
     found = explained(FIND, bars, techs)
     assert found.detail.endswith("Nearest rule: techs (policies.yaml:7): agent 'billing' is not 'tech'.")
-    assert (found.nearest, found.nearest_at, found.remedy) == ("techs", "policies.yaml:7", f"To allow it: {ALLOW}")
+    assert (found.nearest, found.nearest_at) == ("techs", "policies.yaml:7")
+    assert found.remedy == (
+        "If rule techs (policies.yaml:7) is to cover this call, change it there: its agent is 'tech', "
+        "the call's 'billing'."
+    )
+
+
+def test_a_rule_that_fits_the_arguments_and_misspells_who_calls_is_to_be_corrected_where_it_stands() -> None:
+    def refunds(name: str, effect: RuleEffect, when: str, line: int, **who: str) -> Rule:
+        return Rule(name=name, effect=effect, tool="orders.refund", when=when, at=f"policies.yaml:{line}", **who)
+
+    small = refunds("small", "allow", "args.amount <= 4", 12, network="supprt")
+    large = refunds("large", "require_approval", "args.amount > 4", 17, network="supprt")
+    found = explained(small, large, FIND)
+    assert found.detail.endswith("Nearest rule: large (policies.yaml:17): network 'support' is not 'supprt'.")
+    assert (found.nearest, found.nearest_at) == ("large", "policies.yaml:17")
+    assert found.remedy == (
+        "Probably misspelt: correct rule large (policies.yaml:17): its network is 'supprt', the call's 'support'."
+    )
+    right = refunds("small", "allow", "args.amount <= 4", 12, network="support")
+    assert explained(right, large).nearest == "large"
+    other = refunds("large", "require_approval", "args.amount > 4", 17, network="hotel")
+    assert explained(right, other).nearest == "small"
+    assert explained(small, other).nearest == "large"
+    assert explained(small).remedy.startswith("Probably misspelt: correct rule small (policies.yaml:12): ")
+    twice = refunds("large", "require_approval", "args.amount > 4", 17, network="supprt", agent="biling")
+    assert explained(twice).remedy.endswith(
+        "its network is 'supprt', the call's 'support' and its agent is 'biling', the call's 'billing'."
+    )
+
+
+def test_a_rule_for_all_tools_of_others_is_no_place_to_open_one() -> None:
+    found = explained(Rule(name="admins", effect="allow", agent="root", at="policies.yaml:4"), FIND)
+    assert (found.nearest, found.remedy) == ("admins", ALLOW)
+    admins = Rule(name="admins", effect="allow", agent="root")
+    techs = Rule(name="techs", effect="allow", tool="orders.refund", agent="tech", when="args.amount > 9")
+    near = explained(admins, techs, FIND)
+    assert (near.nearest, ALLOW in near.remedy) == ("techs", False)
+    misspelt = explained(Rule(name="all", effect="allow", network="supprt", at="policies.yaml:4"))
+    assert misspelt.remedy.startswith("Probably misspelt: correct rule all (policies.yaml:4): its network is 'supprt'")
 
 
 def test_else_it_is_the_one_for_the_tool_of_the_name_most_like_it() -> None:
@@ -71,7 +114,7 @@ def test_else_it_is_the_one_for_the_tool_of_the_name_most_like_it() -> None:
     assert found.detail.endswith("Nearest rule: find (policies.yaml:3): it is for orders.find.")
     nothing = explained(Rule(name="bars", effect="deny", agent="tech"))
     assert nothing.detail == "billing may not call orders.refund: no rule allows it. Nothing is open to it."
-    assert (nothing.nearest, nothing.remedy) == ("", f"To allow it: {ALLOW}")
+    assert (nothing.nearest, nothing.remedy) == ("", ALLOW)
 
 
 def test_a_discovered_tool_wants_a_rule_that_names_it() -> None:
