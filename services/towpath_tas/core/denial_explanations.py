@@ -1,9 +1,10 @@
 """What people are told of a denial: which rule, where it stands, and what would allow the call.
 
-The cure never gives more than what was refused without saying so: where a rule of the tool comes near, that rule is to
-be corrected, since a new one beside it would lift its conditions. It is kept apart from what the model is told (`denials`): a model that is shown the rules of others, or how a policy
-would have to be changed, learns what to ask for. It is made of what the denial was found with, without another query; only the conditions of
-rules that miss the call are evaluated, on the budget of advice.
+The cure never gives more than what was refused without saying so: where a rule of the tool comes near, that rule is
+to be corrected, since a new one beside it would lift its conditions. It is kept apart from what the model is told
+(`denials`): a model that is shown the rules of others, or how a policy would have to be changed, learns what to ask
+for. It is made of what the denial was found with, without another query; only the conditions of rules that miss the
+call are evaluated, on the budget of advice.
 """
 
 import re

@@ -75,7 +75,7 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
 
 
 def test_a_rule_that_fits_the_arguments_and_misspells_who_calls_is_to_be_corrected_where_it_stands() -> None:
-    def refunds(name: str, effect: RuleEffect, when: str, line: int, **who: str) -> Rule:
+    def refunds(name: str, effect: RuleEffect, when: str, line: int, **who: Any) -> Rule:
         return Rule(name=name, effect=effect, tool="orders.refund", when=when, at=f"policies.yaml:{line}", **who)
 
     small = refunds("small", "allow", "args.amount <= 4", 12, network="supprt")
