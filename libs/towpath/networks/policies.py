@@ -11,7 +11,7 @@ from typing import get_args
 import yaml
 from pydantic import ValidationError
 
-from towpath.declared_places import DeclaredPlace, checks_keywords, declared_place
+from towpath.declared_places import DeclaredPlace, checking_keywords, checks_keywords, declared_place
 from towpath.errors import DeclarationError
 from towpath.networks.spec_files import PolicyFile
 from towpath_contracts.base import JsonObject
@@ -29,7 +29,7 @@ from towpath_contracts.problems.input_faults import details_of, in_plain_words
 PROFILES: tuple[str, ...] = get_args(ProfileName)
 
 
-@checks_keywords
+@checking_keywords({"who": "write agent=, network= and the other keys of who beside the others"})
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
     """One rule, `PolicyRule("refunds", tool="refund", effect="require_approval", when="args.amount > 100")`.

@@ -58,6 +58,7 @@ def test_what_a_policy_writes_is_read_as_the_rules_that_it_has() -> None:
     [
         ({"effect": "ask"}, "rule 'r': effect: it has to be 'allow', 'deny' or 'require_approval'"),
         ({"effect": "allow", "agents": "b"}, "PolicyRule takes no 'agents'; did you mean 'agent'?"),
+        ({"effect": "allow", "who": {"agent": "b"}}, "PolicyRule takes no 'who': write agent=, network= and"),
         ({"effect": "allow", "quorum": 0}, "rule 'r': quorum: it has to be at least 1"),
         ({"effect": "allow", "agent": "a b"}, "rule 'r': agent: "),
     ],
