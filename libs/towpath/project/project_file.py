@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
-from towpath_contracts.base import ClientMessagePart
+from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 
@@ -47,21 +47,27 @@ def find_project(path: Path = PROJECT_FILE) -> ProjectFile | None:
 def read_project(path: Path = PROJECT_FILE) -> ProjectFile:
     """Read the file; raises RefusedError `project_invalid` with every problem and its `file:line`."""
     written, lines, _ = read_yaml(path, CODE)
+    missing = _missing_files(path.parent, written)
     try:
         found = ProjectFile.model_validate(written)
     except ValidationError as error:
-        details = in_plain_words(details_of(error, ProjectFile))
+        details = (*in_plain_words(details_of(error, ProjectFile)), *missing)
         raise RefusedError(locate_problems(CODE, path, lines, details)) from error
-    named = [("networks", found.networks), ("policy", found.policy), ("mcp", found.mcp)]
-    named += [(f"tools/{place}", tools) for place, tools in enumerate(found.tools)]
-    missing = [
-        ProblemDetail(pointer=f"/{pointer}", code="file_missing", detail=f"{place} does not exist")
-        for pointer, place in named
-        if place is not None and not (path.parent / place).exists()
-    ]
     if missing:
         raise RefusedError(locate_problems(CODE, path, lines, missing))
     return found
+
+
+def _missing_files(folder: Path, written: JsonObject) -> list[ProblemDetail]:
+    """Return each file that is named and not there, also of a project with other mistakes."""
+    tools = written.get("tools")
+    named = [(key, written.get(key)) for key in ("networks", "policy", "mcp")]
+    named += [(f"tools/{place}", one) for place, one in enumerate(tools if isinstance(tools, list) else ())]
+    return [
+        ProblemDetail(pointer=f"/{pointer}", code="file_missing", detail=f"{Path(place)} does not exist")
+        for pointer, place in named
+        if isinstance(place, str) and not (folder / place).exists()
+    ]
 
 
 def tool_files(place: Path) -> list[Path]:

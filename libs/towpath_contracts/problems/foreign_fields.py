@@ -21,6 +21,7 @@ MEANT = {
     "max_steps": ("max_turns", "max_iter", "max_iterations", "max_rounds", "recursion_limit"),
     "timeout_ms": ("timeout", "timeout_s", "deadline"),
     "tool": ("tools", "resource"),
+    "tools": ("worker", "workers"),
     "effect": ("action", "decision", "verdict"),
     "when": ("if", "condition", "where"),
     "who": ("subject", "principal", "agents"),

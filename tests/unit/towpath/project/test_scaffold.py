@@ -243,6 +243,17 @@ def test_a_project_with_mistakes_is_refused_with_all_of_them_and_their_lines(tmp
     ]  # fmt: skip
 
 
+def test_missing_files_and_other_mistakes_of_a_project_are_told_in_one_round(tmp_path: Path) -> None:
+    file = tmp_path / "towpath.yaml"
+    file.write_text("kind: Project\nworkers: tools/\npolicy: polices.yaml\nmcp: 4\ntools: [gone.py, 7]\n")
+    with pytest.raises(ProblemError) as refused:
+        read_project(file)
+    told = [one.detail for one in refused.value.problem.errors]
+    assert f"{file}:2: there is no field 'workers'; here it is 'tools'" in told
+    assert {f"{file}:3: polices.yaml does not exist", f"{file}:5: gone.py does not exist"} < {*told}
+    assert len(told) == 5
+
+
 def test_a_project_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "towpath.yaml"
     file.write_text("kind: Project\npolicy: polices.yaml\ntools: [tool]\n")
