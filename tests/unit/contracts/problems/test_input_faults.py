@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from towpath.project.project_file import ProjectFile
 from towpath_contracts.decisions.decision import UseToolDetails
 from towpath_contracts.files.policy_document import RULE_KEYS
 from towpath_contracts.networks.model_settings import ModelSettings
@@ -113,7 +114,7 @@ def test_an_unknown_field_is_named_where_nothing_is_known_of_its_neighbours() ->
 def test_what_words_of_other_frameworks_stand_for_are_fields() -> None:
     known = {
         field
-        for one in (AgentSpec, NetworkSpec, SubmitTask, ModelSettings, UseToolDetails)
+        for one in (AgentSpec, NetworkSpec, SubmitTask, ModelSettings, UseToolDetails, ProjectFile)
         for field in one.model_fields
     }
     assert set(MEANT) <= known | set(RULE_KEYS)
