@@ -176,7 +176,7 @@ async def check(
     out = common.out()
     answer = verdict.model_dump(mode="json")
     if out.for_people:
-        _write_verdict(verdict, out)
+        write_verdict(verdict, out)
         for value in verdict.origins:
             out.write(value_origin(value, given["args"]))
         out.rows("trace", answer["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
@@ -310,14 +310,14 @@ async def rollback(
     common.out().record(applied.model_dump(mode="json"), _APPLIED)
 
 
-def _write_verdict(verdict: "AccessVerdict", out: OutputPrinter) -> None:
+def write_verdict(verdict: "AccessVerdict", out: OutputPrinter) -> None:
     """Write the verdict with its rule and where that stands, and for a denial what would allow the call."""
     told = None if verdict.denial is None else verdict.denial.explanation
     where = f"  rule {verdict.rule} ({verdict.rule_at})" if verdict.rule_at and told is None else ""
     out.write(f"{verdict.verdict}  {verdict.reason if told is None else told.detail}{where}".strip(), "bold")
     if told is not None and told.remedy and "policy check" not in told.remedy:
         out.write(told.remedy)
-    if verdict.suggestion:
+    if verdict.suggestion and told is None:  # what a model is told to do is no news beside the explanation
         out.write(verdict.suggestion)
 
 
