@@ -359,7 +359,7 @@ async def _live_view(
     from towpath_embedded.terminal.live_view import LiveView
 
     keys = KeyActions(platform, screen, refused, stopping, folder=folder, policy=_policy_file(options))
-    async with LiveView(platform, screen, keys, options.workers) as view:
+    async with LiveView(platform, screen, keys, options.workers, options.project) as view:
         views.append(view)
         yield
         views.clear()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from nats.errors import Error as NatsError
@@ -30,11 +31,13 @@ _APPLIED = "policy applied"
 class LiveView:
     """The lines from the beginning of the block to its end, and the *keys* where a person is at a terminal.
 
-    *tools* are the modules and files of the worker.
+    *tools* are the modules and files of the worker, and *project* the `towpath.yaml` that was read, where one was.
     """
 
-    def __init__(self, platform: Platform, screen: UpConsole, keys: KeyActions, tools: Sequence[str]) -> None:
-        self._tool_files = ToolFiles(tool_places(tools), screen.notice)
+    def __init__(
+        self, platform: Platform, screen: UpConsole, keys: KeyActions, tools: Sequence[str], project: str = ""
+    ) -> None:
+        self._tool_files = ToolFiles(tool_places(tools), screen.notice, project=Path(project) if project else None)
         self._platform = platform
         self._screen = screen
         self._keys = keys

@@ -1,4 +1,4 @@
-"""Tells that files with tools were saved while their worker goes on with what they were, and what lost @tool.
+"""Tells that files with tools, or the project's own, were saved while what was started goes on without that.
 
 Nothing is imported here: a file is read as text, and what is told of it is what differs from the start. Its worker
 imports it at the start alone, so a file that is saved, new or gone means nothing until then.
@@ -39,10 +39,16 @@ def tool_places(modules: Sequence[str]) -> list[Path]:
 
 
 class ToolFiles:
-    """The files at *places* since the start; *show* gets a line and its style for each that is saved."""
+    """The files at *places* since the start; *show* gets a line and its style for each that is saved.
 
-    def __init__(self, places: Sequence[Path], show: ShowLine, *, look_s: float = LOOK_S) -> None:
+    *project* is the `towpath.yaml` that was read at the start, where one was.
+    """
+
+    def __init__(
+        self, places: Sequence[Path], show: ShowLine, *, project: Path | None = None, look_s: float = LOOK_S
+    ) -> None:
         self._places = places
+        self._project = project
         self._show = show
         self._look_s = look_s
         self._started = {path: _text(path) for path in self._files()}
@@ -66,6 +72,9 @@ class ToolFiles:
         before, now = self._started.get(path), _text(path)
         if before == now or (before and now == ""):  # it is being written
             return
+        if path == self._project:
+            self._show(f"{path.name} changed; start towpath up again to use it", "yellow")
+            return
         if now is None:
             self._show(f"{path} is gone, and its worker goes on with it; {START_AGAIN}", "yellow")
             return
@@ -82,7 +91,8 @@ class ToolFiles:
         self._show("; ".join([f"{path} {what}", *changes, START_AGAIN]), "yellow")
 
     def _files(self) -> list[Path]:
-        return [path for place in self._places for path in tool_files(place) if path.is_file()]
+        tools = [path for place in self._places for path in tool_files(place)]
+        return [path for path in [*tools, *([self._project] if self._project else [])] if path.is_file()]
 
 
 def _changes(before: str, now: str) -> Iterator[str]:

@@ -136,3 +136,19 @@ def test_a_file_that_is_empty_for_a_moment_is_being_written(tmp_path: Path) -> N
     file.write_text("")
     files.look()
     assert shown == []
+
+
+def test_a_project_file_that_is_saved_or_gone_is_told_to_need_a_start(tmp_path: Path) -> None:
+    told: list[str] = []
+    project = tmp_path / "towpath.yaml"
+    project.write_text("kind: Project\n")
+    files = ToolFiles([], lambda line, _style: told.append(line), project=project)
+    files.look()
+    project.write_text("kind: Project\nsingle_person: true\n")
+    files.look()
+    files.look()
+    again = "towpath.yaml changed; start towpath up again to use it"
+    assert told == [again]
+    project.unlink()
+    files.look()
+    assert told == [again, again]
