@@ -22,12 +22,12 @@ class NoticeWindow:
 
 
 class NoticeLimit:
-    """Passes lines to *show*; what is left out of a kind is told by the words that *more* has for it.
+    """Passes lines to *show*; what is left out of a kind is told by the words that *more* has for one and several of it.
 
     A window that had left something out is followed by one in which nothing is shown one by one.
     """
 
-    def __init__(self, show: ShowLine, more: Mapping[str, str], *, window_s: float = WINDOW_S) -> None:
+    def __init__(self, show: ShowLine, more: Mapping[str, tuple[str, str]], *, window_s: float = WINDOW_S) -> None:
         self._show = show
         self._more = more
         self._window_s = window_s
@@ -67,4 +67,5 @@ class NoticeLimit:
 
     def _tell_left_out(self, kind: str, window: NoticeWindow) -> None:
         if window.left_out:
-            self._show(f"… {window.left_out} more {self._more[kind]}", "dim")
+            one, several = self._more[kind]
+            self._show(f"… {window.left_out} more {one if window.left_out == 1 else several}", "dim")

@@ -37,10 +37,10 @@ MESSAGE_WIDTH = 100
 RECONNECT_S = 0.5
 
 MORE = {
-    "waits": "runs wait for a person: towpath gates list",
-    "failed": "runs did not complete: towpath runs list",
+    "waits": ("run waits for a person: towpath gates list", "runs wait for a person: towpath gates list"),
+    "failed": ("run did not complete: towpath runs list", "runs did not complete: towpath runs list"),
 }
-"""What is said of those that are left out in a flood."""
+"""What is said of the one that is left out in a flood, and of several."""
 
 _WORDS = (b'"run_created"', b'"gate_opened"', b'"run_finished"', b'"run_quarantined"')
 _UNTOLD = ("completed", "cancelled")

@@ -154,3 +154,17 @@ async def test_a_flood_is_three_lines_and_then_one_line_a_window() -> None:
         limit.tell("failed", "again", "red")
     limit.close()
     assert shown[-1] == "dim … 3 more runs did not complete: towpath runs list"
+
+
+async def test_the_one_line_that_is_left_out_is_told_as_one() -> None:
+    shown: list[str] = []
+    for kind in MORE:
+        limit = NoticeLimit(lambda line, _style: shown.append(line), MORE)
+        for _ in range(BURST + 1):
+            limit.tell(kind, kind, "")
+        limit.close()
+    told = [line for line in shown if "more" in line]
+    assert told == [
+        "… 1 more run waits for a person: towpath gates list",
+        "… 1 more run did not complete: towpath runs list",
+    ]
