@@ -22,7 +22,7 @@ class NoticeWindow:
 
 
 class NoticeLimit:
-    """Passes lines to *show*; what is left out of a kind is told by the words that *more* has for one and several of it.
+    """Passes lines to *show*; what is left out of a kind is told by the words of *more*, for one and for several.
 
     A window that had left something out is followed by one in which nothing is shown one by one.
     """
