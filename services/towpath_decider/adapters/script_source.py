@@ -126,7 +126,7 @@ class FileScriptSource:
                 raise ValueError(msg)  # noqa: TRY301 - one reaction to every unreadable script
             script = Script.parse(path.read_bytes())
         except (OSError, ValueError) as error:
-            raise _unreadable(f"the script {name!r}", error) from error
+            raise _unreadable(f"the script {path.name}", error) from error
         self._known[path] = (version, script)
         return script
 

@@ -76,5 +76,8 @@ def test_a_script_file_that_is_no_script_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScriptLoadError) as caught:
         FileScriptSource(tmp_path).get("bad")
     assert caught.value.failure.code == "script_invalid"
+    (tmp_path / "bad.json").write_text('[\n{"action": "RESPOND"},\n]')
+    with pytest.raises(ScriptLoadError, match=r"^the script bad\.json: .* at line 3 column 1$"):
+        FileScriptSource(tmp_path).get("bad")
     with pytest.raises(ScriptLoadError, match="TOWPATH_SCRIPT_DIR"):
         FileScriptSource(None).get("bad")
