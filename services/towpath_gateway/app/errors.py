@@ -93,7 +93,8 @@ def problem_response(found: Problem, request: Request, headers: Mapping[str, str
         sent["Location"] = str(found.extra["location"])
     body = found.model_copy(update={"retry_after_s": int(sent["Retry-After"])}) if "Retry-After" in sent else found
     told = problem_body(body, request.url.path)
-    if is_openai(request.scope["path"]):
+    lacks_version = found.code == "not_found" and is_openai(f"/v1{request.scope['path']}")
+    if lacks_version or is_openai(request.scope["path"]):
         told["error"] = openai_error(body)
         is_one_run = request.method in SAFE_METHODS or "idempotency-key" in request.headers
         sent |= retry_header(found, is_one_run=is_one_run)
@@ -143,6 +144,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     headers, detail = error.headers, f"{request.method} {request.url.path}: {error.detail}"
     if code == "not_found" and (near := _near_path(request)):
         detail = f"{request.method} {request.url.path}: nothing is served there; did you mean {near}?"
+    elif code == "not_found" and is_openai(meant := f"/v1{request.scope['path']}"):
+        detail = f"{request.method} {request.url.path}: nothing is served there; did you mean {meant}?"
+        remedy = {"remedy": "End the address that the client has in /v1: base_url=http://HOST:PORT/v1."}
     if code == "method_not_allowed" and (allowed := _methods_at(request)):
         detail = f"{request.method} {request.url.path}: this path does not take {request.method}"
         remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}

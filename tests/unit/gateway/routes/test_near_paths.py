@@ -48,3 +48,16 @@ def told(path: str) -> Any:
 def test_a_slip_in_one_part_of_a_path_is_told_with_the_path_that_was_meant(typed: str, meant: str) -> None:
     said = told(typed)
     assert said == f"GET {typed}: " + (f"nothing is served there; did you mean {meant}?" if meant else "Not Found")
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/models", "/models/support"])
+def test_an_address_of_openai_without_its_version_is_told_with_it_where_their_clients_look(path: str) -> None:
+    async def ask() -> Any:
+        transport = httpx2.ASGITransport(app=served())
+        async with httpx2.AsyncClient(transport=transport, base_url="http://towpath.example") as client:
+            return await client.post(path, json={})
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 404
+    message = answer.json()["error"]["message"]
+    assert f"did you mean /v1{path}? End the address that the client has in /v1: base_url=" in message
