@@ -139,8 +139,8 @@ async def test_a_word_that_the_gate_does_not_take_is_told_with_those_that_it_tak
     refused = await called(answers, "run_network", RUN_IT, **sent)
     assert refused.is_error and refused.structured_content["gates"][0]["gate_id"] == gate_id
     assert refused.content[0].text.startswith(
-        f"verdict_invalid: {told}. Run {RUN} still waits at gate {gate_id}. Say one of those in detail: "
-        f"towpath gates resolve {gate_id} VERDICT."
+        f"verdict_invalid: {told}. Run {RUN} still waits at gate {gate_id}. Say one of those in detail "
+        "with the tool decide_approval, as its verdict."
     )
     tasks = task_methods.TaskMethods(CallerOf(api(answers)), "")
     given = {"taskId": RUN, "inputResponses": {gate_id: said.model_dump()}}
@@ -302,6 +302,8 @@ async def test_what_fails_to_begin_is_told_and_begun_again_by_the_next_request(m
     ("word", "detail", "told"),
     [
         ("yes", {}, "'yes' is no verdict here: approved, denied or edit."),
+        ("approve", {}, "'approve' is no verdict here: approved, denied or edit; did you mean 'approved'? Run"),
+        ("yes", {}, "Say one of those in detail with the tool decide_approval, as its verdict."),
         ("yes", {"verdicts": ["happened", "retry"]}, "'yes' is no verdict here: happened or retry."),
     ],
 )
@@ -314,7 +316,7 @@ async def test_the_tool_that_decides_says_the_words_of_its_gate_once(
     refused = await called({at: waits, f"{at}/resolve": "request_invalid"}, "decide_approval", arguments)
     text = refused.content[0].text
     assert refused.is_error and text.count("is no verdict here") == 1 and told in text
-    assert f"towpath gates resolve {waits['gate_id']} VERDICT" in text
+    assert str(waits["gate_id"]) in text and "towpath gates resolve" not in text, "a client of MCP has no command line"
     closed = {at: {**waits, "status": "denied"}, f"{at}/resolve": "verdict_invalid"}
     settled = await called(closed, "decide_approval", arguments)
     assert settled.content[0].text.startswith("verdict_invalid: no"), "of a settled gate nothing is known that helps"

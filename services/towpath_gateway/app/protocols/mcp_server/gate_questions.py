@@ -15,6 +15,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from towpath_console.api import Api, ApiRefusalError
 from towpath_console.caller import caller_of
+from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.runs.value_doubts import doubt_lines
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_gateway.app.gate_votes import TOO_LATE
@@ -24,6 +25,8 @@ Gate = Mapping[str, Any]
 
 MAX_QUESTIONS = 8
 """At once; the others are asked after these."""
+
+_SAY_IT = "Say one of those in detail with the tool decide_approval, as its verdict."
 
 _WRONG_WORD = frozenset({"request_invalid", "verdict_invalid"})
 """Refusals of a word that no gate takes, or that this one does not."""
@@ -122,8 +125,10 @@ async def _check_word(api: Api, gate_id: str, word: str, refused: ApiRefusalErro
     words = " or ".join(filter(None, (", ".join(taken[:-1]), taken[-1])))
     shown = plain_line(word)[:_MOST_OF_WORD]
     waits = f"Run {gate['run_id']} still waits at gate {gate_id}"
-    detail, known = f"'{shown}' is no verdict here: {words}. {waits}", {"gate_id": gate_id}
-    raise ApiRefusalError.of("verdict_invalid", detail, known=known) from refused
+    near = nearest_name(word, taken) if len(word) <= _MOST_OF_WORD else None
+    end = f"; did you mean '{near}'?" if near else "."
+    detail = f"'{shown}' is no verdict here: {words}{end} {waits}"
+    raise ApiRefusalError.of("verdict_invalid", detail, remedy=_SAY_IT) from refused
 
 
 async def say(api: Api, gate_id: str, word: Mapping[str, Any]) -> dict[str, Any]:
