@@ -1056,8 +1056,9 @@ export interface DenialEscalation {
  * What people are told of a denial, and no model: which rule, where it stands, and what would allow the call.
  *
  * `detail` is all of it in a sentence, `remedy` what to do. `rule_at` is where the rule stands that refused. Where no
- * rule allows the call, `nearest` is the one that comes nearest to it: one that opens the tool on conditions, else one
- * that opens it to others, else the one that opens to this agent the tool with the name most like it.
+ * rule allows the call, `nearest` is the one that comes nearest to it: one whose condition the arguments fit and that
+ * misspells who calls, else one that opens the tool on conditions, else one that opens it to others, else the one that
+ * opens to this agent the tool with the name most like it.
  */
 export interface DenialExplanation {
   detail: string;

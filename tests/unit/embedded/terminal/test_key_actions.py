@@ -121,7 +121,7 @@ async def test_a_reload_keeps_a_policy_as_refused_for_what_stands_in_it_alone(
         faults = {"p.yaml": ("p.yaml:2: no rules", "p.yaml: more")}
         assert pressed.refused.faults == faults
         away = await pressed.press("r")
-        assert "p.yaml was not applied: unavailable: " in away and away.endswith("what is wrong: towpath doctor")
+        assert "p.yaml was not applied: unavailable: " in away and away.endswith("what is wrong: towpath doctor.")
         assert "Set TOWPATH_API_KEY before towpath up" in await pressed.press("r")
         assert (await pressed.press("r")).endswith(problem("forbidden", "").remedy)
         assert pressed.refused.faults == faults, "nobody said that it is mended"
