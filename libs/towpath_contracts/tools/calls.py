@@ -190,18 +190,6 @@ class Denial(MessagePart):
         """Return what a model is told: no explanation, which has rules of others, and would teach it the policy."""
         return self.model_dump(mode="json", exclude_defaults=True, exclude={"explanation"})
 
-    def without_others(self) -> "Denial":
-        """Return it as whoever may read the run is told it: the rule that refused and its place.
-
-        Conditions, and what rules there are for others, are for who may read the policy or the audit.
-        """
-        told = self.explanation
-        if told is None:
-            return self
-        place = f" ({told.rule_at})" if told.rule_at else ""
-        kept = DenialExplanation(detail=f"{self.reason}{place}", rule_at=told.rule_at) if place else None
-        return self.model_copy(update={"explanation": kept})
-
     def told(self) -> str:
         """Return what people are told, in a sentence or two."""
         if self.explanation is None:

@@ -41,6 +41,19 @@ class NearRule:
         return bool(self.missed) and all(_is_near(one) for one in self.missed)
 
 
+def without_others(denial: Denial) -> Denial:
+    """Return *denial* as whoever may read the run is told it: the rule that refused and its place.
+
+    Conditions, and what rules there are for others, are for who may read the policy or the audit.
+    """
+    told = denial.explanation
+    if told is None:
+        return denial
+    place = f" ({told.rule_at})" if told.rule_at else ""
+    kept = DenialExplanation(detail=f"{denial.reason}{place}", rule_at=told.rule_at) if place else None
+    return denial.model_copy(update={"explanation": kept})
+
+
 def explain_denial(
     denial: Denial,
     query: AuthorizationQuery,

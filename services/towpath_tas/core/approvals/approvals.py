@@ -21,6 +21,7 @@ from towpath_tas.core.authorization import AuthorizationDecision, Authorize
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.call import Approval, CallAuditEntry, DispatchCall, LedgerCall, LedgerChange, SendFact, send_fact
 from towpath_tas.core.denial_alternatives import escalation, with_alternatives
+from towpath_tas.core.denial_explanations import without_others
 from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost
 from towpath_tas.core.tools.registry import effective_class
 
@@ -40,7 +41,7 @@ MAX_REVISIONS = 3
 def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
     """Deny a call."""
     denial = decision.denial or denied_lost(call.tool)
-    of_run = denial if decision.explains_in_run else denial.without_others()
+    of_run = denial if decision.explains_in_run else without_others(denial)
     judged = replace(call, policy_version=decision.policy_version, rule=decision.rule)
     refused = judged.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(judged, of_run))
     note = CallAuditEntry(
