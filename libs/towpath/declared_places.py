@@ -135,10 +135,10 @@ def checks_call(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def checks_fields(model: type[M], instead: Mapping[str, str]) -> type[M]:
-    """Have *model*, a part of a message, say at its line what a program writes wrongly; *instead* as in `Agent`.
+def checks_fields(model: type[M], instead: Mapping[str, str], module: str) -> type[M]:
+    """Return *model*, part of a message, as programs write it: their line says what is wrong; *instead* is as in `Agent`.
 
-    Messages are validated without their constructor, so nothing changes for those that come from elsewhere.
+    It is a class of its own, of *module*: nothing changes for messages, whoever makes them.
     """
     plain: Any = model.__init__
 
@@ -157,5 +157,6 @@ def checks_fields(model: type[M], instead: Mapping[str, str]) -> type[M]:
             told = "; ".join(one.removeprefix(": ") for one in faults)
             raise DeclarationError(f"{declared_place()}: {type(self).__name__}: {told}") from None
 
-    setattr(model, "__init__", init)  # noqa: B010 - mypy takes no assignment to it
-    return model
+    about = {"__init__": init, "__doc__": model.__doc__, "__module__": module}
+    made: type[M] = type(model)(model.__name__, (model,), about)
+    return made

@@ -48,7 +48,8 @@ _IN_A_BUDGET = {
 }
 """Keywords of a budget elsewhere, and what there is in their place."""
 
-checks_fields(Budget, _IN_A_BUDGET)
+if not TYPE_CHECKING:  # type checkers know it as the part of a message that it is
+    Budget = checks_fields(Budget, _IN_A_BUDGET, __name__)
 
 
 class TaskKeywords(TypedDict, total=False):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import towpath
 import towpath.testing
@@ -94,7 +95,9 @@ def test_what_can_not_be_declared_is_told_at_its_line(mistake: Callable[[], Any]
 
 
 def test_a_budget_in_a_message_is_validated_as_before() -> None:
-    assert Budget is BudgetOfMessage and Budget(usd=1) == Budget.model_validate({"usd": 1})
+    assert issubclass(Budget, BudgetOfMessage) and Budget(usd=1) == Budget.model_validate({"usd": 1})
+    with pytest.raises(ValidationError):
+        BudgetOfMessage(usdd=1)  # type: ignore[call-arg]
     task = {"network": "desk", "budget": {"usdd": 1}}
     with pytest.raises(ValueError, match=r"errors\.pydantic\.dev"):
         SubmitTask.model_validate(task)
