@@ -114,7 +114,10 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ),
     ProblemKind("limit_exceeded", 422, "A limit is above the server's cap", "Lower the value to the cap in detail."),
     ProblemKind(
-        "script_not_allowed", 403, "Scripts are switched off here", "Use a real model, or the embedded platform."
+        "script_not_allowed",
+        403,
+        "Scripts are switched off here",
+        "Use a real model, or the embedded platform; for a trial: TOWPATH_ALLOW_SCRIPTS=1 of orchestrator and decider.",
     ),
     ProblemKind(
         "script_unplayed",

@@ -49,12 +49,16 @@ def make(*, to: Path, data: Path | None = None, database_url: Address = None) ->
     """Make a backup; `towpath backup --help` describes each option."""
     folder = _folder(data, database_url)
     file = (to / backup_name(wall()) if to.is_dir() else to).absolute()
+    is_named = to.is_dir() or bool(to.suffix)
     there = folder is None or (folder / DATABASE_FOLDER).is_dir()
     kept = [] if folder is None else [str(folder / name) for name in KEPT_APART if (folder / name).exists()]
 
     async def work() -> dict[str, Any]:
         if not there:
             raise ProblemError(problem("file_missing", f"{folder} has no platform"))
+        if not is_named:  # a file of this name would tell nobody when it was made
+            remedy = f"Make the folder first (install --directory --mode=0700 {to}), or name a file, such as {to}.dump."
+            raise ProblemError(problem("file_missing", f"there is no folder {to}", remedy=remedy))
         async with _database(folder, database_url) as dsn:
             done = await dump(dsn, file)
         said = {"file": str(file), "bytes": done.size, "made_at": done.made_at.isoformat()}

@@ -48,7 +48,8 @@ class ClusterNode(Nats):
         own = super().configuration().replace("server_name: towpath", f"server_name: node{self.number}")
         routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for _, port in self._ports)
         listen = f"{LOOPBACK}:{self._ports[self.number][1]}"
-        return f'{own}cluster {{ name: towpath, listen: "{listen}", routes: [{routes}] }}\n'
+        left = 'ping_interval: "2s", ping_max: 2'  # as deploy/systemd/nats-cluster.conf has it
+        return f'{own}cluster {{ name: towpath, listen: "{listen}", {left}, routes: [{routes}] }}\n'
 
 
 class BrokerCluster:

@@ -128,6 +128,9 @@ def test_another_time_can_be_said_and_what_is_no_backup_is_refused(
     assert (code, refused["code"]) == (2, "backup_unreadable")
     code, refused = command(capsys, "restore", file, "--data", other, "--lost-since", "2h")
     assert (code, refused["code"]) == (2, "request_invalid")
+    code, refused = command(capsys, "backup", "--to", data.parent / "backups", "--data", data)
+    assert (code, refused["code"]) == (2, "file_missing")
+    assert f"there is no folder {data.parent / 'backups'}" in refused["detail"]
     code, refused = command(capsys, "backup", "--to", data.parent / "c.dump", "--data", data.parent / "nowhere")
     assert (code, refused["code"]) == (2, "file_missing")
     code, refused = command(capsys, "restore", file, "--data", other)

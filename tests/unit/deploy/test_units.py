@@ -198,6 +198,18 @@ def test_a_node_of_the_broker_reads_its_configuration(tmp_path: Path) -> None:
     assert unit(BROKER)["KillSignal"] == ["SIGUSR2"]
 
 
+def test_nodes_of_units_chart_and_scenarios_leave_one_that_is_silent_after_the_same_time() -> None:
+    """Without these a node keeps routes to one that is cut off for up to 90 s, and sends requests over them."""
+    places = (
+        "deploy/systemd/nats-cluster.conf",
+        "deploy/chart/templates/broker.yaml",
+        "tests/chaos/servers/broker_cluster.py",
+    )
+    for place in places:
+        text = (ROOT / place).read_text("utf-8")
+        assert re.findall(r'ping_interval: "2s"', text) and re.findall(r"ping_max: 2\b", text), place
+
+
 def test_a_node_tells_others_its_name_which_its_certificate_has_and_not_its_address() -> None:
     """Nodes that hear of addresses try them again and again, and no certificate holds for one."""
     text = (UNITS / "nats-cluster.conf").read_text("utf-8")
