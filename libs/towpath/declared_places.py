@@ -136,7 +136,7 @@ def checks_call(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def checks_fields(model: type[M], instead: Mapping[str, str], module: str) -> type[M]:
-    """Return *model*, part of a message, as programs write it: their line says what is wrong; *instead* is as in `Agent`.
+    """Return *model*, part of a message, as programs write it: what is wrong names their line. *instead* as in `Agent`.
 
     It is a class of its own, of *module*: nothing changes for messages, whoever makes them.
     """
