@@ -2,7 +2,8 @@
 
 A call that waits publishes no event, so the queues are asked. Those of a project are asked for once in a while, however
 many of its runs are looked at; only where calls of a toolset wait and no worker takes them, it is asked whether some
-are the run's. Whoever may read a run may know this of it. Where nobody answers nothing is said.
+are the run's. Whoever may read a run may know this of it. Where nobody answers nothing is said, nor where no call waits
+but those that somebody has: it may be a worker that does one thing at a time.
 """
 
 from collections import OrderedDict
@@ -62,7 +63,7 @@ class UntakenCallReader:
             queues = (await self._ask(asked)).queues
         except ProblemError:
             return []
-        return [one.toolset for one in queues if one.toolset and one.waits + one.in_flight and not one.has_worker]
+        return [one.toolset for one in queues if one.toolset and one.waits and not one.has_worker]
 
 
 def wait_for_worker(toolset: str) -> str:

@@ -46,7 +46,7 @@ FROM tas.worker WHERE project = $1 AND worker_id = $2 ORDER BY toolset FOR UPDAT
 UPDATE tas.worker SET drained_at = now(), drained_by = $3, reason = $4
 WHERE project = $1 AND worker_id = $2 AND drained_at IS NULL
 
--- Toolsets of which a run has had calls for $3 seconds that no worker has begun.
+-- Toolsets of which a run has had calls for $3 seconds that no worker has begun, as far as is known: of pure ones the beginning is not stored.
 -- name: toolsets_not_begun
 SELECT toolset FROM tas.tool_call
 WHERE run_id = $1 AND project = $2 AND status = 'permitted' AND created_at < now() - make_interval(secs => $3)

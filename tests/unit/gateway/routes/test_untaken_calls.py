@@ -56,7 +56,7 @@ async def test_a_run_whose_calls_no_worker_takes_says_so_behind_what_else_it_wai
     ("queue", "told"),
     [
         ({}, True),
-        ({"waits": 0, "in_flight": 1}, True),  # its worker is gone
+        ({"waits": 0, "in_flight": 1}, False),  # its worker is gone, or does one thing at a time
         ({"waits": 0}, False),
         ({"listeners": 1}, False),
         ({"in_flight": 2}, False),  # a worker that is busy asks for nothing more
