@@ -158,5 +158,6 @@ def checks_fields(model: type[M], instead: Mapping[str, str], module: str) -> ty
             raise DeclarationError(f"{declared_place()}: {type(self).__name__}: {told}") from None
 
     about = {"__init__": init, "__doc__": model.__doc__, "__module__": module}
-    made: type[M] = type(model)(model.__name__, (model,), about)
+    metaclass: Any = type(model)
+    made: type[M] = metaclass(model.__name__, (model,), about)
     return made
