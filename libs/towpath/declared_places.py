@@ -157,7 +157,11 @@ def checks_fields(model: type[M], instead: Mapping[str, str], module: str) -> ty
             told = "; ".join(one.removeprefix(": ") for one in faults)
             raise DeclarationError(f"{declared_place()}: {type(self).__name__}: {told}") from None
 
-    about = {"__init__": init, "__doc__": model.__doc__, "__module__": module}
+    def equal(self: M, other: object) -> bool:
+        return isinstance(other, model) and self.__dict__ == other.__dict__
+
+    about = {"__init__": init, "__eq__": equal, "__hash__": model.__hash__}
+    about |= {"__doc__": model.__doc__, "__module__": module}
     metaclass: Any = type(model)
     made: type[M] = metaclass(model.__name__, (model,), about)
     return made

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from towpath import Agent, Network
+from towpath import Agent, Budget, Network
 from towpath.cli import main
 from towpath.client.budgets import budget_of
 from towpath.client.client import Client
 from towpath.errors import DeclarationError, RefusedError
 from towpath.tasks.task import task_of
-from towpath_contracts.budgets import STEP_LIMITS, TIME_LIMITS, Budget
+from towpath_contracts.budgets import STEP_LIMITS, TIME_LIMITS
 
 
 def test_limits_that_are_not_given_are_no_limits() -> None:
