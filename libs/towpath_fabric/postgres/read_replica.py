@@ -41,6 +41,7 @@ REMEDY: Final = (
 WRITTEN: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
 REPLAYED: Final = (
     "SELECT CASE WHEN pg_is_in_recovery() THEN pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint END"
+    " AS position, pg_postmaster_start_time() AS server"
 )
 
 _OF_A_HOST: Final = frozenset({"host", "port", "target_session_attrs"})
@@ -57,15 +58,23 @@ class ReplicaLag:
     def __init__(self) -> None:
         self._awaited: deque[tuple[float, int]] = deque(maxlen=MAX_POSITIONS)
         self._holds_until: float | None = None
+        self._server: object = None
 
     def wrote(self, position: int, asked_at: float) -> None:
         """Note that the primary, *asked_at* then, had written its log up to *position*."""
         self._awaited.append((asked_at, position))
 
-    def replayed(self, position: int) -> None:
-        """Note that the replica has replayed up to *position*."""
+    def replayed(self, position: int, server: object) -> None:
+        """Note that *server* has replayed up to *position*; another one than before may be further behind."""
+        if server != self._server:
+            self._server = server
+            self.forget()
         while self._awaited and self._awaited[0][1] <= position:
             self._holds_until, _ = self._awaited.popleft()
+
+    def forget(self) -> None:
+        """Know nothing of the replica until it is compared again."""
+        self._holds_until = None
 
     def seconds(self, now: float) -> float:
         """Return how old what the replica holds is at most; infinite where nothing is known of it."""
@@ -147,18 +156,20 @@ class ReadReplica:
             async with asyncio.timeout(ANSWERS_S):
                 if self._replica is None:
                     self._replica = await self._connect()
-                replayed = await self._replica.fetchval(REPLAYED)
+                replica = await self._replica.fetchrow(REPLAYED)
         except (*DATABASE_DOWN, ProblemError) as error:
+            self._lag.forget()
             self._silent.set()
             self._silent = asyncio.Event()
             self._outage.failed(error)
             return
-        if replayed is None:
+        if replica["position"] is None:
+            self._lag.forget()
             self._outage.failed(NoReplicaError("it takes writes, and is no replica"))
             await self.close()  # of several hosts another one may be a standby
             return
         self._outage.worked()
-        self._lag.replayed(replayed)
+        self._lag.replayed(replica["position"], replica["server"])
 
     async def close(self) -> None:
         """End the connections to the replica."""
