@@ -35,7 +35,8 @@ def run(*moves, message="hello"):
 
 """
 
-OPTIONS = ("-p", "no:cacheprovider", "-p", "no:asyncio")
+# Without the summary: where CI is set, pytest repeats a failure's whole message in it.
+OPTIONS = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-rN")
 TOO_SHORT = (
     "E*<run failed script_exhausted: the script of 1 entry has nothing left for agent clerk: add what it does next>*"
 )
