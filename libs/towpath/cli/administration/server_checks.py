@@ -53,7 +53,10 @@ async def check_servers() -> list[DoctorCheck]:
     if "nats_url" in settings.model_fields_set:
         checks.append(await _check_broker(settings))
     if settings.database_url is not None:
-        checks.append(await _check_database(settings.dsn()))
+        database = await _check_database(settings.dsn())
+        checks.append(database)
+        if settings.read_database_hosts and database.good is not False:
+            checks += await _check_replicas(settings)
     return checks
 
 
@@ -109,3 +112,12 @@ async def _check_database(dsn: str) -> DoctorCheck:
         detail = f"newer than this version, which does not know {', '.join(newer)}"
         return DoctorCheck("database", None, detail, "Go on with the upgrade: services of both versions may run.")
     return DoctorCheck("database", True, "lets this login in, and is migrated")
+
+
+async def _check_replicas(settings: "Settings") -> list[DoctorCheck]:
+    try:
+        from towpath_fabric.postgres.replica_check import check_replicas
+    except ModuleNotFoundError:
+        return []
+    found = await check_replicas(settings.dsn(), settings.read_database_hosts, settings.read_max_lag_s)
+    return [DoctorCheck(f"read replica {one.host}", one.is_read, one.detail, one.remedy) for one in found]

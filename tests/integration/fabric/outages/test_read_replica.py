@@ -13,12 +13,15 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from tests.chaos.servers.postgres_pair import PostgresPair
+from tests.conftest import DatabaseUrl
 
+from towpath.cli.administration.server_checks import check_servers
 from towpath_embedded.processes.ports import LOOPBACK
 from towpath_embedded.servers.postgres import OWNER
 from towpath_fabric.outages.outage import Outage
 from towpath_fabric.postgres.pool import DATABASE_DOWN, open_pool
 from towpath_fabric.postgres.read_replica import ReadReplica, at_hosts
+from towpath_fabric.postgres.replica_check import check_replicas
 
 AT = "SELECT CASE WHEN pg_is_in_recovery() THEN 'replica' ELSE 'primary' END"
 MAX_LAG_S = 1.5
@@ -159,6 +162,41 @@ async def test_a_server_that_takes_writes_is_not_read(reading: Reading) -> None:
         assert await itself.fetchval(AT) == "primary"
     finally:
         await itself.close()
+
+
+async def test_the_doctor_says_of_each_host_whether_it_is_read(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch, database: DatabaseUrl
+) -> None:
+    await reading.until_read("replica")
+    primary, standby = (f"{LOOPBACK}:{server.tcp_port}" for server in reading.pair.servers)
+    for name in ("NATS_URL", "DATABASE_POOL"):
+        monkeypatch.delenv(f"TOWPATH_{name}", raising=False)
+
+    async def found(*hosts: str) -> list[tuple[bool | None, str]]:
+        checks = await check_replicas(reading.pair.dsn(OWNER), ",".join(hosts), MAX_LAG_S)
+        assert [one.host for one in checks] == list(hosts)
+        assert all(one.remedy for one in checks if one.is_read is False)
+        return [(one.is_read, one.detail) for one in checks]
+
+    assert await found(primary, standby) == [
+        (None, "takes writes: it is read once it is a standby"),
+        (True, "has replayed what was written, within 1.5 s"),
+    ]
+    assert await found(primary) == [(False, "takes writes: it is read once it is a standby")]
+    [(is_read, detail)] = await found(f"{LOOPBACK}:1")
+    assert is_read is False and detail.startswith("can't be read: ")
+    await _do(reading.pair.standby.address(OWNER), "SELECT pg_wal_replay_pause()")
+    await reading.primary.execute("CREATE TABLE IF NOT EXISTS public.unseen (n int)")
+    try:
+        [(is_read, detail)] = await found(standby)
+    finally:
+        await _do(reading.pair.standby.address(OWNER), "SELECT pg_wal_replay_resume()")
+    assert is_read is None and detail.startswith("lags: ")
+
+    monkeypatch.setenv("TOWPATH_DATABASE_URL", database("tas"))  # a database without a replica
+    monkeypatch.setenv("TOWPATH_READ_DATABASE_HOSTS", f"{LOOPBACK}:1")
+    checks = await check_servers()
+    assert [(one.check, one.good) for one in checks] == [("database", True), (f"read replica {LOOPBACK}:1", False)]
 
 
 async def test_of_several_hosts_the_one_that_is_a_standby_then_is_read(reading: Reading) -> None:
