@@ -168,6 +168,45 @@ def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest
     assert "NATS_PASSWORD_CRITIC_1" not in passwords(deploy)
 
 
+def clients(deploy: Path, *words: str) -> int:
+    return main(["clients", "credential", *words, "--deploy", str(deploy), "-o", "json"])
+
+
+@pytest.mark.prints("clients credential add", "clients credential list", "clients credential remove")
+def test_a_program_that_submits_has_a_credential_in_its_own_name(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert clients(deploy, "add", "web") == 0
+    said_of_it = capsys.readouterr()
+    assert json.loads(said_of_it.out)["credentials"] == [{"name": "web", "operates": False}]
+    password = passwords(deploy)["NATS_PASSWORD_WEB"]
+    assert password not in said_of_it.out + said_of_it.err
+    assert (deploy / "secrets" / "web.env").read_text("utf-8") == f"TOWPATH_NATS_PASSWORD={password}\n"
+    assert "task.submit.web" in (deploy / "authority.conf").read_text("utf-8")
+    assert "task.pause.web" not in (deploy / "authority.conf").read_text("utf-8")
+
+    assert clients(deploy, "add", "web", "--operates") == 0
+    assert passwords(deploy)["NATS_PASSWORD_WEB"] == password
+    assert "task.pause.web" in (deploy / "authority.conf").read_text("utf-8")
+    capsys.readouterr()
+    assert clients(deploy, "list") == 0
+    assert json.loads(capsys.readouterr().out)["credentials"] == [{"name": "web", "operates": True}]
+
+    assert clients(deploy, "remove", "web") == 0
+    left = load(deploy / "credentials.yaml")
+    assert (left.clients, left.operators) == ((), ())
+    assert "NATS_PASSWORD_WEB" not in passwords(deploy)
+    assert "task.submit.web" not in (deploy / "authority.conf").read_text("utf-8")
+    assert clients(deploy, "remove", "web") != 0
+
+
+@pytest.mark.parametrize("name", ["gateway", "worker", "nats", "b c"])
+def test_no_program_that_submits_has_the_name_of_somebody_else(deploy: Path, name: str) -> None:
+    before = {path.name: path.read_bytes() for path in deploy.rglob("*") if path.is_file()}
+    assert clients(deploy, "add", name) != 0
+    assert {path.name: path.read_bytes() for path in deploy.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize("name", ["nats", "postgres", "migrate", "models", "streams", "Postgres"])
 def test_no_credential_has_the_name_of_another_file_of_secrets(deploy: Path, name: str) -> None:
     before = {path.name: path.read_bytes() for path in deploy.rglob("*") if path.is_file()}

@@ -88,6 +88,7 @@ COMMANDS = [
     *("erasures list", "erasures show", "erasures confirm", "erasures withdraw"),
     *("workers credential add", "workers credential list", "workers credential remove"),
     *("agents credential add", "agents credential list", "agents credential remove"),
+    *("clients credential add", "clients credential list", "clients credential remove"),
     *("context add", "context list", "context select", "context show", "context remove", "config show", "api"),
     *("completion install", "completion show", "tools call", "runs diff", "runs retry", "policy explain", "audit show"),
     *("networks diff", "networks rollback", "queues list", "queues lag"),

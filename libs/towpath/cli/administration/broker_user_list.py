@@ -31,6 +31,7 @@ _HEAD = """\
 # Who connects to the broker besides the services; passwords are in secrets/.
 # Changed by: towpath workers credential add NAME --project P --toolset T
 #             towpath agents credential add NAME --project P --agent A
+#             towpath clients credential add NAME
 """
 
 

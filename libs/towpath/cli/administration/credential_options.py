@@ -1,4 +1,4 @@
-"""What `workers credential` and `agents credential` have in common: keep, remove and show entries of the list.
+"""What the commands `credential` of workers, agents and clients have in common: keep, remove and show entries.
 
 An entry that can't be is refused before anything is written; a password is written, and never printed.
 """
@@ -35,11 +35,18 @@ def save_credential(
     require_whole_secrets(deploy / "secrets")
     made = load(deploy / FILE).model_dump()
     made[kind][name] = entry
+    save_user(name, made, f"{owner}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={entry['project']}", deploy, printed)
+
+
+def save_user(name: str, made: dict[str, Any], told: str, deploy: Path, printed: OutputOptions) -> None:
+    """Write the list *made*, in which *name* is new or changed, and its password; *told* describes how it connects.
+
+    Raises ProblemError `request_invalid` for a list that can't be.
+    """
     store(deploy, read(made, "this credential can't be"), name)
     out = printed.out()
     if write_password(deploy / "secrets", name):
-        project = entry["project"]
-        out.write(f"{owner}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
+        out.write(f"{told}, secrets/{name}.env")
         out.write("The broker knows it once it is started again: docker compose up --detach nats")
     else:
         missing = f"{deploy / 'secrets'} is not made yet, so {name} has no password; make it: {deploy / 'make-secrets'}"

@@ -154,6 +154,13 @@ class AgentCredentialRow(TypedDict):
     agent: str
 
 
+class ClientCredentialRow(TypedDict):
+    """Which program submits over NATS with one credential, and whether it may also pause and resume runs."""
+
+    name: str
+    operates: bool
+
+
 class DrainedFields(TypedDict):
     """What is to be done next with a worker that was drained."""
 

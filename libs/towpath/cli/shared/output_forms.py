@@ -58,6 +58,7 @@ _DEMO = _one(reports.DemoRow)
 _FOLLOWED = _one(LogEntry) + _one(TreeEntry)
 _WORKERS = _list("credentials", machine.WorkerCredentialRow)
 _AGENTS = _list("credentials", machine.AgentCredentialRow)
+_CLIENTS = _list("credentials", machine.ClientCredentialRow)
 _BUDGETS = _list("budgets", budgets.BudgetUnitBalance, also=rows.BudgetAccountFields)
 
 FORMS: dict[str, tuple[OutputForm, ...]] = {
@@ -177,6 +178,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "workers list": _list("workers", workers.WorkerInstance),
     "workers drain": _one(workers.WorkerInstance, also=machine.DrainedFields),
     **dict.fromkeys([f"agents credential {word}" for word in ("list", "add", "remove")], _AGENTS),
+    **dict.fromkeys([f"clients credential {word}" for word in ("list", "add", "remove")], _CLIENTS),
     "mcp inspect": _list("tools", reports.InspectedToolRow),
     "mcp config": _one(machine.EditorSettingsRow),
     "a2a card": _one(machine.AgentCardRow),
