@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from tests.support.wire_summary import COMMAND, Names, documents
 
-from towpath.cli.administration.broker_user_list import BrokerUserList
+from towpath.cli.broker.broker_user_list import BrokerUserList
 from towpath.project.mcp_servers import ServersFile
 from towpath.tools.builtin import http_request
 from towpath_contracts.decisions.assessments import (

@@ -66,7 +66,7 @@ _PLATFORM = (
     ("upgrade", "administration.upgrade_commands:app", "Look at what an upgrade would do."),
     ("backup", "administration.backup_commands:backup", "Copy the database of a platform into a file."),
     ("restore", "administration.backup_commands:restore", "Fill an empty database from a backup."),
-    ("streams", "administration.streams_commands:app", "Declare the broker's streams and consumers."),
+    ("streams", "broker.streams_commands:app", "Declare the broker's streams and consumers."),
     (
         "workers",
         "administration.workers_commands:app",
@@ -77,7 +77,7 @@ _PLATFORM = (
         "administration.agents_commands:app",
         "Serve agents in user code; manage the credentials that they connect with.",
     ),
-    ("clients", "access.clients_commands:app", "Manage the credentials of programs that submit over NATS."),
+    ("clients", "broker.clients_commands:app", "Manage the credentials of programs that submit over NATS."),
     ("chaos", "administration.chaos_command:chaos", "Break a platform on purpose, and judge what is left of it."),
     ("completion", "connection.completion_command:app", "Have the shell complete commands, options and choices."),
     ("logs", "administration.logs_command:logs", "Show what the processes of the platform in this folder write."),

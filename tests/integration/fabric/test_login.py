@@ -18,7 +18,7 @@ from tests.support.certificates import Authority
 from tests.support.waiting import eventually
 
 from towpath.cli import main
-from towpath.cli.administration.broker_user_list import authority_configuration, load
+from towpath.cli.broker.broker_user_list import authority_configuration, load
 from towpath.client.client import Client
 from towpath.errors import TowpathError
 from towpath_contracts.problems.registry import problem

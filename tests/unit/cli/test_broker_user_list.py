@@ -10,7 +10,7 @@ import pytest
 from tests.support.places import ROOT
 
 from towpath.cli import main
-from towpath.cli.administration.broker_user_list import OTHER_SECRETS, authority_configuration, load
+from towpath.cli.broker.broker_user_list import OTHER_SECRETS, authority_configuration, load
 from towpath_contracts.authority import ANY, worker_rights
 from towpath_contracts.problems.registry import ProblemError
 

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from tests.support.places import ROOT
 
-from towpath.cli.administration.broker_user_list import FILE, authority_configuration, load
+from towpath.cli.broker.broker_user_list import FILE, authority_configuration, load
 from towpath_fabric.health import Health
 from towpath_fabric.settings import Settings
 from towpath_tas.settings import TasSettings

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.administration.broker_user_list import Deploy
-from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
+from towpath.cli.broker.broker_user_list import Deploy
+from towpath.cli.broker.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
 from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem

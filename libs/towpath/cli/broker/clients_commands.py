@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.administration.broker_user_list import (
+from towpath.cli.broker.broker_user_list import (
     FILE,
     Deploy,
     forget_password,
@@ -16,7 +16,7 @@ from towpath.cli.administration.broker_user_list import (
     require_whole_secrets,
     store,
 )
-from towpath.cli.administration.credential_options import DEPLOY, save_user
+from towpath.cli.broker.credential_options import DEPLOY, save_user
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem

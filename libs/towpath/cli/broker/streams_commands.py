@@ -139,7 +139,7 @@ def authority(*callers: str, credentials: Path = Path("deploy/credentials.yaml")
         callers: More programs that submit tasks over NATS; each becomes a user of that name.
         credentials: The list of workers and of such programs.
     """
-    from towpath.cli.administration.broker_user_list import authority_configuration, load
+    from towpath.cli.broker.broker_user_list import authority_configuration, load
 
     listed = load(credentials)
     every = listed.model_copy(update={"clients": tuple(dict.fromkeys((*listed.clients, *callers)))})

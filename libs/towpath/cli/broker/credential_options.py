@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from towpath.cli.administration.broker_user_list import (
+from towpath.cli.broker.broker_user_list import (
     FILE,
     forget_password,
     load,
