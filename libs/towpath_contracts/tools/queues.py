@@ -36,6 +36,11 @@ class QueueState(MessagePart):
         """Whether a worker takes from it, or has too much to do to ask for more."""
         return self.listeners > 0 or self.in_flight - self.redelivered >= BUSY_CALLS
 
+    @property
+    def is_untaken(self) -> bool:
+        """Whether calls wait in it that no worker takes."""
+        return self.waits > 0 and not self.has_worker
+
 
 class StreamFill(MessagePart):
     """How full a stream is. When it is, it refuses `new` messages, or drops the `old` ones."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from towpath_contracts.tools.queues import BUSY_CALLS
+from towpath_contracts.tools.queues import QueueState
 from towpath_embedded.terminal.notice_limit import ShowLine
 from towpath_embedded.terminal.served_tools import START_WORKER
 from towpath_fabric.clock import monotonic
@@ -102,5 +102,6 @@ def with_full_workers(loads: Mapping[str, QueueLoad], workers: Sequence[Mapping[
 
 def _load_of(queue: Mapping[str, Any]) -> QueueLoad:
     """A call that was handed back, or whose worker is gone, is in flight for the broker; without a worker it waits."""
-    has_worker = bool(queue["listeners"]) or queue["in_flight"] - queue["redelivered"] >= BUSY_CALLS
-    return QueueLoad(queue["waits"] + (0 if has_worker else queue["in_flight"]), queue["in_flight"], has_worker)
+    state = QueueState.model_validate(queue)
+    waits = state.waits + (0 if state.has_worker else state.in_flight)
+    return QueueLoad(waits, state.in_flight, state.has_worker)

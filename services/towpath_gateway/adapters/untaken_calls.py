@@ -63,7 +63,7 @@ class UntakenCallReader:
             queues = (await self._ask(asked)).queues
         except ProblemError:
             return []
-        return [one.toolset for one in queues if one.toolset and one.waits and not one.has_worker]
+        return [one.toolset for one in queues if one.toolset and one.is_untaken]
 
 
 def wait_for_worker(toolset: str) -> str:

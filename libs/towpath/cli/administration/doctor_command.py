@@ -16,8 +16,8 @@ from cyclopts import App, Parameter
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.administration.server_checks import DoctorCheck, check_servers, print_checks
+from towpath.cli.runs.run_waits import REMEDY, describe_untaken, queues_without_worker
 from towpath.cli.runs.trace_command import trace
-from towpath.cli.runs.untaken_calls import REMEDY, describe_untaken, queues_without_worker
 from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, examples
 from towpath.errors import problem_of
 from towpath.stopped_processes import is_stopped

@@ -8,6 +8,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Row, print_notice
 from towpath.cli.shared.text import one_line
+from towpath_contracts.tools.queues import QueueState
 
 app = App(
     name="queues",
@@ -52,7 +53,7 @@ def _trouble(row: Row) -> str:
     """Return why a queue does not move; nothing where it does, or where nothing waits."""
     if row["missing"]:
         return "the broker does not know it, or does not answer"
-    return "nobody takes from it" if row["waits"] and not row["listeners"] else ""
+    return "nobody takes from it" if QueueState.model_validate(row).is_untaken else ""
 
 
 _QUEUES = (

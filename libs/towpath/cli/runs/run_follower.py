@@ -12,7 +12,7 @@ from uuid import UUID
 
 from towpath.cli.runs.call_edit import edited_arguments, fault_lines
 from towpath.cli.runs.event_lines import CALL_WIDTH, REASON_WIDTH, EventFormatter, EventLine, answer_text, summary
-from towpath.cli.runs.untaken_calls import calls_without_worker
+from towpath.cli.runs.run_waits import calls_without_worker
 from towpath.cli.shared.confirmation import prompt
 from towpath.cli.shared.output import OutputPrinter, print_notice
 from towpath.cli.shared.text import cut_words, one_line, plain_json, printable, shorten, sinks_first

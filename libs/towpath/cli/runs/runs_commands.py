@@ -12,7 +12,7 @@ from towpath.cli.definitions import goal_options
 from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs import bulk_command, run_control_commands, stored_run_commands
 from towpath.cli.runs.next_command import next_command
-from towpath.cli.runs.untaken_calls import calls_without_worker
+from towpath.cli.runs.run_waits import calls_without_worker, short_waits
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -103,8 +103,9 @@ def run_status(row: Any) -> str:
 
 
 def _why(row: Any) -> str:
-    """Return why a run did not complete, as short as a list needs it."""
-    return one_line(row.get("message", ""), 60)
+    """Return what a run waits for, or why it did not complete, as short as a list needs it: its code comes first."""
+    told = (row.get("reason", ""), row.get("message", ""))
+    return one_line(row["waits"][0] if row.get("waits") else ": ".join(dict.fromkeys(filter(None, told))), 60)
 
 
 _LIST = (
@@ -194,6 +195,9 @@ async def list_runs(
         )
         rows = [run.model_dump(mode="json") for run in page.runs]
         out = common.out()
+        if out.for_people:
+            waits = await short_waits(client, page.runs)
+            rows = [{**row, "waits": waits.get(run.run_id, ())} for row, run in zip(rows, page.runs, strict=True)]
         out.rows("runs", rows, _LIST, empty=where_none_are(page))
         await show_untaken(client, page.runs, out)
 

@@ -9,10 +9,11 @@ from uuid import UUID
 import pytest
 
 from towpath.cli.administration.doctor_command import check_untaken_calls
+from towpath.cli.administration.queues_commands import _trouble
 from towpath.cli.runs.next_command import next_command
 from towpath.cli.runs.run_follower import RunFollower
-from towpath.cli.runs.runs_commands import show_untaken
-from towpath.cli.runs.untaken_calls import calls_without_worker
+from towpath.cli.runs.run_waits import calls_without_worker, short_waits
+from towpath.cli.runs.runs_commands import _why, show_untaken
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
 from towpath.errors import DeniedError
@@ -21,7 +22,7 @@ from towpath_contracts.events.log import EffectResent, InstructionIssued, LogEnt
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.run_limits import MAX_STEPS_CAP
 from towpath_contracts.runs.views import RunView
-from towpath_contracts.tools.queues import QueueList, QueueState
+from towpath_contracts.tools.queues import BUSY_CALLS, QueueList, QueueState
 
 RUN = UUID(int=7)
 AT = datetime(2026, 11, 22, tzinfo=UTC)
@@ -102,6 +103,62 @@ async def test_a_key_that_may_not_look_at_queues_follows_its_run_all_the_same(
 ) -> None:
     async with WaitingRun(Queues(None), capsys) as client:
         assert await calls_without_worker(client) == []
+
+
+@pytest.mark.parametrize(
+    ("queue", "told"),
+    [
+        (UNTAKEN, True),
+        (UNTAKEN.model_copy(update={"listeners": 1}), False),
+        (UNTAKEN.model_copy(update={"in_flight": BUSY_CALLS}), False),  # it has too much to do to ask for more
+        (UNTAKEN.model_copy(update={"in_flight": BUSY_CALLS, "redelivered": 1}), True),
+        (UNTAKEN.model_copy(update={"waits": 0}), False),
+    ],
+)
+async def test_every_command_takes_a_worker_that_is_busy_for_one(
+    queue: QueueState, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with WaitingRun(Queues((queue,)), capsys) as client:
+        assert bool(await check_untaken_calls(client)) is told
+        assert bool(await calls_without_worker(client)) is told
+    assert (_trouble(queue.model_dump(mode="json")) == "nobody takes from it") is told
+
+
+class ListedRuns(Client):
+    """Runs of a list; each says what it waits for when it is asked for alone."""
+
+    def __init__(self, *found: RunView) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self.asked = list[UUID]()
+        self._found = {one.run_id: one for one in found}
+
+    async def get(self, run_id: UUID | str, *, wait_ms: int = 0) -> RunView:
+        self.asked.append(UUID(str(run_id)))
+        if self._found[UUID(str(run_id))].caller == "erased":
+            raise DeniedError(problem("forbidden", "no"))
+        return self._found[UUID(str(run_id))]
+
+
+async def test_a_list_says_of_unfinished_runs_in_short_what_they_wait_for() -> None:
+    waits = {
+        1: ("approval: refunds of more than 100 need a person",),
+        2: ("tool: no worker takes calls of the toolset orders (start the one that has it: towpath worker MODULE)",),
+        3: (),
+    }
+    runs = [view(run_id=UUID(int=number), status="waiting", waits=waits[number]) for number in waits]
+    gone = view(run_id=UUID(int=4), status="running", caller="erased")
+    ended = view(run_id=UUID(int=5), reason="budget_exceeded", message="it spent 0.5 of 0.5 USD")
+    async with ListedRuns(*runs, gone, ended) as client:
+        found = await short_waits(client, [*runs, gone, ended])
+    assert [client.asked.count(UUID(int=number)) for number in range(1, 6)] == [1, 1, 1, 1, 0]
+    rows = [{**one.model_dump(mode="json"), "waits": found.get(one.run_id, ())} for one in (*runs, gone, ended)]
+    assert [_why(row) for row in rows] == [
+        "approval: refunds of more than 100 need a person",
+        "no worker for its calls",
+        "",
+        "",
+        "budget_exceeded: it spent 0.5 of 0.5 USD",
+    ]
 
 
 @pytest.mark.parametrize(
