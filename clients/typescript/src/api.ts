@@ -1426,7 +1426,8 @@ export interface GatePage {
 /**
  * A gate: what waits, why, until when.
  *
- * An approval takes `quorum` different people's yes; `votes` are the words so far, in order. `assigned_to` is whom
+ * `summary` is in one sentence what it asks for; a call stands there with its arguments, which a model wrote. An
+ * approval takes `quorum` different people's yes; `votes` are the words so far, in order. `assigned_to` is whom
  * somebody has handed it to: a name, or `role:NAME`.
  */
 export interface GateView {
@@ -1451,6 +1452,7 @@ export interface GateView {
   run_id: string;
   schema_version: number;
   status: "pending" | "approved" | "denied" | "expired" | "settled" | "void";
+  summary: string;
   verdict: string;
   votes: GateVote[];
 }

@@ -212,7 +212,8 @@ class GateVote(MessagePart):
 class GateView(Message):
     """A gate: what waits, why, until when.
 
-    An approval takes `quorum` different people's yes; `votes` are the words so far, in order. `assigned_to` is whom
+    `summary` is in one sentence what it asks for; a call stands there with its arguments, which a model wrote. An
+    approval takes `quorum` different people's yes; `votes` are the words so far, in order. `assigned_to` is whom
     somebody has handed it to: a name, or `role:NAME`.
     """
 
@@ -223,6 +224,7 @@ class GateView(Message):
     gate_type: str
     status: GateStatus
     reason: str
+    summary: str = ""
     detail: JsonObject = Field(default_factory=dict)
     execution_id: UUID | None = None
     approval_id: UUID | None = None

@@ -39,12 +39,50 @@ def summary_of_gate(detail: Mapping[str, Any]) -> str:
     return summarize_call(template, args) if isinstance(template, str) and isinstance(args, Mapping) else ""
 
 
+_QUESTIONS = {
+    "budget": "A budget is nearly spent: shall the run go on?",
+    "loop_detected": "The run goes round in circles: shall it go on?",
+    "low_confidence": "The model is not sure of its way: shall the run go on?",
+    "manual": "The run asks a person: shall it go on?",
+    "permission": "The run lacks a permission: how shall it go on?",
+    "run_paused": "The run is paused: only a resume lets it go on.",
+    "timeout": "The time of the run is used up: shall it go on?",
+}
+"""What gates of the run itself ask, by their types."""
+
+
+def question_of_gate(gate_type: str, detail: Mapping[str, Any]) -> str:
+    """Return in one sentence what a gate of *gate_type* asks for: the call in the words of its tool, or by its name."""
+    tool = _line(str(detail.get("tool") or ""), MAX_VALUE_CHARS)
+    if not tool:
+        return _QUESTIONS.get(gate_type, f"{_line(gate_type, MAX_VALUE_CHARS)}: shall the run go on?")
+    if gate_type == "unknown_effect":
+        return f"Did this call happen? {_call_in_words(tool, detail)}"
+    if gate_type == "paused":
+        return f"A stop switch holds this call, and only the switch opens it: {_call_in_words(tool, detail)}"
+    agent = _line(str(detail.get("agent") or "the agent"), MAX_VALUE_CHARS)
+    return f"May {agent} make this call? {_call_in_words(tool, detail)}"
+
+
+def _call_in_words(tool: str, detail: Mapping[str, Any]) -> str:
+    if summary := summary_of_gate(detail):
+        return f"{tool}: {summary}"
+    args = detail.get("args")
+    known = args if isinstance(args, Mapping) else {}
+    given = ", ".join(f"{_line(str(name), MAX_VALUE_CHARS)} {_in_line(value)}" for name, value in known.items())
+    return _line(f"{tool} with {given}" if given else tool, MAX_SUMMARY_CHARS)
+
+
 def _shown(args: Mapping[str, Any], path: str) -> str:
     value: Any = args
     for part in path.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return NOT_GIVEN
         value = value[part]
+    return _in_line(value)
+
+
+def _in_line(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _line(text, MAX_VALUE_CHARS)
 

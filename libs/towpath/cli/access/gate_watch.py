@@ -16,7 +16,6 @@ from towpath.cli.shared.text import call_in_words, cut_words, one_line
 from towpath.client.client import Client
 from towpath.client.resources import GateResource
 from towpath_contracts.runs.views import GateView
-from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_fabric.clock import monotonic
 
 PAGE_SIZE = 500
@@ -47,13 +46,6 @@ def quorum_progress(row: Mapping[str, Any]) -> str:
     """Return how far the quorum of a gate is, `1 of 2`; nothing where one person is enough."""
     yes = {vote["actor"] for vote in row.get("votes", ()) if vote["verdict"] != "denied"}
     return f"{len(yes)} of {row['quorum']}" if row.get("quorum", 1) > 1 else ""
-
-
-def gate_row(gate: GateView) -> dict[str, Any]:
-    """Return a gate as it is shown to a program: as the platform says it, and the call in the words of its tool."""
-    row = gate.model_dump(mode="json")
-    summary = summary_of_gate(gate.detail)
-    return {**row, "summary": summary} if summary else row
 
 
 def differences(
@@ -128,7 +120,7 @@ def _show(out: OutputPrinter, what: What, gate: GateView) -> None:
     if out.for_people:
         out.write(line(what, gate), _MARKS[what][1])
     else:
-        out.line({"event": what, **gate_row(gate)})
+        out.line({"event": what, **gate.model_dump(mode="json")})
 
 
 async def notices(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from towpath.cli.access.gate_watch import gate_row, notices, quorum_progress, watch
+from towpath.cli.access.gate_watch import notices, quorum_progress, watch
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -95,7 +95,7 @@ _SHOW = (
     Column("run", lambda row: f"{row['run_id']} {row['network']}".strip()),
     Column("agent", lambda row: row["detail"].get("agent")),
     Column("tool", lambda row: row["detail"].get("tool")),
-    Column("summary", lambda row: summary_of_gate(row["detail"])),
+    Column("summary", "summary"),
     Column("arguments", lambda row: shorten(sinks_first(row["detail"]), 0)),
     Column("values", all_values),
     Column("why", "reason"),
@@ -142,7 +142,7 @@ async def list_gates(
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         gates = await client.gates.list(status=status, root_run_id=run_id, assigned_to="me" if mine else None)
-    rows = [gate_row(gate) for gate in gates]
+    rows = [gate.model_dump(mode="json") for gate in gates]
     waiting = "Nothing waits for a person. What was decided: towpath gates list --status all."
     hint = waiting if status == "pending" else "There are no such gates. What waits: towpath gates list."
     common.out().rows("gates", rows, _LIST, empty=hint)
@@ -157,7 +157,7 @@ async def show(gate: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     """
     async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
-    common.out().record(gate_row(view), _SHOW)
+    common.out().record(view.model_dump(mode="json"), _SHOW)
 
 
 @app.command(

@@ -13,12 +13,6 @@ from towpath_contracts.tools.access import AuditEntry
 from towpath_contracts.tools.calls import ToolSpec
 
 
-class GateSummaryField(TypedDict):
-    """The call that waits, in the words of its tool; missing where it has none."""
-
-    summary: NotRequired[str]
-
-
 class GateDecisionRow(TypedDict):
     """What was decided at a gate."""
 

@@ -7,7 +7,6 @@ from uuid import UUID
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from towpath.cli.shared.output_rows import GateSummaryField
 from towpath_contracts.base import JsonObject
 from towpath_contracts.runs.views import RunView
 
@@ -391,7 +390,7 @@ class ReplayTotalsRow(TypedDict):
     engine_version: str
 
 
-class WatchedGateFields(GateSummaryField):
-    """What came about at a gate, and the call that waits in the words of its tool."""
+class WatchedGateFields(TypedDict):
+    """What came about at a gate."""
 
     event: Literal["opened", "voted", "closed"]

@@ -33,6 +33,7 @@ from towpath_contracts.runs.views import (
     RunSeq,
     RunView,
 )
+from towpath_contracts.tools.call_summaries import question_of_gate
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
 from towpath_fabric.batch_loader import KeyBatchLoader
 from towpath_fabric.clock import monotonic
@@ -132,7 +133,8 @@ def _gate(row: Any) -> GateView:
     fields = dict(row)
     fields["detail"] = json.loads(fields["detail"])
     fields["votes"] = json.loads(fields["votes"] or "[]")
-    return GateView(**fields, quorum=fields["detail"].get("quorum", 1))
+    detail = fields["detail"]
+    return GateView(**fields, quorum=detail.get("quorum", 1), summary=question_of_gate(fields["gate_type"], detail))
 
 
 def _family(request: ListRuns) -> tuple[UUID | None, UUID | None, UUID | None]:

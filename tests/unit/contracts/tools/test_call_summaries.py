@@ -1,8 +1,10 @@
 """A call in the words of its tool."""
 
+from typing import Any
+
 import pytest
 
-from towpath_contracts.tools.call_summaries import placeholders, summarize_call, summary_of_gate
+from towpath_contracts.tools.call_summaries import placeholders, question_of_gate, summarize_call, summary_of_gate
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,28 @@ def test_a_gate_tells_its_call_and_one_without_words_or_arguments_nothing() -> N
     assert [summary_of_gate(one) for one in ({}, {"args": {}}, {**held, "args": "erased"}, {**held, "summary": 3})] == [
         ""
     ] * 4
+
+
+CALL: dict[str, Any] = {"tool": "orders.refund", "agent": "billing", "args": {"order_id": "8812", "amount": 129.0}}
+
+
+@pytest.mark.parametrize(
+    ("gate_type", "detail", "asked"),
+    [
+        ("approval", CALL, "May billing make this call? orders.refund with order_id 8812, amount 129.0"),
+        (
+            "approval",
+            {**CALL, "summary": "Refund {amount} EUR"},
+            "May billing make this call? orders.refund: Refund 129.0 EUR",
+        ),
+        ("manual", {"tool": "pay", "args": {}}, "May the agent make this call? pay"),
+        ("approval", {"tool": "pay", "args": "erased"}, "May the agent make this call? pay"),
+        ("unknown_effect", {"tool": "pay"}, "Did this call happen? pay"),
+        ("paused", {"tool": "pay"}, "A stop switch holds this call, and only the switch opens it: pay"),
+        ("loop_detected", {"key": "loop:same_call"}, "The run goes round in circles: shall it go on?"),
+        ("budget", {}, "A budget is nearly spent: shall the run go on?"),
+        ("audit\nnow", {}, "audit now: shall the run go on?"),
+    ],
+)
+def test_a_gate_asks_for_one_thing_in_one_sentence(gate_type: str, detail: dict[str, Any], asked: str) -> None:
+    assert question_of_gate(gate_type, detail) == asked
