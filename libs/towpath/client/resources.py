@@ -9,7 +9,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from towpath.client.transport import Transport
-from towpath.errors import RefusedError
+from towpath.errors import NotFoundError, RefusedError
 from towpath.networks.network import Agent, Network, network_of
 from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
@@ -17,6 +17,7 @@ from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage, LetterSta
 from towpath_contracts.decisions.model_checks import ModelChecked
 from towpath_contracts.gate_notices import GateNoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView, RunView
 from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
@@ -165,7 +166,7 @@ class GateResource:
 
     async def show(self, gate_id: UUID | str) -> GateView:
         """Return one gate."""
-        return GateView.model_validate(await self._transport.request("GET", f"/v1/gates/{gate_id}"))
+        return GateView.model_validate(await self._transport.request("GET", f"/v1/gates/{_gate_id(gate_id)}"))
 
     async def approve(self, gate_id: UUID | str, *, reason: str = "", digest: str | None = None) -> ActionDone:
         """Let the call happen; with *digest* only if it is still the call that was shown."""
@@ -188,7 +189,7 @@ class GateResource:
         """
         body = {"to": to, "reason": reason, **({"unknown": True} if unknown else {})}
         return GateView.model_validate(
-            await self._transport.request("POST", f"/v1/gates/{gate_id}/delegate", body=body)
+            await self._transport.request("POST", f"/v1/gates/{_gate_id(gate_id)}/delegate", body=body)
         )
 
     async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> ActionDone:
@@ -207,8 +208,19 @@ class GateResource:
 
     async def _settle(self, gate_id: UUID | str, verb: str, body: JsonObject) -> ActionDone:
         sent = {name: value for name, value in body.items() if value is not None}
-        answer = await self._transport.request("POST", f"/v1/gates/{gate_id}/{verb}", body=sent)
+        answer = await self._transport.request("POST", f"/v1/gates/{_gate_id(gate_id)}/{verb}", body=sent)
         return ActionDone.model_validate(answer if isinstance(answer, dict) else {})
+
+
+def _gate_id(gate_id: UUID | str) -> UUID:
+    """Return a gate id that may be text; raises NotFoundError for what is none: only the command line takes parts."""
+    if isinstance(gate_id, UUID):
+        return gate_id
+    try:
+        return UUID(gate_id)
+    except ValueError as error:
+        remedy = "Take the gate_id of one that waits: client.gates.list() here, towpath gates list in a terminal."
+        raise NotFoundError(problem("gate_not_found", f"{gate_id!r} is not a gate id", remedy=remedy)) from error
 
 
 class ToolResource:

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import typing
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ import pytest
 
 from towpath import (
     Client,
+    NotFoundError,
     RefusedError,
     SubmittedRun,
     SyncClient,
@@ -221,3 +222,20 @@ def test_only_what_a_fork_inherits_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     transports[0]._connection = connection
     transports[0]._start_anew()
     assert kept == [connection] and transports[0]._connection is None
+
+
+@pytest.mark.parametrize(
+    "settle",
+    [
+        lambda gates: gates.approve("zzz"),
+        lambda gates: gates.deny("7c1e", "no"),
+        lambda gates: gates.show("zzz"),
+        lambda gates: gates.delegate("zzz", "mia"),
+    ],
+)
+def test_what_is_no_gate_id_is_refused_with_where_the_ids_are(settle: Callable[[Any], object]) -> None:
+    with SyncClient("http://127.0.0.1:9") as client, pytest.raises(NotFoundError) as caught:
+        settle(client.gates)
+    found = caught.value.problem
+    assert found.code == "gate_not_found" and "is not a gate id" in found.detail
+    assert "client.gates.list()" in found.remedy and "towpath gates list" in found.remedy
