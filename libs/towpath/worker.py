@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import DeclarationError, RefusedError, TowpathError, error_from
 from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from towpath_worker.settings import WorkerSettings
 
 
+@checks_keywords
 class Worker:
     """Serves tools: `async with Worker([look]): …` while the block runs, `Worker([look]).run()` until a signal.
 

@@ -16,6 +16,7 @@ from towpath.client.client_resources import ClientResources
 from towpath.client.contexts import address_fault, is_address
 from towpath.client.run_controls import RunControls, timeout_of, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, ClientTarget, local_token
+from towpath.declared_places import checks_keywords
 from towpath.errors import RefusedError
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -55,6 +56,7 @@ LONGEST_WAIT_S = 30.0
 """Of one submit; longer waits follow the run instead of holding one request."""
 
 
+@checks_keywords
 class Client(ClientResources, RunControls):
     """A client of one platform: `async with Client() as client: …`.
 
@@ -69,9 +71,7 @@ class Client(ClientResources, RunControls):
         self, server: str | ClientTarget | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS
     ) -> None:
         target = server if isinstance(server, ClientTarget) else ClientSettings().target(server, api_key)
-        self._starts = (
-            target.is_by_place and not isinstance(server, ClientTarget) and settings.starting_platform() is not None
-        )
+        self._starts = target.is_by_place and target is not server and settings.starting_platform() is not None
         self._given_key, self._caller = api_key, caller
         self.server, api_key = target.server, target.api_key
         options: dict[str, Any] = {}

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import DeclarationError
 from towpath.tools.context import ToolContext
 from towpath.tools.docstrings import parse_docstring
@@ -33,6 +34,7 @@ _PREFIX = "argument_"
 _NAMEABLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class SystemParameter:
     """Marks a parameter that the platform fills in: `Annotated[str, SystemParameter()]`. No model sees or sets it."""

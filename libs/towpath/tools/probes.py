@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import DeclarationError
 from towpath.tools.arguments import context_parameter
 from towpath.tools.context import ToolContext
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class Happened:
     """The call happened; *result* is what the tool would have returned."""
@@ -21,11 +23,13 @@ class Happened:
     result: Any = None
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class DidNotHappen:
     """The call certainly did not happen and is not in progress: it may run."""
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class Unclear:
     """The probe can't tell; *reason* is shown to the person who decides."""

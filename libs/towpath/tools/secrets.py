@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from towpath.declared_places import checks_keywords
 from towpath.errors import DeclarationError
 from towpath_fabric.redaction import MIN_CHARS, add_secrets
 
@@ -21,6 +22,7 @@ class SecretMissingError(Exception):
     """A reference leads nowhere, so the tool was not called; the text says which, never a value."""
 
 
+@checks_keywords
 @dataclass(frozen=True, slots=True)
 class Secret:
     """Marks a parameter that the worker fills in: `Annotated[str, Secret("env:SHOP_TOKEN")]` or `"file:/run/…"`.

@@ -15,6 +15,7 @@ from towpath.client.handles.loop_thread import LOOP
 from towpath.client.handles.sync_methods import iterating, waiting
 from towpath.client.handles.sync_runs import SyncSubmittedRun, each_event
 from towpath.client.run_controls import RunFilters
+from towpath.declared_places import checks_keywords
 from towpath.tasks.objectives import Handed, Objective, ObjectiveResult
 from towpath.tasks.outputs import Output, TypedRun
 from towpath.tasks.plans import PlanDraft, PlanRun
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
 
 
+@checks_keywords
 class SyncClient:
     """A client of one platform: `with SyncClient() as client: …`. Its arguments are Client's."""
 
