@@ -23,6 +23,8 @@ class ServedTools:
     def __init__(self) -> None:
         self._own: dict[str, set[str]] = {}
         self._told: set[str] = set()
+        self.workers: set[str] = set()
+        """The names of the own workers."""
 
     def read_log_line(self, name: str, line: str) -> None:
         """Keep the tool that *line* of the process *name* says was registered."""
@@ -31,16 +33,22 @@ class ServedTools:
         try:
             record = json.loads(line)
             if record["event"] == _REGISTERED:
+                self.workers.add(name)
                 self._own.setdefault(str(record["toolset"]), set()).add(str(record["tool"]))
         except (ValueError, KeyError, TypeError):
             return
 
     def untold_lines(
-        self, specs: Collection[JsonObject], toolsets: Mapping[str, str], listeners: Mapping[str, int]
+        self,
+        specs: Collection[JsonObject],
+        toolsets: Mapping[str, str],
+        listeners: Mapping[str, int],
+        served_elsewhere: Collection[str] = (),
     ) -> Sequence[str]:
         """Return a line for each registered tool that the networks *specs* equip and no worker has, once for each.
 
         *toolsets* has the toolset of every registered tool that workers run, *listeners* who takes calls of a toolset.
+        Of a toolset *served_elsewhere* another worker takes calls too, which may have what the own ones lack.
         """
         lacking: list[str] = []
         for tool, networks in equipping_networks(specs).items():
@@ -49,6 +57,8 @@ class ServedTools:
                 self._told.discard(tool)
                 continue
             is_served_here = toolset in self._own
+            if is_served_here and toolset in served_elsewhere:
+                continue
             if tool in self._told or not (is_served_here or listeners.get(toolset) == 0):
                 continue
             self._told.add(tool)

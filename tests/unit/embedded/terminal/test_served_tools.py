@@ -108,6 +108,14 @@ def test_equipped_tools_that_are_registered_and_that_no_worker_has_are_told(
     assert served.untold_lines(specs, TOOLS, listeners) == [], "it is told once"
 
 
+def test_a_tool_that_a_worker_started_by_hand_may_have_is_not_told_until_that_worker_is_gone() -> None:
+    served, specs = offered("orders.refund"), [network("support", "orders.find")]
+    assert served.workers == {"worker-2"}
+    assert served.untold_lines(specs, TOOLS, {"default": 2}, {"default"}) == []
+    (line,) = served.untold_lines(specs, TOOLS, {"default": 1}, {"builtin"})
+    assert line.startswith("orders.find is registered, but no worker here has it")
+
+
 def test_a_tool_of_no_network_is_not_told_and_one_that_is_lost_again_is() -> None:
     served = offered("orders.refund")
     assert served.untold_lines([network("support", "orders.refund")], TOOLS, {}) == []
