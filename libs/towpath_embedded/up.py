@@ -42,13 +42,6 @@ PROJECT_FILE = Path("towpath.yaml")
 DEMO_MODEL = "gemini:gemini-2.5-flash"
 """Who decides in the sample where there is a key."""
 
-_KEYS = {
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "openai": ("OPENAI_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "local": ("TOWPATH_LOCAL_URL",),
-}
-
 UNFINISHED = ("queued", "running", "waiting", "cancelling")
 PAGE = 200
 GATEWAY_TIMEOUT_S = 2.0  # the count of unfinished runs never holds up a stop for longer
@@ -76,11 +69,6 @@ class UpOptions:
     sample: bool = False
     strict: bool = False
     project: str = ""
-
-
-def models_with_key() -> list[str]:
-    """Return the providers that can be asked from here; a key is looked for, never shown and never tried."""
-    return [name for name, variables in _KEYS.items() if any(os.environ.get(variable) for variable in variables)]
 
 
 def up(options: UpOptions) -> int:
@@ -209,12 +197,12 @@ async def _serve(
     views: list[LiveView] = []
     logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, served, views))
     tasks = [asyncio.create_task(logs.follow())]
-    folder = None
+    folder, models = None, _models_with_key(platform, screen, told)
     try:
         if options.networks is not None and not options.servers_only:
             from towpath_embedded.network_folder import NetworkFolderPublisher
 
-            model = DEMO_MODEL if options.sample and "gemini" in models_with_key() else ""
+            model = DEMO_MODEL if options.sample and "gemini" in models else ""
             folder = NetworkFolderPublisher(
                 options.networks,
                 platform.client_url,
@@ -246,7 +234,7 @@ async def _serve(
             state["loaded"]["warnings"] = len(told.get("warnings", ()))
         if not options.servers_only:
             named = options.workers or options.agents or options.networks or options.mcp
-            state |= {"models": models_with_key(), "sample": str(options.networks) if options.sample else ""}
+            state |= {"models": models, "sample": str(options.networks) if options.sample else ""}
             state |= {"is_bare": not named}
             state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
             if options.single_person:
@@ -265,6 +253,17 @@ async def _serve(
     counts = {} if options.servers_only else await count_unfinished_runs(platform.client_url)
     screen.notice(stop_message(counts, ephemeral=options.ephemeral))
     return 0
+
+
+def _models_with_key(platform: Platform, screen: UpConsole, told: dict[str, Any]) -> list[str]:
+    """Return the providers that can be asked from here, and tell of a key of Towpath in the place of theirs."""
+    from towpath.model_keys import ModelKeys, no_provider_key  # settings: not on the way to readiness
+
+    keys, own = ModelKeys(), (platform.access.token(),) if platform.access.file.exists() else ()
+    if mistaken := keys.taken_for_keys(own):
+        screen.notice(line := no_provider_key(mistaken), "yellow")
+        told["warnings"] = [*told.get("warnings", ()), line]
+    return list(keys.found(own))
 
 
 async def _tell_unserved(

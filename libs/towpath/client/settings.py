@@ -105,10 +105,16 @@ def local_token(server: str, folder: Path = DATA_FOLDER) -> str | None:
     Its listener at the address has to be this user's too. What the state says of files is not followed: it could name
     any file of this user.
     """
-    state, token = running_state(folder), folder / TOKEN_FILE
-    if state is None or not is_mine(token):
+    state = running_state(folder)
+    if state is None or not (is_same_place(server, state.get("gateway_url")) and _listens_for_me(server)):
         return None
-    return _token_of(token) if is_same_place(server, state.get("gateway_url")) and _listens_for_me(server) else None
+    return folder_token(folder)
+
+
+def folder_token(folder: Path = DATA_FOLDER) -> str | None:
+    """Return the token of this user's platform on *folder*, whether or not it runs; None where there is none."""
+    token = folder / TOKEN_FILE
+    return _token_of(token) if is_mine(token) else None
 
 
 def local_broker_owner(address: str, folder: Path = DATA_FOLDER) -> int | None:

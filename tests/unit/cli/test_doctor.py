@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from towpath.cli.administration import doctor_command
-from towpath.cli.administration.doctor_command import DoctorCheck, _check_process, _check_readiness, _what_is_missing
+from towpath.cli.administration.doctor_command import (
+    DoctorCheck,
+    _check_model_keys,
+    _check_process,
+    _check_readiness,
+    _what_is_missing,
+)
 from towpath.stopped_processes import is_stopped
+from towpath_fabric.file_owners import write_private
+from towpath_fabric.process_protection import PROVIDER_KEYS
 
 
 async def test_a_process_that_is_stopped_is_told_with_what_lets_it_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +62,22 @@ def test_the_kernel_tells_of_a_process_that_got_sigstop() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_token_of_towpath_in_the_place_of_a_providers_key_is_told_and_no_provider_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*PROVIDER_KEYS, "TOWPATH_LOCAL_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / ".towpath"
+    folder.mkdir(mode=0o700)
+    write_private(folder / "authorization", "Authorization: Bearer tok-en\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "tok-en")
+    keys, mistaken = _check_model_keys()
+    assert (keys.check, keys.good, keys.detail) == ("model keys", None, "none")
+    assert (mistaken.check, mistaken.good) == ("OPENAI_API_KEY", None)
+    assert "holds a key of Towpath and none of a provider" in mistaken.detail
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    (keys,) = _check_model_keys()
+    assert (keys.good, keys.detail) == (True, "openai")

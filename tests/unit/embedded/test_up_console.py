@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from towpath.cli.administration.model_keys import ModelKeys
+from towpath.model_keys import ModelKeys, no_provider_key
 from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
 from towpath_embedded.log_notices import IN_FORCE, policy_in_force, policy_notice
-from towpath_embedded.up import models_with_key
 from towpath_fabric.process_protection import PROVIDER_KEYS
 
 FOLLOWED = {"version": 5, "rules": 2, "source": "/home/ann/policy.yaml", "applied_by": "file"}
@@ -139,11 +138,35 @@ def test_only_a_platform_with_the_sample_or_with_nothing_of_ones_own_says_what_i
         ("TOWPATH_LOCAL_URL", "local"),
     ],
 )
-def test_a_platform_and_its_commands_know_the_same_keys(
+def test_a_provider_can_be_asked_where_its_variable_is_set(
     variable: str, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for other in (*PROVIDER_KEYS, "TOWPATH_LOCAL_URL"):
         monkeypatch.delenv(other, raising=False)
-    assert (models_with_key(), ModelKeys().found()) == ([], ())
+    assert ModelKeys().found() == ()
     monkeypatch.setenv(variable, "x")
-    assert (models_with_key(), ModelKeys().found()) == ([provider], (provider,))
+    assert ModelKeys().found() == (provider,)
+
+
+@pytest.mark.parametrize(
+    ("key", "own", "is_own"),
+    [
+        ("tok-en", ("tok-en",), True),  # of .towpath/authorization
+        ("tok-en", (), False),
+        ("my-key", (), True),  # of TOWPATH_API_KEY
+        ("twp_0123456789ab.s3cret", (), True),
+        ("sk-1234", ("tok-en",), False),
+    ],
+)
+def test_a_key_of_towpath_is_not_taken_for_a_providers(
+    key: str, own: tuple[str, ...], is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in (*PROVIDER_KEYS, "TOWPATH_LOCAL_URL"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv("TOWPATH_API_KEY", "my-key")
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    keys = ModelKeys()
+    assert keys.found(own) == (() if is_own else ("openai",))
+    assert keys.taken_for_keys(own) == (("OPENAI_API_KEY",) if is_own else ())
+    told = no_provider_key(["OPENAI_API_KEY"])
+    assert "OPENAI_API_KEY holds a key of Towpath and none of a provider" in told and key not in told

