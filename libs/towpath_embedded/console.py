@@ -70,7 +70,10 @@ class UpConsole:
 
     def refused(self, file: str, faults: Sequence[str]) -> None:
         """Show what is wrong with a file that was refused."""
-        what = f"{file} was refused, and what was in force before stays. Mend it and save it:"
+        fate = "was refused, and what was in force before stays"
+        if file.endswith(".json"):  # a script, which is read when a run asks
+            fate = "can't be played, and runs that ask for it fail"
+        what = f"{file} {fate}. Mend it and save it:"
         self._folded(f"  {wall().astimezone():%H:%M:%S}  ", what, "bold red")
         for fault in faults:
             self._folded(" " * 12, fault, "red")

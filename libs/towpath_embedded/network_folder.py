@@ -25,6 +25,7 @@ from towpath_contracts.problems.registry import Problem, problem
 from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_embedded.processes.supervisor import Notice
 from towpath_embedded.refused_files import ShowRefused
+from towpath_embedded.script_watch import ScriptWatch
 
 POLL_S = 0.5
 HTTP_TIMEOUT_S = 15.0
@@ -42,6 +43,7 @@ class NetworkFolderPublisher:
 
     A *model* decides where a file names one that only plays what was written. What was published is remembered in the
     file *memory*, where there is to be one. With *awaits_tools* the first look waits for tools that are not registered.
+    *scripts* looks, as often as this does, at those that the published networks play.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class NetworkFolderPublisher:
         memory: Path | None = None,
         refused: ShowRefused | None = None,
         awaits_tools: bool = False,
+        scripts: ScriptWatch | None = None,
     ) -> None:
         self._place = place
         self._awaits_tools = awaits_tools
+        self._scripts = scripts
         self._model = model
         self._url = f"{gateway_url}/v1/networks"
         self._notice = notice
@@ -90,6 +94,8 @@ class NetworkFolderPublisher:
         self._forget_all_but(files)
         published = [await self._look_at(path) for path in files]
         self._awaits_tools = False
+        if self._scripts is not None:
+            self._scripts.look(self.specs)
         return any(published)
 
     async def _look_at(self, path: Path) -> bool:

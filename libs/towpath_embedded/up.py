@@ -26,6 +26,7 @@ from towpath_embedded.platform_state import keep_ports, last_ports
 from towpath_embedded.processes.child_process import PRIVATE_UMASK
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
@@ -140,12 +141,11 @@ def _policy_file(options: UpOptions) -> Path | None:
 
 
 def _role_environment(options: UpOptions) -> dict[str, dict[str, str]]:
-    """Name the scripts that lie beside the networks, unless another folder has them."""
+    """Name where scripts lie: beside the networks, unless another folder has them."""
     single = {"tas": {"TOWPATH_SINGLE_PERSON": "true"}} if options.single_person else {}
-    if options.networks is None or "TOWPATH_SCRIPT_DIR" in os.environ:
+    if options.networks is None:
         return single
-    beside = options.networks if options.networks.is_dir() else options.networks.parent
-    return {**single, "decider": {"TOWPATH_SCRIPT_DIR": str(beside.absolute())}}
+    return {**single, "decider": {SCRIPT_FOLDER: str(script_folder(options.networks).absolute())}}
 
 
 def _with_project(options: UpOptions) -> UpOptions:
@@ -211,6 +211,7 @@ async def _serve(
                 memory=platform.data / "published-networks.json",
                 refused=refused.put,
                 awaits_tools=options.mcp is not None,
+                scripts=ScriptWatch(script_folder(options.networks), refused.put, screen.notice),
             )
             await folder.publish_changed()
             if options.sample:

@@ -16,9 +16,10 @@ from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.runs import run_follower
 from towpath.cli.runs.run_follower import RunFollower
 from towpath.cli.shared.exit_codes import UNREACHABLE
-from towpath.cli.shared.input_files import ACTIONS, ENTRY_WORDS, read_script
+from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
+from towpath.networks.script_files import ACTIONS, ENTRY_WORDS
 from towpath_contracts.decisions.decision import AnyDecision, CheckedDecision
 from towpath_contracts.events.child_events import ChildGateWaitChanged
 from towpath_contracts.events.log import (

@@ -10,12 +10,13 @@ from cyclopts import App, Parameter
 from towpath.cli.shared.confirmation import Flag, require_yes
 from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, show_text
+from towpath.cli.shared.output import Column, print_notice, show_text
+from towpath.errors import RefusedError
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.flow import write_flow
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 if TYPE_CHECKING:
     from towpath_console.drawings.changes import Change
@@ -50,12 +51,16 @@ _INVOKED = (
 async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show whether a network could be published; every problem is listed, and nothing is made.
 
+    The scripts beside it that its models play are looked at too: a run reads them, and publishing does not.
+
     Args:
         file: A YAML file with kind: Network.
     """
-    _check_form(file)
+    notes = _check_form(file)
     async with common.connect() as client:
         version = await client.networks.validate(file)
+    for note in notes:
+        print_notice(note)
     out = common.out()
     if out.for_people:
         out.write(f"{file} is valid: {version.name}")
@@ -71,9 +76,10 @@ async def publish(*files: Path, if_version: int | None = None, common: Connectio
         files: YAML files with kind: Network, each of another name.
         if_version: Only while this version is current, 0 while there is none.
     """
-    _check_names(files)
+    once = _each_once(files)
+    _check_names(once)
     async with common.connect() as client:
-        versions = [await client.networks.publish(file, if_version=if_version) for file in files]
+        versions = [await client.networks.publish(file, if_version=if_version) for file in once]
     columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else "published"))
     common.out().rows("networks", [_row(version) for version in versions], columns, empty="No file was named.")
 
@@ -293,11 +299,44 @@ def _change_lines(change: "Change") -> Iterator[tuple[str, str | None]]:
         yield from ((f"    + {line}", "green") for line in change.after.splitlines())
 
 
-def _check_form(file: Path) -> None:
-    """Raise RefusedError for what the file alone shows to be wrong: nobody needs a platform to be told that."""
+def _check_form(file: Path) -> list[str]:
+    """Raise RefusedError for what the files alone show to be wrong: nobody needs a platform to be told that.
+
+    Returns what a run may lack all the same. A script that is not here is no fault: a decider may have it elsewhere.
+    """
+    from towpath.networks.script_files import TASK, played_scripts, script_path, task_script_hint
     from towpath.networks.spec_files import load_network
 
-    load_network(file)
+    spec = load_network(file)
+    notes: list[str] = []
+    for name, agents in played_scripts(spec.model_dump(mode="json")).items():
+        path = script_path(file.parent, name)
+        notes += [task_script_hint(spec.name, agents)] if name == TASK else _look_at_script(path, agents)
+    return notes
+
+
+def _look_at_script(path: Path, agents: Sequence[str]) -> list[str]:
+    """Return what is odd in the script at *path*, or that it is not there; raises RefusedError where it is broken."""
+    from towpath.networks.script_files import script_doubts, script_faults
+
+    faults = script_faults(path, agents)
+    if faults and path.exists():
+        errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
+        remedy = "Correct the script at the line that is named: the models of the network play it."
+        raise RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
+    return faults or script_doubts(str(path), read_json(path))
+
+
+def _each_once(files: Sequence[Path]) -> list[Path]:
+    """Return each file as it was first named, and tell of those that were named again, also in another way."""
+    first: dict[Path, Path] = {}
+    for file in files:
+        before = first.setdefault(file.resolve(), file)
+        if before is not file:
+            print_notice(
+                f"{file} is {'named twice' if file == before else f'the same file as {before}'}: published once"
+            )
+    return list(first.values())
 
 
 def _check_names(files: Sequence[Path]) -> None:

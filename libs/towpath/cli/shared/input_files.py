@@ -11,24 +11,7 @@ from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
 from towpath_contracts.problems.json_syntax import describe_json_fault
-from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
-
-ENTRY_WORDS = frozenset(
-    {
-        *("agent", "delay_ms", "when"),
-        *("action", "action_reasoning", "action_details", "uncertain", "request_confidence", "confidence"),
-    }
-)
-"""Words of a decision in a script: for whom it is, how late and under which condition, and what a model answers.
-
-They are written out, as ACTIONS are: every start of a command would pay for the import of the contracts.
-"""
-
-ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
-"""What a decision may say to do."""
-
-_SCRIPT_EXAMPLE = '[{"action": "RESPOND", "action_details": {"payload": {"message": "done"}}}]'
 
 MAX_BYTES = 4_000_000
 """Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
@@ -67,25 +50,16 @@ def parse_json(text: str, source: str) -> Any:
 
 def read_script(path: Path) -> list[Any]:
     """Return the decisions in *path*: a JSON array."""
+    from towpath.networks.script_files import NO_LIST, script_doubts  # a command without a script need not pay for it
+
     script = read_json(path)
     if isinstance(script, dict) and "script" in script:  # a whole task brings its script along
         script = script["script"]
     if not isinstance(script, list):
-        detail = f"{path}:1: a script is a list of decisions: put them in brackets, {_SCRIPT_EXAMPLE}"
-        raise ProblemError(problem("request_invalid", detail))
-    _warn_of_unknown(path, script)
+        raise ProblemError(problem("request_invalid", f"{path}:1: {NO_LIST}"))
+    for doubt in script_doubts(str(path), script):
+        print_notice(doubt)
     return script
-
-
-def _warn_of_unknown(path: Path, script: list[Any]) -> None:
-    """Warn of unknown keys of an entry; it is played as it is, because a model may write anything."""
-    for place, entry in enumerate(script):
-        if isinstance(entry, dict) and "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
-            known = ", ".join(sorted(ENTRY_WORDS))
-            print_notice(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
-        if isinstance(entry, dict) and isinstance(action := entry.get("action"), str) and action not in ACTIONS:
-            hint = suggest_or_list(action, ACTIONS, shown=str)
-            print_notice(f"{path}: entry {place}: no action is called {action}{hint}")
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

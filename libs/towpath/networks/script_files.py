@@ -1,0 +1,118 @@
+"""Scripts beside a network: which ones its models play, and what is wrong with one.
+
+`scripted:NAME` plays NAME.json, which nothing publishes: a decider reads it when a run asks. So a file that can't be
+played would first be noticed in a run, unless it is looked at here. An entry is played as it is, since a model may
+write anything: what is odd in it is a doubt and no fault.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from towpath_contracts.problems.json_syntax import describe_json_fault
+from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, suggest_or_list
+
+if TYPE_CHECKING:
+    from towpath_contracts.base import JsonObject
+
+TASK = "task"
+"""`scripted:task` plays the script that comes with the task; any other name is a file."""
+
+ENTRY_WORDS = frozenset(
+    {
+        *("agent", "delay_ms", "when"),
+        *("action", "action_reasoning", "action_details", "uncertain", "request_confidence", "confidence"),
+    }
+)
+"""Words of a decision in a script: for whom it is, how late and under which condition, and what a model answers.
+
+They are written out, as ACTIONS are: every start of a command would pay for the import of the contracts.
+"""
+
+ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
+"""What a decision may say to do."""
+
+NO_LIST = (
+    "a script is a list of decisions: put them in brackets, "
+    '[{"action": "RESPOND", "action_details": {"payload": {"message": "done"}}}]'
+)
+
+MAX_SCRIPT_BYTES = 16 * 1024 * 1024
+"""As large as a decider reads."""
+
+_SCRIPTED, _ENDING = "scripted:", ".json"
+
+
+def played_scripts(spec: "JsonObject") -> dict[str, list[str]]:
+    """Return the names of the scripts that the models of the network *spec* play, each with the agents that do."""
+    found: dict[str, list[str]] = {}
+    for agent in spec.get("agents") or ():
+        decides = agent if agent.get("model") is not None else spec
+        for name in _script_names(decides):
+            found.setdefault(name, []).append(str(agent.get("key")))
+    return found
+
+
+def _script_names(decides: "JsonObject") -> Iterator[str]:
+    first = decides.get("model") or f"{_SCRIPTED}{TASK}"
+    listed = first if isinstance(first, list | tuple) else (first, *(decides.get("fallback_models") or ()))
+    return (str(model).removeprefix(_SCRIPTED) for model in listed if str(model).startswith(_SCRIPTED))
+
+
+def script_path(folder: Path, name: str) -> Path:
+    """Return the file that `scripted:name` plays; NAME.json, where none is there."""
+    as_written = folder / name
+    return as_written if as_written.is_file() else folder / f"{name}{_ENDING}"
+
+
+def task_script_hint(network: str, agents: Sequence[str]) -> str:
+    """Return what is said of *agents* that have no decisions but those that a task brings."""
+    plays = "plays" if len(agents) == 1 else "play"
+    return (
+        f"{network}: {', '.join(agents)} {plays} the script of each task, and without one a run fails: "
+        f'towpath run {network} "…" --script FILE, or name a model, such as model: gemini:gemini-2.5-flash'
+    )
+
+
+def script_faults(path: Path, agents: Sequence[str] = ()) -> list[str]:
+    """Return why the script in *path*, which *agents* play, can't be played, with its line; nothing where it can."""
+    try:
+        if path.stat().st_size > MAX_SCRIPT_BYTES:
+            return [f"{path}:1: the script is larger than {MAX_SCRIPT_BYTES} bytes"]
+        entries: Any = json.loads(path.read_bytes().decode())
+    except FileNotFoundError:
+        return [_missing(path, agents)]
+    except OSError as error:
+        return [f"{path} can't be read: {error.strerror}"]
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return [f"{path}:{line}: this is not UTF-8; save the file as UTF-8"]
+    except json.JSONDecodeError as error:
+        return [f"{path}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno})"]
+    except (ValueError, RecursionError) as error:  # an integer with thousands of digits, or brackets without end
+        return [f"{path}:1: not JSON: {error}"]
+    return [] if isinstance(entries, list) else [f"{path}:1: {NO_LIST}"]
+
+
+def _missing(path: Path, agents: Sequence[str]) -> str:
+    known = sorted(one.stem for one in islice(path.parent.glob(f"*{_ENDING}"), MAX_NAMES))
+    hint = suggest_name(path.stem, known, shown=lambda near: f"{_SCRIPTED}{near}")
+    who = f"{', '.join(agents)} {'plays' if len(agents) == 1 else 'play'} {_SCRIPTED}{path.stem}" if agents else "it"
+    return f"{path} is not there, and {who}{hint}"
+
+
+def script_doubts(source: str, script: Sequence[Any]) -> list[str]:
+    """Return what is odd in the entries of *script*, which is played as it is all the same."""
+    found: list[str] = []
+    for place, entry in enumerate(script):
+        if not isinstance(entry, Mapping):
+            continue
+        if "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
+            known = ", ".join(sorted(ENTRY_WORDS))
+            found.append(f"{source}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
+        if isinstance(action := entry.get("action"), str) and action not in ACTIONS:
+            hint = suggest_or_list(action, ACTIONS, shown=str)
+            found.append(f"{source}: entry {place}: no action is called {action}{hint}")
+    return found

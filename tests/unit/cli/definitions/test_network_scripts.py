@@ -1,0 +1,64 @@
+"""What `towpath networks validate` says of the scripts beside a network."""
+
+from pathlib import Path
+
+import pytest
+
+from towpath.cli.definitions.networks_commands import _check_form, _each_once
+from towpath.errors import RefusedError
+
+
+def write_desk(folder: Path, model: str = "scripted:desk") -> Path:
+    file = folder / "desk.yaml"
+    file.write_text(
+        f"kind: Network\nname: desk\nmodel: {model}\n"
+        "agents:\n  - key: clerk\n    is_default: true\n    allow_respond: true\n    prompt_template: You answer.\n"
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('[\n  {"action": "RESPOND"}\n  {}\n]', ":3: not JSON: a comma is missing there"),
+        ('{"action": "RESPOND"}', ":1: a script is a list of decisions"),
+    ],
+)
+def test_a_broken_script_is_refused_with_its_line(script: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "desk.json").write_text(script)
+    with pytest.raises(RefusedError) as caught:
+        _check_form(write_desk(tmp_path))
+    found = caught.value.problem
+    assert (found.code, f"{tmp_path / 'desk.json'}{said}" in found.errors[0].detail) == ("network_invalid", True)
+    assert "Correct the script" in found.remedy
+
+
+def test_what_a_run_may_lack_is_a_note(tmp_path: Path) -> None:
+    (note,) = _check_form(write_desk(tmp_path))
+    assert note == f"{tmp_path / 'desk.json'} is not there, and clerk plays scripted:desk"
+    (note,) = _check_form(write_desk(tmp_path, "scripted:task"))
+    assert note.startswith("desk: clerk plays the script of each task, and without one a run fails")
+    assert _check_form(write_desk(tmp_path, "gemini:gemini-2.5-flash")) == []
+
+
+def test_odd_entries_of_a_script_are_notes(tmp_path: Path) -> None:
+    script = tmp_path / "desk.json"
+    script.write_text('[{"action": "REPLY"}]')
+    (note,) = _check_form(write_desk(tmp_path))
+    assert note.startswith(f"{script}: entry 0: no action is called REPLY")
+    script.write_text('[{"action": "RESPOND"}]')
+    assert _check_form(write_desk(tmp_path)) == []
+
+
+def test_a_file_that_is_named_twice_is_published_once_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, other = Path("desk.yaml"), Path("shop.yaml")
+    write_desk(tmp_path)
+    other.write_text("kind: Network\n")
+    assert _each_once([file, Path("desk.yaml"), tmp_path / "desk.yaml", other]) == [file, other]
+    assert capsys.readouterr().err.splitlines() == [
+        "desk.yaml is named twice: published once",
+        f"{tmp_path / 'desk.yaml'} is the same file as desk.yaml: published once",
+    ]
