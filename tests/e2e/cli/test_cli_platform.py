@@ -50,6 +50,8 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     run_id, gate_id = waiting(ask, tmp_path)
     code, gate = ask("gates", "show", gate_id[:13])
     assert (code, gate["detail"]["rule"]) == (0, "refunds-over-100")
+    assert gate["summary"].startswith("May billing make this call? orders.refund")
+    assert gate["summary"] == ask("gates", "list", "--run", run_id)[1]["gates"][0]["summary"]
     code, _ = ask("gates", "approve", gate_id, "--digest", "sha256:" + "0" * 64)
     assert code != 0, "another call than the one that was shown must not be approved"
     code, _ = ask("gates", "approve", gate_id, "--reason", "checked")
