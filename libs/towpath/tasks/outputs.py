@@ -9,7 +9,7 @@ from pydantic import PrivateAttr, PydanticUserError, TypeAdapter, ValidationErro
 
 from towpath.errors import DeclarationError, RefusedError, RunFailedError
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import RunView
@@ -83,9 +83,8 @@ def read_output(view: RunView, output_type: type[Output]) -> Output | None:
     try:
         return TypeAdapter(output_type).validate_python(answer)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "answer"
-        message = f"the answer of run {view.run_id} is no {output_type.__name__}: {place}: {entry_message(first)}"
+        said = located_message(error.errors(include_url=False, include_input=False)[0], "answer")
+        message = f"the answer of run {view.run_id} is no {output_type.__name__}: {said}"
         raise RefusedError(problem("output_invalid", message, run_id=str(view.run_id))) from error
 
 

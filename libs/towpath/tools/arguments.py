@@ -25,7 +25,7 @@ from towpath.tools.functions import bound_keywords, place_of, underlying_functio
 from towpath.tools.secrets import Secret
 from towpath_contracts.base import JsonObject
 from towpath_contracts.json_schema import schema_faults, unusable_schema
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.problems.near_names import suggest_or_list
 
 _PREFIX = "argument_"
@@ -87,9 +87,7 @@ class ToolArguments:
             if all(map(_is_whole_number, error.errors(include_url=False, include_context=False))):
                 return self.model.model_validate(args)  # JSON has one kind of number: 5.0 is an integer there
             places = error.errors(include_url=False, include_input=False, include_context=False)
-            message = "; ".join(
-                f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {entry_message(e)}" for e in places
-            )
+            message = "; ".join(located_message(one, "arguments") for one in places)
             raise ArgumentsInvalidError(message) from error
 
 

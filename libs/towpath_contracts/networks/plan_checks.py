@@ -192,7 +192,7 @@ def _validation_message(entry: Any) -> str:
         case "string_too_short" if entry["loc"][-1] == "agent_key":
             return "is required"
         case "extra_forbidden":
-            return "is not a field here"
+            return ": there is no such field"
         case _:
             return f": {entry_message(entry)}"
 

@@ -6,6 +6,8 @@ People bring these words along, and letter by letter some of them are nearer to 
 
 from collections.abc import Collection
 
+from towpath_contracts.problems.near_names import nearest_name
+
 MEANT = {
     "key": ("id", "name", "agent", "agent_name", "role"),
     "prompt_template": ("prompt", "prompts", "instructions", "instruction", "system", "system_prompt", "backstory"),
@@ -39,3 +41,18 @@ MEANT = {
 def meant_field(word: str, known: Collection[str]) -> str | None:
     """Return the one of the fields *known* that other frameworks call *word*; None where none has this name there."""
     return next((own for own, words in MEANT.items() if own in known and word in words), None)
+
+
+def unknown_field(word: str, known: Collection[str], inside: str | None = None) -> tuple[str, str | None]:
+    """Return what is said of *word*, which is none of the fields *known*, and the one of them that was meant, if any.
+
+    *inside* says where in one of them such a field is. Every reader of what people write says it in these words.
+    """
+    said = f"there is no field {word!r}"
+    if (own := meant_field(word, known)) is not None:
+        return f"{said}; here it is {own!r}", own
+    if inside is not None:
+        return f"{said} here; it belongs inside {inside}", None
+    if (near := nearest_name(word, known)) is not None:
+        return f"{said}; did you mean {near!r}?", near
+    return f"{said}; there are {', '.join(known)}" if known else said, None

@@ -6,14 +6,14 @@ thousands of places a short sample is validated once more, and its faults stand 
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from towpath_contracts.problems.foreign_fields import meant_field
-from towpath_contracts.problems.near_names import SUGGESTED, suggest_or_list
+from towpath_contracts.problems.foreign_fields import meant_field, unknown_field
+from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.text import counted
 
@@ -114,32 +114,48 @@ def details_of(
 
 
 def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[ProblemDetail, ...]:
+    written = list(entries)
+    missing = {tuple(entry["loc"]) for entry in written if entry["type"] == "missing"}
     found: dict[ProblemDetail, None] = {}
+    told: set[tuple[int | str, ...]] = set()
     left = SUGGESTED
-    for entry in entries:
-        pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
-        if kind is not None and left and entry["type"] == "extra_forbidden":
-            detail, left = _unknown_field(entry, kind), left - 1
-        elif entry["type"] == "extra_forbidden":
-            detail = f"there is no field {str(entry['loc'][-1])[:MAX_PART_CHARS]!r}"
-        else:
+    for entry in written:
+        if entry["type"] != "extra_forbidden":
             detail = entry_message(entry)
+        elif left:
+            detail, meant = _unknown_field(entry, kind, missing)
+            left, told = left - 1, told | ({meant} if meant is not None else set())
+        else:
+            detail = f"there is no field {_name_of(entry)!r}"
+        pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
         found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=detail)] = None
         if len(found) == MAX_LISTED:
             break
-    return tuple(found)
+    twice = {"".join(f"/{part}" for part in place) for place in told}
+    return tuple(one for one in found if one.code != "missing" or one.pointer not in twice)
 
 
-def _unknown_field(entry: Any, kind: type[BaseModel]) -> str:
-    *place, name = entry["loc"]
-    word = str(name)[:MAX_PART_CHARS]
-    models = _models_at(kind, place)
+def _unknown_field(
+    entry: Any, kind: type[BaseModel] | None, missing: Collection[tuple[int | str, ...]]
+) -> tuple[str, tuple[int | str, ...] | None]:
+    """Return what is said of an unknown field, and the place of the missing one that was meant by it, if one was.
+
+    That one is not told as well: who mends the name has mended both.
+    """
+    place, word = tuple(entry["loc"][:-1]), _name_of(entry)
+    models = _models_at(kind, place) if kind is not None else []
     known = sorted({field for one in models for field in one.model_fields})
-    if (own := meant_field(word, known)) is not None:
-        return f"there is no field {word!r}; here it is {own!r}"
-    if (inner := _field_that_has(word, models)) is not None:
-        return f"there is no field {word!r} here; it belongs inside {inner}"
-    return f"there is no field {word!r}{suggest_or_list(word, known)}"
+    absent = {str(at[-1]) for at in missing if at[:-1] == place}
+    if known:
+        detail, own = unknown_field(word, known, _field_that_has(word, models))
+    else:  # of its neighbours only those are known that are missing, and no list of them says what there is
+        detail, own = unknown_field(word, sorted(absent))
+        detail = detail if own is not None else f"there is no field {word!r}"
+    return detail, (*place, own) if own in absent else None
+
+
+def _name_of(entry: Any) -> str:
+    return str(entry["loc"][-1])[:MAX_PART_CHARS]
 
 
 def _models_at(kind: type[BaseModel], place: Iterable[int | str]) -> list[type[BaseModel]]:
@@ -169,9 +185,26 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def entry_message(entry: Any) -> str:
-    """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
+    """Return what one entry of a ValidationError says by itself: of a field that is missing or unknown its name too.
+
+    What pydantic calls the exception is left out.
+    """
+    if entry["type"] == "missing" and entry["loc"]:
+        return f"{str(entry['loc'][-1])!r} is missing: add it"
+    if entry["type"] == "extra_forbidden":
+        return f"there is no field {_name_of(entry)!r}"
     message = str(entry["msg"])
     return message.removeprefix("Value error, ") if entry["type"] == "value_error" else message
+
+
+def located_message(entry: Any, whole: str) -> str:
+    """Return what one entry says, behind its place in the input; *whole* is what the input itself is called."""
+    place = ".".join(str(part) for part in entry["loc"])
+    if entry["type"] == "missing" and place:
+        return f"{place} is missing"
+    if entry["type"] == "extra_forbidden":
+        return f"{place}: there is no such field"
+    return f"{place or whole}: {entry_message(entry)}"
 
 
 def tell_faults(details: Sequence[ProblemDetail]) -> str:
@@ -228,8 +261,6 @@ def _plain(one: ProblemDetail) -> str:
             f"a name belongs here: letters, digits and {' '.join(name[1])}, beginning with a letter or digit, "
             f"at most {longest} characters"
         )
-    if one.code == "missing" and one.pointer:
-        return f"{one.pointer.rpartition('/')[2]!r} is missing: add it"
     return plain_bound(_WORDS.get(one.code, one.detail))
 
 

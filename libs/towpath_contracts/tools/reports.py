@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from towpath_contracts.base import JsonObject, MessagePart
+from towpath_contracts.problems.input_faults import located_message
 
 Reports = Literal["", "tests", "artifacts"]
 """The shape of a tool's result: a TestReport, an ArtifactReport, or nothing that is declared."""
@@ -108,7 +109,7 @@ def report_fault(shape: Reports, result: Any) -> str:
         (TestReport if shape == "tests" else ArtifactReport).model_validate(result)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[:MAX_FAULTS]
-        faults = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'result'}: {one['msg']}" for one in found)
+        faults = "; ".join(located_message(one, "result") for one in found)
         return f"is no report of the shape {shape}: {faults}"
     return ""
 

@@ -104,7 +104,7 @@ def unshown_fields(plan: Plan) -> Iterator[ProblemDetail]:
         for place, call in enumerate(step.calls):
             if call.acceptance_criteria:
                 within = "agent" if step.type == "agent" else f"parallel.steps[{place}]"
-                detail = f"steps[{number}].{within}.acceptance_criteria is not a field here"
+                detail = f"steps[{number}].{within}.acceptance_criteria: there is no such field"
                 yield ProblemDetail(pointer=f"/steps/{number}", code=PLAN_INVALID, detail=detail)
 
 

@@ -31,7 +31,8 @@ from towpath_contracts.ids import execution_id
 from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
 from towpath_contracts.networks.swarm import handoff_name_in
-from towpath_contracts.problems.near_names import suggest_name
+from towpath_contracts.problems.input_faults import located_message
+from towpath_contracts.problems.near_names import nearest_name, suggest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_engine.reducers.routes import handoff_of, routes_of
@@ -52,8 +53,7 @@ def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Decision
         return cast("AnyDecision", adapter_of(kind).validate_python(decision))
     except ValidationError as error:
         problems = [
-            f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
-            for entry in error.errors(include_url=False, include_input=False)
+            located_message(entry, "decision") for entry in error.errors(include_url=False, include_input=False)
         ]
         return DecisionRefusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
 
@@ -171,17 +171,17 @@ def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tu
     problems = [
         f"{spec.name}: parameter {name!r} is set by the system; leave it out." for name in given if name in owned
     ]
+    meant: set[str | None] = set()
     if spec.parameters.get("additionalProperties") is False:
-        known = ", ".join(name for name in properties if name not in owned)
-        problems += [
-            f"{spec.name}: there is no parameter {name!r}; it takes: {known or 'none'}."
-            for name in given
-            if name not in properties
-        ]
+        known = [name for name in properties if name not in owned]
+        for name in (one for one in given if one not in properties):
+            meant.add(near := nearest_name(name, (one for one in known if one in required and one not in given)))
+            hint = f"did you mean {near!r}? It takes" if near is not None else "it takes"
+            problems.append(f"{spec.name}: there is no parameter {name!r}; {hint}: {', '.join(known) or 'none'}.")
     merged = {name: value for name, value in given.items() if name not in owned}
     merged.update({name: system[name] for name in spec.system_params if name in system})
     for name in required:
-        if name in merged:
+        if name in merged or name in meant:  # who mends the name has mended both
             continue
         owner = "the system did not provide" if name in owned else "missing"
         problems.append(f"{spec.name}: required parameter {name!r}: {owner}.")

@@ -4,11 +4,12 @@ A tool that fails changes nothing.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from towpath_contracts.base import ClientMessagePart, JsonObject
+from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.tools.workspace import FileChange
 from towpath_engine.state.workspace import WorkspacePlan
 
@@ -44,12 +45,9 @@ def read_arguments(model: type[Asked], args: JsonObject) -> Asked:
     try:
         return model.model_validate(args)
     except ValidationError as error:
-        problems = "; ".join(_problem(entry) for entry in error.errors(include_url=False, include_input=False))
+        entries = error.errors(include_url=False, include_input=False)
+        problems = "; ".join(located_message(entry, "arguments") for entry in entries)
         raise InternalToolError("arguments_invalid", problems) from error
-
-
-def _problem(entry: Any) -> str:
-    return f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}"
 
 
 def checked_ascii(name: str, text: str, limit: int, *, required: bool = False) -> str:

@@ -17,7 +17,7 @@ from towpath_contracts.decisions.evidence import evidence_fault, listed_names
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.foreign_fields import meant_field
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_decider.core.answers import Check, RefusedAnswer
 
@@ -106,22 +106,22 @@ def decision_check(context: PromptContext) -> Check | RefusedAnswer:
 
 def _describe_errors(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {_describe_entry(entry)}"
-        for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
+        _describe_entry(entry) for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
     )
 
 
 def _describe_entry(entry: Any) -> str:
     if entry["type"] == "extra_forbidden" and entry["loc"][:2] == _CALL_PLACE:
         own = meant_field(str(entry["loc"][-1]), _CALL_FIELDS)
-        return f"{entry_message(entry)}; here it is {own}" if own else entry_message(entry)
+        return f"{located_message(entry, 'answer')}; here it is {own}" if own else located_message(entry, "answer")
     if entry["type"] != "union_tag_invalid":
-        return entry_message(entry)
+        return located_message(entry, "answer")
     wrong, known = str(entry["ctx"]["tag"]), _QUOTED.findall(entry["ctx"]["expected_tags"])
     hint = suggest_name(wrong, known, shown=str)
     there = f"{hint} There" if hint else "; there"
     field = entry["ctx"]["discriminator"].strip("'")
-    return f"no {field} is called {wrong[:MAX_NAME_CHARS]!r}{there} are {', '.join(known)}"
+    place = ".".join(str(part) for part in entry["loc"]) or "answer"
+    return f"{place}: no {field} is called {wrong[:MAX_NAME_CHARS]!r}{there} are {', '.join(known)}"
 
 
 def schema_check(schema: Mapping[str, Any]) -> Check | RefusedAnswer:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
 from towpath_contracts.runs.raw_events import RawEventPage, RawTransitionEvents
@@ -205,4 +206,4 @@ def _event_at_fault(error: ValidationError) -> bool:
 
 
 def _brief(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()[:3])[:500]
+    return "; ".join(located_message(entry, "the page") for entry in error.errors()[:3])[:500]

@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart
 from towpath_contracts.gate_notices import NoticeKind
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import located_message
 from towpath_orchestrator.core.webhook_notices import Webhook
 
 MIN_SECRET_BYTES = 24
@@ -72,7 +72,7 @@ def read_notice_file(path: Path, kind: type[NoticeFile]) -> NoticeFile:
         msg = f"{path} can't be read: {type(error).__name__}"
         raise ValueError(msg) from error
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {entry_message(one)}" for one in error.errors())
+        wrong = "; ".join(located_message(one, "the file") for one in error.errors())
         msg = f"{path}: {wrong}"
         raise ValueError(msg) from None  # the cause would repeat what was written
 

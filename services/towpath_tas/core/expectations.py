@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.files.policy_tests import PolicyTest, PolicyTestCase
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain
@@ -67,7 +67,8 @@ def read_expectations(text: str) -> ParsedPolicyTestFile:
     try:
         found = PolicyTest.model_validate(dict(written))
     except ValidationError as error:
-        return ParsedPolicyTestFile(problems=tuple(_problem_of(one, lines) for one in error.errors(include_url=False)))
+        details = in_plain_words(details_of(error, PolicyTest))
+        return ParsedPolicyTestFile(problems=tuple(_placed(one, lines) for one in details))
     return ParsedPolicyTestFile(found=found, lines=lines)
 
 
@@ -124,11 +125,8 @@ def _lines(root: yaml.Node | None) -> tuple[int, ...]:
     return tuple(node.start_mark.line + 1 for node in listed[0].value)
 
 
-def _problem_of(error: Any, lines: Sequence[int]) -> ProblemDetail:
-    where = error["loc"]
-    line = ""
-    if len(where) > 1 and where[0] == "cases" and isinstance(where[1], int) and where[1] < len(lines):
-        line = f"line {lines[where[1]]}: "
-    return ProblemDetail(
-        pointer="/" + "/".join(map(str, where)), code=error["type"], detail=line + entry_message(error)
-    )
+def _placed(one: ProblemDetail, lines: Sequence[int]) -> ProblemDetail:
+    _, field, place, *_ = f"{one.pointer}///".split("/")
+    if field != "cases" or not place.isdecimal() or int(place) >= len(lines):
+        return one
+    return one.model_copy(update={"detail": f"line {lines[int(place)]}: {one.detail}"})

@@ -225,8 +225,8 @@ def test_a_strict_start_ends_with_all_that_is_wrong_with_its_files(folder: Path,
     problem = json.loads(refused.stdout)
     assert (refused.status, problem["code"]) == (1, "project_invalid")
     *of_policy, of_network = (one["detail"] for one in problem["errors"])
-    misspelt = "policy.yaml:3: unknown key 'efect'; did you mean 'effect'?"
-    assert of_policy == [misspelt, "policy.yaml:3: 'effect' is missing"] and of_network.startswith(f"{network}:6: ")
+    misspelt = "policy.yaml:3: there is no field 'efect'; did you mean 'effect'?"
+    assert of_policy == [misspelt] and of_network.startswith(f"{network}:6: ")
 
 
 def test_what_is_ephemeral_is_gone_afterwards() -> None:

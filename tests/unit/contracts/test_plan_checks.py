@@ -92,7 +92,7 @@ def test_e2_missing_ids_are_filled_in_before_anything_is_checked() -> None:
 def test_e2_unknown_fields_are_tolerated_at_the_top_and_nowhere_else() -> None:
     plan = accepted(step("ann"), transitions=[1], version="2", chain=True)
     assert not plan.chain, "nobody but a workflow chains its steps"
-    assert faults({"steps": [step("ann", colour="red")]}) == ["steps[0].agent.colour is not a field here"]
+    assert faults({"steps": [step("ann", colour="red")]}) == ["steps[0].agent.colour: there is no such field"]
 
 
 def test_e2_a_plan_has_one_to_twelve_steps_and_a_block_no_more_than_sixteen_agents() -> None:
@@ -250,8 +250,8 @@ def test_e2_what_checking_costs_does_not_multiply(about: str, plan: dict[str, An
 
 def test_a_plan_with_a_hundred_steps_is_looked_through_and_of_more_their_number_is_told() -> None:
     many = [step("ann")] * 99 + [step("bob", colour="red"), step("bob", colour="red")]
-    assert faults({"steps": many[:100]})[1:] == ["steps[99].agent.colour is not a field here"]
-    assert faults({"steps": many})[1:] == ["steps[99].agent.colour is not a field here"]
+    assert faults({"steps": many[:100]})[1:] == ["steps[99].agent.colour: there is no such field"]
+    assert faults({"steps": many})[1:] == ["steps[99].agent.colour: there is no such field"]
 
 
 def test_a_plan_has_so_many_levels_as_every_other_value() -> None:

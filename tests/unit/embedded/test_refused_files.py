@@ -37,11 +37,13 @@ def test_a_refused_policy_is_told_once_with_the_line_of_every_problem() -> None:
     screen = Screen()
     files = RefusedFiles(screen.show, screen.keep)
     assert files.read_log_line("tas", logged("policy refused", file="p.yaml", problems=2))
-    assert files.read_log_line("tas", logged("policy problem", file="p.yaml", problem="line 3: unknown key 'efect'"))
+    assert files.read_log_line(
+        "tas", logged("policy problem", file="p.yaml", problem="line 3: there is no field 'efect'")
+    )
     assert screen.shown == []
     assert files.read_log_line("tas", logged("policy problem", file="p.yaml", problem="no rules"))
-    assert screen.shown == [("p.yaml", ["p.yaml:3: unknown key 'efect'", "p.yaml: no rules"])]
-    assert screen.kept == {"p.yaml": ["p.yaml:3: unknown key 'efect'", "p.yaml: no rules"]}
+    assert screen.shown == [("p.yaml", ["p.yaml:3: there is no field 'efect'", "p.yaml: no rules"])]
+    assert screen.kept == {"p.yaml": ["p.yaml:3: there is no field 'efect'", "p.yaml: no rules"]}
     assert not files.read_log_line("tas", logged("policy applied", file="p.yaml", version=2))
     assert screen.kept == {} and len(screen.shown) == 1
 

@@ -12,7 +12,7 @@ from towpath_contracts.networks.child_tools import DELEGATE, ORCHESTRATE, Delega
 from towpath_contracts.networks.plan import PlanRunResult, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.swarm import SelectedSwarm
-from towpath_contracts.problems.input_faults import entry_message
+from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
@@ -71,7 +71,8 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
     try:
         asked = PlanTask.model_validate(args)
     except ValidationError as error:
-        fault = "; ".join(entry_message(entry) for entry in error.errors(include_url=False, include_input=False))
+        entries = error.errors(include_url=False, include_input=False)
+        fault = "; ".join(located_message(entry, "arguments") for entry in entries)
         raise InternalToolError("arguments_invalid", fault) from error
     if (size := size_of(asked.bindings)) > PLAN_BYTES:
         raise InternalToolError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")

@@ -32,7 +32,7 @@ from towpath_contracts.files.policy_document import (
     TAKEN_BY,
     TOP_KEYS,
 )
-from towpath_contracts.problems.foreign_fields import meant_field
+from towpath_contracts.problems.foreign_fields import unknown_field
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_readings.yaml_lines import describe_yaml_fault
@@ -68,6 +68,8 @@ class _Findings:
     problems: list[ProblemDetail] = field(default_factory=list)
     size: PolicySize = field(default_factory=PolicySize)
     oversized: set[str] = field(default_factory=set)
+    meant: set[str] = field(default_factory=set)
+    """Places that an unknown key was meant for: that they are empty needs no other message."""
 
     @property
     def full(self) -> bool:
@@ -77,6 +79,11 @@ class _Findings:
         if not self.full:
             line = "" if node is None else f"line {node.start_mark.line + 1}: "
             self.problems.append(ProblemDetail(pointer=pointer, code=code, detail=line + detail))
+
+    def add_missing(self, node: yaml.Node, pointer: str, detail: str, code: str = "missing") -> None:
+        """Tell of a key that is missing, unless it was told already that another stands in its place."""
+        if pointer not in self.meant:
+            self.add(node, pointer, code, detail)
 
     def add_size(self, node: yaml.Node, pointer: str, code: str, detail: str) -> None:
         """Tell once of each kind what there is too much of: all that follows is too much as well."""
@@ -172,14 +179,10 @@ def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) ->
     top = _mapping(root, "", TOP_KEYS, found)
     if top is None:
         return []
-    kind = top.get("kind")
-    if kind is None or _text(kind, "/kind", found) != "Policy":
-        found.add(kind or root, "/kind", "kind", "a policy begins with 'kind: Policy'")
+    _check_kind(root, top.get("kind"), found)
     listed = top.get("rules")
     if listed is None:
-        found.add(
-            root, "/rules", "missing", "'rules' is missing; without rules everything is denied: write 'rules: []'"
-        )
+        found.add_missing(root, "/rules", "'rules' is missing; without rules everything is denied: write 'rules: []'")
         return []
     if not isinstance(listed, yaml.SequenceNode):
         found.add(listed, "/rules", "type", "'rules' must be a list")
@@ -196,6 +199,13 @@ def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) ->
             return []
     _unique_names(listed.value, found)
     return placed
+
+
+def _check_kind(root: yaml.Node, kind: yaml.Node | None, found: _Findings) -> None:
+    if kind is None:
+        found.add_missing(root, "/kind", "a policy begins with 'kind: Policy'", code="kind")
+    elif _text(kind, "/kind", found) != "Policy":
+        found.add(kind, "/kind", "kind", "a policy begins with 'kind: Policy'")
 
 
 def _unique_names(nodes: Sequence[yaml.Node], found: _Findings) -> None:
@@ -284,7 +294,7 @@ def _rate(node: yaml.Node, at: str, values: dict[str, Any], found: _Findings) ->
         return
     for key, most in (("calls", MAX_CALLS), ("per_s", MAX_WINDOW_S)):
         if key not in rate:
-            found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing: write 'rate: {{calls: 10, per_s: 60}}'")
+            found.add_missing(node, f"{at}/{key}", f"{key!r} is missing: write 'rate: {{calls: 10, per_s: 60}}'")
         else:
             values[f"rate_{key}"] = _whole_number(rate[key], f"{at}/{key}", 1, most, found)
 
@@ -320,10 +330,9 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
     for key_node, value in node.value:
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key not in allowed:
-            known = ", ".join(dict.fromkeys(allowed))
-            own = meant_field(key, allowed)
-            hint = f"; here it is {own!r}" if own else suggest_name(key, allowed, otherwise=f"; known are {known}")
-            found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
+            said, meant = unknown_field(key, list(dict.fromkeys(allowed)))
+            found.add(key_node, f"{at}/{key}", "unknown_key", said)
+            found.meant.add(f"{at}/{meant}")
         elif key in parts:
             found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")
         else:
@@ -335,7 +344,7 @@ def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings)
 
 def _required(parts: Mapping[str, yaml.Node], key: str, node: yaml.Node, at: str, found: _Findings) -> str | None:
     if key not in parts:
-        found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing")
+        found.add_missing(node, f"{at}/{key}", f"{key!r} is missing: add it")
         return None
     return _text(parts[key], f"{at}/{key}", found)
 

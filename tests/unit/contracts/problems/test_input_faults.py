@@ -17,8 +17,10 @@ from towpath_contracts.problems.input_faults import (
     MAX_PART_CHARS,
     describe_validation_error,
     details_of,
+    entry_message,
     faults_of_sample,
     list_faults,
+    located_message,
 )
 from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.tasks import SubmitTask
@@ -118,3 +120,25 @@ def test_what_words_of_other_frameworks_stand_for_are_fields() -> None:
         for field in one.model_fields
     }
     assert set(MEANT) <= known | set(RULE_KEYS)
+
+
+def test_a_misspelt_field_is_not_told_as_a_missing_one_too() -> None:
+    for kind in (SubmitTask, None):
+        (found,) = details_of(refused({"netwrok": "n", "user_message": "u"}), kind)
+        assert (found.pointer, found.detail) == ("/netwrok", "there is no field 'netwrok'; did you mean 'network'?")
+    written = {"name": "n", "agents": [{"name": "a"}, {"nothing": 1}]}
+    with pytest.raises(ValidationError) as caught:
+        NetworkSpec.model_validate(written)
+    told = [(one.pointer, one.code) for one in details_of(caught.value, NetworkSpec)]
+    assert told[0] == ("/agents/0/name", "extra_forbidden")
+    assert {one for one in told if one[1] == "missing"} == {("/agents/1/key", "missing")}, "it was not meant there"
+
+
+def test_a_missing_field_is_named_by_whoever_says_it() -> None:
+    error = refused({"user_message": "u"})
+    (entry,) = error.errors(include_url=False)
+    assert entry_message(entry) == details_of(error)[0].detail == "'network' is missing: add it"
+    assert located_message(entry, "task") == "network is missing"
+    unknown = refused(fields(1)).errors()[0]
+    assert located_message(unknown, "task") == "a0: there is no such field"
+    assert located_message({"loc": (), "type": "model_type", "msg": "no"}, "task") == "task: no"

@@ -25,7 +25,7 @@ def test_a_library_s_prefix_is_not_shown() -> None:
 
 def test_the_same_problem_is_listed_once() -> None:
     entry = {"loc": ("a",), "type": "missing", "msg": "Field required"}
-    assert [one.detail for one in details_of([entry, entry])] == ["Field required"]
+    assert [one.detail for one in details_of([entry, entry])] == ["'a' is missing: add it"]
 
 
 def test_a_detail_that_repeats_the_list_is_not_printed_twice() -> None:
@@ -81,7 +81,7 @@ def test_one_fault_is_told_with_its_place_and_several_are_counted() -> None:
 
 
 def test_a_fault_of_a_policy_is_told_with_the_name_of_its_file_before_the_line() -> None:
-    assert locate_fault("p.yaml", "line 4: unknown key 'a'") == "p.yaml:4: unknown key 'a'"
+    assert locate_fault("p.yaml", "line 4: there is no field 'a'") == "p.yaml:4: there is no field 'a'"
     assert locate_fault("p.yaml", "the policy is empty") == "p.yaml: the policy is empty"
     errors = tuple(ProblemDetail(pointer=f"/rules/{n}", detail=f"line {n + 3}: no") for n in range(2))
     found = problem("policy_invalid", "p.yaml: 2 problems", errors=errors)

@@ -102,7 +102,6 @@ rules:
         ("/rules/1/expires_s", "line 8"),
         ("/rules/2/name", "line 9"),
         ("/rules/2/efect", "line 10"),
-        ("/rules/2/effect", "line 9"),
         ("/rules/2/tool", "line 11"),
         ("/rules/3/name", "line 12"),
         ("/rules/3/when", "line 13"),
@@ -276,3 +275,20 @@ def test_the_different_patterns_of_a_policy_are_bounded_and_names_are_not() -> N
     assert read(tools("")).problems == ()
     (fault,) = read(tools("*")).problems
     assert (fault.code, fault.pointer) == ("patterns_too_large", f"/rules/{MAX_PATTERNS}/tool")
+
+
+def details(text: str) -> list[str]:
+    return [problem.detail for problem in read(text).problems]
+
+
+def test_a_misspelt_key_is_not_told_as_a_missing_one_too() -> None:
+    assert details("kid: Policy\nrulez: []") == [
+        "line 1: there is no field 'kid'; did you mean 'kind'?",
+        "line 2: there is no field 'rulez'; did you mean 'rules'?",
+    ]
+    assert details("kind: Policy\nrules: [{name: x, action: allow}]") == [
+        "line 2: there is no field 'action'; here it is 'effect'"
+    ]
+    nothing_near = details("kind: Policy\nrules: [{name: x, zzzz: allow}]")
+    assert nothing_near[0].startswith("line 2: there is no field 'zzzz'; there are name, ")
+    assert nothing_near[1:] == ["line 2: 'effect' is missing: add it"]

@@ -130,4 +130,6 @@ def test_what_a_planner_was_not_shown_is_no_part_of_its_plan() -> None:
     assert not run.children and run.path[-1] == "planner_active"
     run.decide({"steps": [step("ann"), block(ask("bob", acceptance_criteria=criteria))]})
     assert run.finished.reason == "plan_invalid"
-    assert run.finished.final["message"].endswith("steps[1].parallel.steps[0].acceptance_criteria is not a field here")
+    assert run.finished.final["message"].endswith(
+        "steps[1].parallel.steps[0].acceptance_criteria: there is no such field"
+    )

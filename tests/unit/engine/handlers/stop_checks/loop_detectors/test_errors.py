@@ -251,7 +251,7 @@ def test_a_loop_of_refusals_names_the_last_one() -> None:
     """B8: the end says why the answers were no decisions, and not only that there were many."""
     machine = Machine()
     while not machine.state.is_final:
-        machine.miss("invalid_output", "action_details.payload: Field required")
+        machine.miss("invalid_output", "action_details.payload is missing")
     assert machine.finished.reason == "loop_detected"
     found = machine.finished.final["message"]
-    assert "the last one was invalid_output: " in found and "action_details.payload: Field required" in found
+    assert "the last one was invalid_output: " in found and "action_details.payload is missing" in found
