@@ -5,8 +5,7 @@ import json
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import RunView
-from towpath_readings.failed_calls import failed_call, summary_of_failed
-from towpath_readings.refused_calls import refused_call, summary_of_refused
+from towpath_readings.unsuccessful_calls import failed_call, refused_call, summaries_of_unsuccessful
 
 ANSWER_WIDTH = 120
 """Characters of an answer, or of the words that a run ended with, in the sentence about it."""
@@ -22,7 +21,7 @@ def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int) 
     said = f"{who} {_end(view) if view.status in FINAL_STATUSES else _state(view)}"
     refused = [call for entry in entries if (call := refused_call(entry.event)) is not None]
     failed = [call for entry in entries if (call := failed_call(entry.event)) is not None]
-    return "; ".join(filter(None, (said, summary_of_refused(refused), summary_of_failed(failed))))
+    return "; ".join(filter(None, (said, *summaries_of_unsuccessful(refused, failed))))
 
 
 def _end(view: RunView) -> str:

@@ -39,9 +39,8 @@ from towpath_contracts.runs.run_control import RUN_PAUSED
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.text import join_sentences
 from towpath_contracts.tools.call_summaries import summary_of_gate
-from towpath_readings.failed_calls import failed_call, summary_of_failed
-from towpath_readings.refused_calls import refused_call, summary_of_refused
 from towpath_readings.stream.tree import TreeEntry
+from towpath_readings.unsuccessful_calls import failed_call, refused_call, summaries_of_unsuccessful
 
 _CALL_FACTS = (
     ("worker", "worker"),
@@ -199,9 +198,8 @@ class RunFollower:
         self.out.write(f"\n{answer_text(end.final)}")
         if not self.out.for_people and end.status != "completed":
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
-        for told in (summary_of_refused(self._refused), summary_of_failed(self._failed)):
-            if told:
-                print_notice(one_line(told))
+        for told in summaries_of_unsuccessful(self._refused, self._failed):
+            print_notice(one_line(told))
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

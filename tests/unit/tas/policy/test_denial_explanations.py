@@ -12,7 +12,7 @@ from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.violations import DenialExplanation
 from towpath_readings.execution_log import response_of
-from towpath_readings.refused_calls import refused_call
+from towpath_readings.unsuccessful_calls import refused_call
 from towpath_tas.core.authorization import AuthorizationDecision
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.denial_explanations import MAX_NAMED, MAX_WHEN_CHARS

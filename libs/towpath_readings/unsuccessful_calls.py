@@ -1,0 +1,41 @@
+"""Calls of a run that were refused or failed, in words: a run that completed says nothing of them by itself.
+
+They were refused before anybody was asked for a right, by the policy, or by a person; or their tools failed them.
+"""
+
+from towpath_contracts.events.call_events import ToolCallDenied, ToolCallFinished
+from towpath_contracts.events.decision_events import DecisionRefused
+from towpath_contracts.events.log import AnyEvent
+
+REFUSED_CALLS = frozenset({"tool_not_allowed", "arguments_invalid"})
+"""Codes of decisions whose calls were refused before anybody was asked for a right."""
+
+
+def refused_call(event: AnyEvent) -> str | None:
+    """Return which call *event* says was refused, and why; None where it says nothing of the kind."""
+    match event:
+        case DecisionRefused(code=code, feedback=feedback) if code in REFUSED_CALLS:
+            return f"{code}: {feedback}"
+        case ToolCallDenied(tool=tool, denial=denial):
+            return f"{tool}: {denial.told()}"
+        case _:
+            return None
+
+
+def failed_call(event: AnyEvent) -> str | None:
+    """Return which call *event* says has failed, and why; None where it says nothing of the kind."""
+    match event:
+        case ToolCallFinished(status="failed", tool=tool, failure=failure):
+            return f"{tool}: failed" if failure is None else f"{tool}: {failure.code}: {failure.message}"
+        case _:
+            return None
+
+
+def summaries_of_unsuccessful(refused: list[str], failed: list[str]) -> list[str]:
+    """Return how many calls were *refused* and have *failed*, and the first: a sentence for each kind that there is."""
+    kinds = ((refused, "1 call was refused", "calls were refused"), (failed, "1 call failed", "calls failed"))
+    return [
+        f"{one if len(calls) == 1 else f'{len(calls)} {many}, first'}: {calls[0]}"
+        for calls, one, many in kinds
+        if calls
+    ]
