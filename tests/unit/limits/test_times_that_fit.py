@@ -67,6 +67,12 @@ GIVES_UP_FIRST = {
 }
 
 
+def test_a_run_is_read_without_its_queues_long_before_its_reader_gives_up() -> None:
+    """A person takes two seconds for slow, and ten for broken."""
+    assert platform_client.QUEUES_WAIT_S == 1.5
+    assert platform_client.QUEUES_WAIT_S < queue_queries.WAIT_S < bus.REQUEST_TIMEOUT_S < http.ANSWER_TIMEOUT_S
+
+
 @pytest.mark.parametrize("pair", GIVES_UP_FIRST)
 def test_who_answers_gives_up_before_who_asks(pair: str) -> None:
     answers, asks = GIVES_UP_FIRST[pair]
