@@ -1,10 +1,12 @@
 """Permission matrices written in Python: the same rules as in a policy file, with types that editors know.
 
-A `Policy` is checked in form where it is written; what its conditions mean is known to the tool-access service alone.
+A `Policy` is checked in form where it is written, and so are its conditions; what these cost is known to the
+tool-access service alone.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import get_args
 
@@ -13,6 +15,7 @@ from pydantic import ValidationError
 
 from towpath.declared_places import DeclaredPlace, checking_keywords, checks_keywords, declared_place
 from towpath.errors import DeclarationError
+from towpath.networks.policy_conditions import condition_fault
 from towpath.networks.spec_files import PolicyFile
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import (
@@ -25,6 +28,9 @@ from towpath_contracts.files.policy_document import (
     RuleRate,
 )
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
+
+_TOOLSET = re.compile(r"[A-Za-z0-9_-]+\.")
+"""How a pattern begins that names a toolset."""
 
 PROFILES: tuple[str, ...] = get_args(ProfileName)
 
@@ -67,6 +73,27 @@ class PolicyRule:
             said = "; ".join(f"{one.pointer.removeprefix('/').removeprefix('who/')}: {one.detail}" for one in found)
             msg = f"{f'{place}: ' if place is not None else ''}rule {self.name!r}: {said}"
             raise DeclarationError(msg) from error
+        if faults := list(self._faults()):
+            place = declared_place()
+            msg = f"{f'{place}: ' if place is not None else ''}rule {self.name!r}: {'; '.join(faults)}"
+            raise DeclarationError(msg)
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what a file with this rule is refused for, in the words of who would refuse it."""
+        if isinstance(self.when, str) and (fault := condition_fault(self.when)):
+            yield f"when: {fault}"
+        if self.effect == "deny":
+            for key in ("max_calls_per_run", "rate", "max_cost_per_run_usd"):
+                if getattr(self, key) is not None:
+                    yield f"{key}: a deny rule has no limit"
+        if self.effect != "require_approval":
+            usual = {"expires_s": DEFAULT_EXPIRES_S, "quorum": 1, "on_expiry": "deny"}
+            for key in (one for one, value in usual.items() if getattr(self, one) != value):
+                yield f"{key}: only a require_approval rule has it"
+        if self.discovered and self.effect == "deny":
+            yield "discovered: a deny rule holds for discovered tools as well"
+        elif self.discovered and not _TOOLSET.match(self.tool):
+            yield "discovered: tool= must begin with the toolset's name, like 'files.*'"
 
     def to_json(self) -> JsonObject:
         """Return the rule as a policy file has it: what is left at its default is left out."""

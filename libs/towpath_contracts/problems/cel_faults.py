@@ -66,12 +66,16 @@ def compile_cel(text: str, compiler: Callable[[str], Program]) -> Program:
         raise ValueError(describe_cel_fault(str(error), text)) from error
 
 
+def foreign_operator(text: str) -> str:
+    """Return what CEL has for the first operator in *text* that it does not know, or quote that is not closed."""
+    outside = CEL_LITERAL.sub(" ", text)
+    return next((meant for written, meant in _OTHERWISE if written.search(outside)), "")
+
+
 def describe_cel_fault(said: str, text: str) -> str:
     """Return in one line what is wrong with the expression *text* that the parser *said* something of."""
-    outside = CEL_LITERAL.sub(" ", text)
-    for written, meant in _OTHERWISE:
-        if written.search(outside):
-            return meant
+    if meant := foreign_operator(text):
+        return meant
     found = _FIRST.search(said)
     if found is None:
         return said.partition("\n")[0]

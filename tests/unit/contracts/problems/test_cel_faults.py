@@ -2,7 +2,7 @@
 
 import pytest
 
-from towpath_contracts.problems.cel_faults import compile_cel, describe_cel_fault
+from towpath_contracts.problems.cel_faults import compile_cel, describe_cel_fault, foreign_operator
 from towpath_engine.expressions.costs import library
 
 PLACED = "it can't be read as CEL, at "
@@ -54,3 +54,8 @@ def test_the_parser_is_put_into_plain_words(text: str, said: str) -> None:
 
 def test_what_the_parser_says_otherwise_stays_in_one_line() -> None:
     assert describe_cel_fault("out of memory\nat x", "a") == "out of memory"
+
+
+def test_operators_of_other_languages_are_found_without_a_parser() -> None:
+    assert foreign_operator("args.a = 1 and args.b") == "= sets nothing here; did you mean ==?"
+    assert foreign_operator("args.a == 'x = y and z'") == ""

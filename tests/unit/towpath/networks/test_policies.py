@@ -6,9 +6,11 @@ import pytest
 
 from towpath import Agent, DeclarationError, Network, Policy, PolicyRule, RefusedError, tool
 from towpath.client.policy import policy_of
+from towpath.networks.policy_conditions import NAMES, condition_fault
 from towpath.testing import execute_tool, harness, respond, script
 from towpath_contracts.files.policy_document import DocumentRule, RuleCallers, RuleRate
 from towpath_tas.adapters.policy_texts import read_policy_text
+from towpath_tas.core.policy.condition_work import VARIABLES
 
 WHO = set(RuleCallers.model_fields)
 
@@ -61,6 +63,19 @@ def test_what_a_policy_writes_is_read_as_the_rules_that_it_has() -> None:
         ({"effect": "allow", "who": {"agent": "b"}}, "PolicyRule takes no 'who': write agent=, network= and"),
         ({"effect": "allow", "quorum": 0}, "rule 'r': quorum: it has to be at least 1"),
         ({"effect": "allow", "agent": "a b"}, "rule 'r': agent: "),
+        ({"effect": "allow", "when": "args.amount >"}, "rule 'r': when: it can't be read as CEL, at character "),
+        ({"effect": "allow", "when": "args.a = 1"}, "rule 'r': when: = sets nothing here; did you mean ==?"),
+        (
+            {"effect": "allow", "when": "arg.a == 1"},
+            "rule 'r': when: unknown name arg: a condition sees agent, args, caller, origin, run; did you mean 'args'?",
+        ),
+        ({"effect": "deny", "max_calls_per_run": 3}, "rule 'r': max_calls_per_run: a deny rule has no limit"),
+        ({"effect": "allow", "quorum": 2}, "rule 'r': quorum: only a require_approval rule has it"),
+        ({"effect": "allow", "discovered": True}, "rule 'r': discovered: tool= must begin with the toolset's name"),
+        (
+            {"effect": "deny", "discovered": True, "tool": "files.*"},
+            "rule 'r': discovered: a deny rule holds for discovered tools as well",
+        ),
     ],
 )
 def test_a_wrong_rule_is_told_by_the_line_that_declares_it(options: dict[str, object], expected: str) -> None:
@@ -92,12 +107,30 @@ def test_a_wrong_policy_is_told_by_the_line_that_declares_it(
     assert expected in str(caught.value)
 
 
-def test_a_wrong_condition_is_told_by_the_line_of_the_policy() -> None:
-    policy = Policy([PolicyRule("r", tool="refund", effect="allow", when="args.amount >")])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "args.to.all(x, x != 'a')",
+        "type(args.a) == int && has(origin.worst)",
+        "args.name == 'a = b and c'",
+        "run.step < 3",
+    ],
+)
+def test_a_condition_that_can_be_read_is_taken(condition: str) -> None:
+    assert condition_fault(condition) == ""
+    assert PolicyRule("r", effect="allow", when=condition).when == condition
+
+
+def test_what_a_condition_sees_is_what_the_tool_access_service_shows_it() -> None:
+    assert set(NAMES) == VARIABLES
+
+
+def test_a_condition_that_only_a_platform_refuses_is_told_by_the_line_of_the_policy() -> None:
+    policy = Policy([PolicyRule("r", tool="refund", effect="allow", when="frobnicate(args.amount)")])
     with pytest.raises(RefusedError) as caught:
         harness(DESK, policy=policy, tools=[refund])
     (found,) = caught.value.problem.errors
-    assert found.detail.startswith(f"{policy.declared_at}: it can't be read as CEL")
+    assert found.detail.startswith(f"{policy.declared_at}: unknown function frobnicate")
     assert found.pointer == "/rules/0/when"
 
 
