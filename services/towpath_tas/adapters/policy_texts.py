@@ -5,23 +5,38 @@ Each rule keeps where it stands, in the words of who wrote it: `policies.yaml:14
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
+
+import yaml
 
 from towpath_fabric.profiles.policy_profiles import profile_texts
+from towpath_readings.yaml_lines import LineNumbers
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.policy_file import ParsedPolicy, read_policy
 from towpath_tas.core.policy.profile_expansion import expand_profile
 
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LINE_OF_PROGRAM = re.compile(r".+\.py:\d+")
 _FILE = re.compile(r".+\.(?:ya?ml|json)|profile \w+", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PolicyText:
     """The text with its profile written out, which is what is stored, and what was read in it."""
 
     text: str
     read: ParsedPolicy
+
+    def line_of(self, pointer: str) -> int:
+        """Return the line of a JSON pointer in a policy that was read, or of what is around it."""
+        return self._lines.of(pointer)
+
+    @cached_property
+    def _lines(self) -> LineNumbers:
+        """Few policies have anything to be told of, and a long one takes its time."""
+        return LineNumbers(yaml.compose(self.text, Loader=_LOADER))
 
 
 def read_policy_text(written: str, source: str = "") -> PolicyText:

@@ -97,7 +97,7 @@ class PolicyStore:
                 raise _refused(request, written.read.problems)
             written.read.rules = await texts.compute(partial(_with_known_places, written.read.rules, known))
             rows = await texts.compute(partial(_rule_rows, written.read.rules))
-            advised = await self._advice.about(request.project, written.read, texts)
+            advised = await self._advice.about(request.project, written, texts)
         if request.strict and advised.warnings:
             raise _refused(request, advised.warnings)
         return written, rows, advised

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_fabric.turns.fair_threads import FairThreads
 from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.adapters.policy_texts import PolicyText
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal
@@ -70,13 +71,14 @@ class PolicyLinter:
         self._policy_cache = policy_cache
         self._agents = PublishedAgents(pool)
 
-    async def about(self, project: str, found: ParsedPolicy, threads: FairThreads) -> PolicyFindings:
+    async def about(self, project: str, written: PolicyText, threads: FairThreads) -> PolicyFindings:
         """Return what is probably wrong with a valid policy, in a turn of *threads*."""
+        found = written.read
         bundle = await self._policy_cache.current(self._pool, project)
         networks = await self._agents.of(project, threads)
 
         def find() -> tuple[ProblemDetail, ...]:
-            return check(found.rules, found.lines, _around(project, bundle, networks))
+            return check(found.rules, written.line_of, _around(project, bundle, networks))
 
         findings = await threads.compute(find)
         hints = tuple(finding.detail for finding in findings if finding.code in HINTS)

@@ -4,10 +4,11 @@ Warnings only: nothing here changes what a rule means, and a policy may be appli
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from towpath_contracts.files.policy_document import CALLER_KEYS
 from towpath_contracts.networks.child_tools import DELEGATE
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
@@ -38,6 +39,18 @@ _LIMITS = (
 HINTS = frozenset({"not_equipped"})
 """Kinds of findings that may well be intended."""
 
+_KEYS = {
+    "tool_unknown": "tool",
+    "operation_unknown": "operation",
+    "network_unknown": "network",
+    "agent_unknown": "agent",
+    "agent_type_unknown": "agent_type",
+    "not_equipped": "tool",
+    "argument_unknown": "when",
+    "never_true": "when",
+}
+"""The key of a rule that a kind of finding is about. One of spelling begins with its key."""
+
 Finding = tuple[str, str]
 """The kind of a finding, and its text."""
 
@@ -59,16 +72,29 @@ class ProjectToolsAndAgents:
     networks: Mapping[str, Sequence[NetworkAgent]] = field(default_factory=dict)
 
 
-def check(rules: Sequence[Rule], lines: Sequence[int], around: ProjectToolsAndAgents) -> tuple[ProblemDetail, ...]:
-    """Return everything that is probably wrong with *rules*, which begin at *lines* of their file."""
+def check(
+    rules: Sequence[Rule], line_of: Callable[[str], int] | None, around: ProjectToolsAndAgents
+) -> tuple[ProblemDetail, ...]:
+    """Return everything that is probably wrong with *rules*.
+
+    *line_of* says which line of their file a JSON pointer means, or what is around it where nothing stands there. It is
+    asked for the key that a finding is about; None where the rules have no file.
+    """
     found = []
     for place, (code, detail) in _findings(rules, around):
-        line = f"line {lines[place]}: " if place < len(lines) else ""
+        pointer = f"/rules/{place}{_key_of(code, detail)}"
+        line = f"line {line_of(pointer)}: " if line_of is not None else ""
         name = rules[place].name
         found.append(ProblemDetail(pointer=f"/rules/{place}", code=code, detail=f"{line}rule {name}: {detail}"))
         if len(found) == MAX_WARNINGS:
             break
     return tuple(found)
+
+
+def _key_of(code: str, detail: str) -> str:
+    """Return the pointer, within its rule, of the key that a finding is about; empty for one about the whole rule."""
+    key = detail.partition(" ")[0] if code == "spelling" else _KEYS.get(code, "")
+    return f"/who/{key}" if key in CALLER_KEYS else f"/{key}" if key else ""
 
 
 def _findings(rules: Sequence[Rule], around: ProjectToolsAndAgents) -> Iterator[tuple[int, Finding]]:

@@ -254,4 +254,4 @@ def test_b11_a_rule_for_a_lead_of_a_team_speaks_of_tools_that_it_has() -> None:
     assert [agent.tools for agent in agents_of(json.dumps(plain))] == [("echo",)]
     around = ProjectToolsAndAgents(project="default", networks={"crew": agents_of(json.dumps(team))})
     rules = [Rule(name="ask", network="crew", agent="lead", tool="delegate_to_*", effect="allow", digest="d")]
-    assert check(rules, [1], around) == ()
+    assert check(rules, None, around) == ()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.patterns import covers, has_unclosed_bracket, simplified
 from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectToolsAndAgents, check, unknown_agents
@@ -47,9 +48,49 @@ AROUND = ProjectToolsAndAgents(
 
 def findings_of(*rules: str) -> list[tuple[str, str]]:
     text = "kind: Policy\nrules:\n" + "".join(f"  - {{{rule}}}\n" for rule in rules)
-    found = read_policy(text, compile_condition)
-    assert found.problems == ()
-    return [(one.code, one.detail) for one in check(found.rules, found.lines, AROUND)]
+    return warnings_of(text)
+
+
+def warnings_of(text: str) -> list[tuple[str, str]]:
+    written = read_policy_text(text)
+    assert written.read.problems == ()
+    return [(one.code, one.detail) for one in check(written.read.rules, written.line_of, AROUND)]
+
+
+def test_a_warning_names_the_line_of_the_key_that_it_is_about() -> None:
+    found = warnings_of("""kind: Policy
+rules:
+  - name: one
+    who:
+      network: support
+      agent: biling
+    effect: deny
+  - name: two
+    effect: allow
+    tool: order.find
+  - name: three
+    tool: orders.refund
+    effect: allow
+    when: >-
+      args.amout
+      < 5
+  - {name: four, effect: deny,
+     tool: "[o]rders.find"}
+  - name: five
+    tool: orders.find
+    effect: allow
+  - name: six
+    effect: deny
+    tool: orders.find
+""")
+    assert [(code, detail.partition(":")[0]) for code, detail in found] == [
+        ("agent_unknown", "line 6"),
+        ("tool_unknown", "line 10"),
+        ("argument_unknown", "line 14"),
+        ("spelling", "line 18"),
+        ("contradiction", "line 19"),
+        ("unreachable", "line 22"),
+    ]
 
 
 @pytest.mark.parametrize(
