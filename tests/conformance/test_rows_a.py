@@ -257,9 +257,9 @@ def test_a8_a_parameter_that_the_system_lacks_is_named() -> None:
 def test_a8_a_misspelt_parameter_is_not_told_as_a_missing_one_too() -> None:
     strict = PAY.model_copy(update={"parameters": {**PAY.parameters, "additionalProperties": False}})
     _merged, (problem,) = merge_arguments(strict, {"amuont": "5"}, {"account": "acme"})
-    assert problem == "pay: there is no parameter 'amuont'; did you mean 'amount'? It takes: amount."
+    assert problem == "pay: there is no parameter 'amuont'; did you mean 'amount'? It takes: text, amount."
     _merged, problems = merge_arguments(strict, {"colour": "red"}, {"account": "acme"})
     assert [one.partition(": ")[2] for one in problems] == [
-        "there is no parameter 'colour'; it takes: amount.",
+        "there is no parameter 'colour'; it takes: text, amount.",
         "required parameter 'amount': missing.",
     ]

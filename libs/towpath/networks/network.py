@@ -18,6 +18,7 @@ from towpath.networks.network_keywords import NetworkKeywords
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import Budget
+from towpath_contracts.network_checks.written_models import written_model_problems
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
@@ -211,5 +212,5 @@ def spec_from(written: JsonObject) -> NetworkSpec:
     try:
         return NetworkSpec.model_validate(written)
     except ValidationError as error:
-        details = in_plain_words(details_of(error, NetworkSpec))
+        details = (*in_plain_words(details_of(error, NetworkSpec)), *written_model_problems(written))
         raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from error

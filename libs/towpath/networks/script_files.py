@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from towpath_contracts.problems.json_syntax import describe_json_fault
+from towpath_contracts.problems.json_syntax import describe_json_fault, excerpt_at
 from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, suggest_or_list
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def script_faults(path: Path, agents: Sequence[str] = ()) -> list[str]:
         line = error.object.count(b"\n", 0, error.start) + 1
         return [f"{path}:{line}: this is not UTF-8; save the file as UTF-8"]
     except json.JSONDecodeError as error:
-        return [f"{path}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno})"]
+        return [
+            f"{path}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno}{excerpt_at(error)})"
+        ]
     except (ValueError, RecursionError) as error:  # an integer with thousands of digits, or brackets without end
         return [f"{path}:1: not JSON: {error}"]
     return [] if isinstance(entries, list) else [f"{path}:1: {NO_LIST}"]

@@ -16,6 +16,9 @@ OTHER_SERVERS = (
     "another server that speaks OpenAI's chat completions is asked as openai:NAME or local:NAME, with its address in "
     "TOWPATH_OPENAI_BASE_URL or TOWPATH_LOCAL_URL of the decider"
 )
+LISTED_BY = "towpath explain model_unknown"
+"""The command that lists the providers, and says how to ask a server that is none of them."""
+
 SHOWN_CHARS = 64
 
 _FAMILIES = {"gpt-": "openai", "o3": "openai", "o4": "openai", "claude-": "anthropic", "gemini-": "gemini"}
@@ -36,13 +39,14 @@ def model_fault(model: str) -> str:
         return ""
     provider, colon, name = model.partition(":")
     shown = repr(model[:SHOWN_CHARS])
-    served = ", ".join(sorted({AGENT, *PROVIDERS}))
     if colon and provider in PROVIDERS | {AGENT}:
         return f"{shown} names no model that {provider} can have; write {provider}:NAME"
     what = f"no provider is called {provider[:SHOWN_CHARS]!r}" if colon and name else "that is not provider:model"
     meant = _meant_model(model)
-    hint = f"did you mean {meant!r}? There are" if meant and len(model) <= SHOWN_CHARS else "there are"
-    return f"{shown}: {what}; {hint} {served}; {OTHER_SERVERS}"
+    if meant and len(model) <= SHOWN_CHARS:
+        return f"{shown}: {what}; did you mean {meant!r}? Every provider: {LISTED_BY}"
+    served = ", ".join(sorted({AGENT, *PROVIDERS}))
+    return f"{shown}: {what}; there are {served}. How another server is asked: {LISTED_BY}"
 
 
 def _meant_model(model: str) -> str:

@@ -55,4 +55,7 @@ def unknown_field(word: str, known: Collection[str], inside: str | None = None) 
         return f"{said} here; it belongs inside {inside}", None
     if (near := nearest_name(word, known)) is not None:
         return f"{said}; did you mean {near!r}?", near
+    if (slip := nearest_name(word, sorted({one for own in known for one in MEANT.get(own, ())}))) is not None:
+        own = meant_field(slip, known)
+        return f"{said}; did you mean {own!r}?", own
     return f"{said}; there are {', '.join(known)}" if known else said, None

@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart
-from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_contracts.tools.calls import Denial, ToolSpec
 
 
@@ -174,6 +174,12 @@ class DescribeTools(Message):
     names: tuple[str, ...] | None = None
     grants: tuple[tuple[JsonObject, ...], ...] = ()
     proposals: bool = False
+
+
+def no_such_proposal(name: str, version: int) -> Problem:
+    """Return the problem of whoever names a version of a tool that waits for nobody."""
+    detail, remedy = f"no version {version} of {name} waits", "List the versions that wait: towpath tools proposals."
+    return problem("not_found", detail, remedy=remedy)
 
 
 class ToolVersionProposal(MessagePart):

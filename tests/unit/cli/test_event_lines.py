@@ -181,6 +181,20 @@ def test_what_a_model_wrote_cannot_break_a_line() -> None:
     assert shown(refused) == ["· billing asked again: route_unknown a b"]
 
 
+def test_why_a_decision_failed_is_told_whole_and_once() -> None:
+    why = "no action is called 'USETOOL'; " + "there are many others; " * 20 + "the last"
+    failed = ev.DecisionRequestFailed(**STEP, request_id=CALL, code="invalid_output", message=why)
+    again = ev.DecisionRefused(**STEP, code="invalid_output", feedback=f"Your last answer was not valid: {why}")
+    other = ev.DecisionRefused(**STEP, code="route_unknown", feedback="there is no such route")
+    assert shown(failed, again, other) == [
+        f"✕ billing no decision: invalid_output {why}",
+        "· billing asked again: invalid_output",
+        "· billing asked again: route_unknown there is no such route",
+    ]
+    call = finished("failed", failure=ToolFailure(code="refund_too_large", message=why))
+    assert shown(call)[0].endswith("the last")
+
+
 def test_a_line_that_is_too_long_is_folded_between_words_and_goes_on_further_in_than_any_line_begins() -> None:
     line = EventLine("✓", "billing", "orders.find order_id=8812", "0.0 s · order_id=8812 item=grinder paid=129.0")
     assert line.folded(200) == [str(line)]
@@ -231,8 +245,8 @@ IDS = [UUID(f"0192f3aa-0000-7000-8000-{number:012x}") for number in (0x1A1, 0x2B
 
 
 def test_a_shortened_id_means_the_one_it_fits() -> None:
-    assert unique_match("2b2", IDS, "run_not_found") == IDS[1]
-    assert unique_match(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found") == IDS[2]
+    assert unique_match("2b2", IDS, "run_not_found", "of the runs") == IDS[1]
+    assert unique_match(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found", "of the runs") == IDS[2]
 
 
 @pytest.mark.parametrize(
@@ -240,8 +254,27 @@ def test_a_shortened_id_means_the_one_it_fits() -> None:
 )
 def test_a_shortened_id_that_fits_several_or_none_is_refused(given_id: str, code: str) -> None:
     with pytest.raises(ProblemError) as refused:
-        unique_match(given_id, IDS, "run_not_found")
+        unique_match(given_id, IDS, "run_not_found", "of the runs")
     assert refused.value.problem.code == code
+
+
+@pytest.mark.parametrize(
+    ("among", "said"),
+    [
+        ("of the gates", "none of the gates has an id that begins or ends with 'ffff'"),
+        (
+            "of the newest 1000 runs",
+            (
+                "none of the newest 1000 runs has an id that begins or ends with 'ffff'; "
+                "the whole id, 36 characters, finds older ones too"
+            ),
+        ),
+    ],
+)
+def test_a_shortened_id_that_fits_none_is_told_among_which_it_was_looked_for(among: str, said: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        unique_match("ffff", IDS, "run_not_found", among)
+    assert refused.value.problem.detail == said
 
 
 @given(st.sets(st.uuids(), min_size=1, max_size=20), st.data())
@@ -249,7 +282,7 @@ def test_a_shortened_id_never_means_another_one(ids: set[UUID], data: st.DataObj
     wanted = data.draw(st.sampled_from(sorted(ids, key=str)))
     length = data.draw(st.integers(1, 36))
     try:
-        found = unique_match(str(wanted)[:length], sorted(ids, key=str), "run_not_found")
+        found = unique_match(str(wanted)[:length], sorted(ids, key=str), "run_not_found", "of the runs")
     except ProblemError as refused:
         assert refused.problem.code == "id_ambiguous"
     else:

@@ -32,7 +32,7 @@ _SET = (
     Column("now", "now"),
     Column("changed", lambda row: "yes" if row["changed"] else "no, it was so already"),
     Column("asked to stop", lambda row: row["stopping"] or ""),
-    Column("warning", lambda row: row.get("warning") or ""),
+    Column("warning", lambda row: row.get("warning") or "", is_whole=True),
 )
 
 

@@ -18,6 +18,7 @@ from towpath.tools.declaration_lint import lint_declaration
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.text import counted
+from towpath_contracts.tools.access import no_such_proposal
 from towpath_contracts.tools.calls import ToolSpec
 
 LINE_CHARS = 160
@@ -222,7 +223,7 @@ async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CON
         described = await client.tools.list(proposals=True)
     wanted = next((one for one in described.proposals if (one.spec.name, one.version) == (name, number)), None)
     if wanted is None:
-        raise ProblemError(problem("not_found", f"no version {number} of {name} waits"))
+        raise ProblemError(no_such_proposal(name, number))
     before = next((spec for spec in described.tools if spec.name == name), None)
     changed = spec_changes(before, wanted.spec)
     row = {"tool": name, "version": number, "was": described.versions.get(name), "why": wanted.reason}

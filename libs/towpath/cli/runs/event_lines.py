@@ -40,6 +40,9 @@ _CLOSED = {
 """How the end of a wait is shown; denied and expired as what they are."""
 WIDTH = 96
 
+CAUSE_WIDTH = 1_000
+"""Of why something failed or was refused: it is folded on a narrow terminal, and cut only where a tool floods it."""
+
 NOTE_LEAST = 20
 """Columns that what happened is folded into at least, however long the names before it are."""
 
@@ -89,6 +92,8 @@ class EventFormatter:
     agent: str = ""
     calls: dict[UUID, ToolCall] = field(default_factory=dict)
     decided: ev.DecisionReceived | None = None
+    failed: str = ""
+    """Why the last decision that failed did."""
 
     def lines(self, event: ev.AnyEvent) -> list[EventLine]:
         """Return what to show for *event*; nothing for events that only the machine needs."""
@@ -124,13 +129,16 @@ class EventFormatter:
                 parent = event.parent
                 return [EventLine(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
             case ev.DecisionRequestFailed():
+                self.failed = event.message
                 return [
-                    EventLine(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))
+                    EventLine(
+                        _FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, CAUSE_WIDTH)
+                    )
                 ]
             case ev.DecisionRefused():
-                return [
-                    EventLine(_NOTE, event.agent_key, f"asked again: {event.code}", one_line(event.feedback, WIDTH))
-                ]
+                told = bool(self.failed) and self.failed in event.feedback  # it stands above already
+                note = "" if told else one_line(event.feedback, CAUSE_WIDTH)
+                return [EventLine(_NOTE, event.agent_key, f"asked again: {event.code}", note)]
             case ev.LoopDetected():
                 return [
                     EventLine(
@@ -152,7 +160,7 @@ class EventFormatter:
             case ev.CancelAccepted():
                 return [EventLine(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
             case ev.RunQuarantined():
-                return [EventLine(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
+                return [EventLine(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, CAUSE_WIDTH))]
             case _:
                 return _progress_lines(event)
 
@@ -201,7 +209,11 @@ class EventFormatter:
             case "void":
                 return EventLine(_NOTE, event.agent_key, what, "not started")
             case "failed":
-                text = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
+                text = (
+                    f"{event.failure.code}: {one_line(event.failure.message, CAUSE_WIDTH)}"
+                    if event.failure
+                    else "failed"
+                )
                 return EventLine(_FAILED, event.agent_key, what, f"{took} · {text}")
 
     def _denied_lines(self, event: ev.ToolCallDenied) -> list[EventLine]:

@@ -39,7 +39,7 @@ _STEPS = (
     Column("tokens", "tokens_used"),
     Column("progress", lambda row: "" if row["progress"] is None else f"{row['progress']:.2f}"),
     Column("reasoning", lambda row: one_line(row["reasoning"] or "", 50)),
-    Column("error", lambda row: one_line(row["error"] or "", 50)),
+    Column("error", lambda row: one_line(row["error"] or ""), is_whole=True),
 )
 
 

@@ -37,7 +37,7 @@ _VERDICT = (
     Column("agent", lambda row: f"{row['agent_key']} of {row['network']}"),
     Column("verdict", "verdict"),
     Column("rule", "rule"),
-    Column("why", "detail"),
+    Column("why", "detail", is_whole=True),
 )
 _EXIT_CODES = {"allow": OK, "deny": DENIED}
 

@@ -10,7 +10,7 @@ from typing import Any
 from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
-from towpath_contracts.problems.json_syntax import describe_json_fault
+from towpath_contracts.problems.json_syntax import describe_json_fault, excerpt_at
 from towpath_contracts.problems.registry import ProblemError, problem
 
 MAX_BYTES = 4_000_000
@@ -42,7 +42,9 @@ def parse_json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        detail = f"{source}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno})"
+        detail = (
+            f"{source}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno}{excerpt_at(error)})"
+        )
         raise ProblemError(problem("request_invalid", detail)) from error
     except ValueError as error:  # an integer with thousands of digits
         raise ProblemError(problem("request_invalid", f"{source}: not JSON: {error}")) from error

@@ -8,6 +8,9 @@ from cyclopts import CoercionError, CycloptsError, UnknownCommandError, UnusedCl
 MAX_WORDS = 8
 """Words that are repeated; a whole file may have been pasted."""
 
+MAX_COMMANDS = 20
+"""Commands that are listed; of more the groups are."""
+
 _NEAR = 0.7
 """How much of two names has to be alike for one to be a slip of the other: `rnus` is 0.75 like `runs`, and `deploy` 0.6
 like `demo`, which the parser would suggest."""
@@ -49,13 +52,22 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
     found, known = _SUGGESTED.search(text), _names_of(error)
     if found is not None and SequenceMatcher(None, typed, found[1]).ratio() >= _NEAR:
         return f'Unknown command "{typed}". Did you mean "{found[1]}"? {place} --help lists all commands.'
-    return f'Unknown command "{typed}". There are {", ".join(known)}. {place} --help says what each does.'
+    if len(known) <= MAX_COMMANDS:
+        return f'Unknown command "{typed}". There are {", ".join(known)}. {place} --help says what each does.'
+    groups = [name for name in known if error.app is not None and _commands_of(error.app[name])]
+    return (
+        f'Unknown command "{typed}". {place} --help lists all commands and says what each does. '
+        f"There are groups of them: {', '.join(groups)}."
+    )
 
 
 def _names_of(error: UnknownCommandError) -> list[str]:
     """Return the names of the commands that could stand there."""
-    app = error.app
-    return [] if app is None else [name for name in app if not name.startswith("-") and app[name].show]
+    return [] if error.app is None else _commands_of(error.app)
+
+
+def _commands_of(app: Any) -> list[str]:
+    return [name for name in app if not name.startswith("-") and app[name].show]
 
 
 _KINDS = {

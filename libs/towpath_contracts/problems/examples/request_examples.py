@@ -10,7 +10,8 @@ REQUEST_EXAMPLES = {
     ),
     "request_malformed": ProblemExample(
         "The body is no JSON: a comma at the end of a list, single quotes, or a text that ends too early.",
-        'a name in double quotes belongs there (line 2, column 1) → {"network": "support", "user_message": "hi"}',
+        'a name in double quotes belongs there (line 1, column 23: the text ends behind `{"network": "support",`) → '
+        '{"network": "support", "user_message": "hi"}',
     ),
     "request_too_large": ProblemExample(
         "A task, a file or another body has more bytes than one message may have: data was put into the message.",
@@ -58,7 +59,8 @@ REQUEST_EXAMPLES = {
     ),
     "run_not_found": ProblemExample(
         "The id is cut in the middle, is another project's, or the run was deleted by retention.",
-        "nothing recent has an id like 01a2 → `towpath runs list` shows the ids; a beginning or an end of one suffices",
+        "none of the newest 1000 runs has an id that begins or ends with '01a2'; the whole id, 36 characters, finds "
+        "older ones too → `towpath runs list` shows the ids; a beginning or an end of one suffices",
     ),
     "run_erased": ProblemExample(
         "Two people had everything erased that was stored of the run.",
@@ -120,7 +122,9 @@ REQUEST_EXAMPLES = {
         "Field(gt=0), which stands in the schema",
     ),
     "model_unknown": ProblemExample(
-        "The model is named without its provider, or with one that there is not.",
+        "The model is named without its provider, or with one that there is not. There are agent, anthropic, gemini, "
+        "google, local, openai, scripted; another server that speaks OpenAI's chat completions is asked as openai:NAME "
+        "or local:NAME, with its address in TOWPATH_OPENAI_BASE_URL or TOWPATH_LOCAL_URL of the decider.",
         "'gpt-5': that is not provider:model; did you mean 'openai:gpt-5'? → `model: openai:gpt-5`",
     ),
     "provider_missing": ProblemExample(

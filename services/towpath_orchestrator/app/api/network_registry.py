@@ -14,6 +14,7 @@ from towpath_contracts.canonical import canonical_json, digest, digest_text
 from towpath_contracts.decisions.request import PromptContext
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.grant_proposals.asked_grants import GRANT_NETWORK, GRANT_NETWORK_VERSION, GRANT_SNAPSHOT
+from towpath_contracts.network_checks.written_models import written_model_problems
 from towpath_contracts.networks.spec import (
     ListNetworks,
     NetworkList,
@@ -22,7 +23,7 @@ from towpath_contracts.networks.spec import (
     NetworkVersion,
     PublishNetwork,
 )
-from towpath_contracts.problems.input_faults import faults_of_sample, list_faults
+from towpath_contracts.problems.input_faults import FaultList, faults_of_sample, list_faults
 from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
@@ -187,6 +188,8 @@ class NetworkRegistry:
             spec = NetworkSpec.model_validate(request.spec)
         except ValidationError as error:
             invalid = list_faults(error, faults_of_sample(NetworkSpec, request.spec), NetworkSpec)
+            models = tuple(written_model_problems(request.spec))
+            invalid = FaultList((*invalid.details, *models), invalid.total + len(models))
             raise ProblemError(problem("network_invalid", invalid.summary, errors=invalid.details)) from error
         tools = await self._tools(request.project, spec)
         missing = any(name not in tools for agent in spec.agents for name in agent.equipped_tools)

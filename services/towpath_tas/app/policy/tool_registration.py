@@ -18,7 +18,7 @@ from nats.js.errors import NotFoundError
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.tools.access import SettleToolProposal
+from towpath_contracts.tools.access import SettleToolProposal, no_such_proposal
 from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
@@ -149,8 +149,7 @@ class ToolRegistrations:
                 *(*place, status, request.actor, request.reason),
             )
             if found is None:
-                what = f"no pending proposal of {request.name} with version {request.version}"
-                raise ProblemError(problem("not_found", what))
+                raise ProblemError(no_such_proposal(request.name, request.version))
             if request.accept:
                 await connection.execute(QUERIES.release_tool, *place)
                 await connection.execute(QUERIES.move_registry, request.project)

@@ -12,7 +12,7 @@ def test_a_word_that_no_command_is_like_gets_the_commands_and_no_suggestion(
     with pytest.raises(SystemExit) as stopped:
         main(typed.split())
     said = " ".join(capsys.readouterr().err.split())
-    assert stopped.value.code == 2 and "Unknown command" in said and "There are" in said and "--help says" in said
+    assert stopped.value.code == 2 and "Unknown command" in said and "There are" in said and "--help" in said
     assert "Did you mean" not in said
 
 
@@ -24,6 +24,17 @@ def test_a_word_without_a_near_command_gets_all_of_them(capsys: pytest.CaptureFi
         "There are watch, notices, list, show, approve, deny, resolve, delegate." in said
         and "towpath gates --help says" in said
     )
+
+
+def test_a_word_without_a_near_command_gets_the_groups_of_commands_and_where_all_are_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["deploy"])
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert '"deploy". towpath --help lists all commands' in said
+    groups = said.partition("There are groups of them: ")[2].partition(".")[0].split(", ")
+    assert {"runs", "gates", "networks", "policy"} <= {*groups} and not {"run", "up", "logs"} & {*groups}
 
 
 @pytest.mark.parametrize(

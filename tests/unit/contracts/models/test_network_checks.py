@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from towpath_contracts.network_checks.network_agents import MAX_PLACEHOLDERS_TOLD, SHOWN_CHARS, check_network
+from towpath_contracts.network_checks.written_models import MAX_AGENTS_LOOKED_AT, written_model_problems
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.problems.registry import REGISTRY, ProblemDetail
@@ -58,3 +59,22 @@ def test_an_unknown_route_is_told_with_the_agent_that_was_meant() -> None:
     assert [one.detail for one in problems(allowed_routes=["zzz"])] == [
         "lead routes to zzz, which is no agent of this network: add it, or name another"
     ]
+
+
+def test_models_are_found_in_whatever_was_written() -> None:
+    written = {
+        "model": "opneai:gpt-5",
+        "agents": [{"key": "a", "fallback_models": ["openai:x", "gpt-5"]}, 7, {"model": "foo:bar"}, {"model": 3}],
+        "goal": {"judge_model": "gpt-5"},
+    }
+    assert [(one.pointer, one.code) for one in written_model_problems(written)] == [
+        ("/model", "model_unknown"),
+        ("/agents/0/fallback_models/1", "model_unknown"),
+        ("/agents/2/model", "model_unknown"),
+        ("/goal/judge_model", "model_unknown"),
+    ]
+    for odd in ([], "x", None, {"agents": "openai"}, {"agents": {"a": 1}, "fallback_models": "gpt-5", "goal": []}):
+        assert list(written_model_problems(odd)) == []
+    many = {"agents": [{"model": "openai:x"}] * MAX_AGENTS_LOOKED_AT + [{"model": "gpt-5"}]}
+    assert list(written_model_problems(many)) == []
+    assert len(list(written_model_problems({"agents": [{"model": "gpt-5"}] * MAX_AGENTS_LOOKED_AT}))) == SUGGESTED

@@ -95,6 +95,7 @@ def test_of_many_unknown_fields_the_first_are_told_with_the_one_that_was_meant()
         ("network", "max_turns", "there is no field 'max_turns'; here it is 'max_steps'"),
         ("network", "tools", "no field 'tools' here; it belongs inside an entry of 'agents', as 'equipped_tools'"),
         ("task", "prompt", "there is no field 'prompt'; here it is 'user_message'"),
+        ("agent", "promt", "there is no field 'promt'; did you mean 'prompt_template'?"),
         ("task", "max_stepz", "there is no field 'max_stepz'; did you mean 'max_steps'?"),
     ],
 )
