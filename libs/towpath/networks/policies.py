@@ -4,18 +4,19 @@ A `Policy` is checked in form where it is written, and so are its conditions; wh
 tool-access service alone.
 """
 
+import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import get_args
+from importlib.util import find_spec
+from typing import Any, get_args
 
 import yaml
 from pydantic import ValidationError
 
 from towpath.declared_places import DeclaredPlace, checking_keywords, checks_keywords, declared_place
 from towpath.errors import DeclarationError
-from towpath.networks.policy_conditions import condition_fault
 from towpath.networks.spec_files import PolicyFile
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import (
@@ -27,10 +28,19 @@ from towpath_contracts.files.policy_document import (
     RuleEffect,
     RuleRate,
 )
+from towpath_contracts.problems.cel_faults import CEL_LITERAL, compile_cel, foreign_operator
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
+from towpath_contracts.problems.near_names import suggest_name
 
 _TOOLSET = re.compile(r"[A-Za-z0-9_-]+\.")
 """How a pattern begins that names a toolset."""
+
+CONDITION_NAMES = ("agent", "args", "caller", "origin", "run")
+"""What a condition sees (docs/policies.md)."""
+
+_TYPES = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
+_ELEMENT = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(\w+)\s*,")
+"""The name that a macro gives to an element."""
 
 PROFILES: tuple[str, ...] = get_args(ProfileName)
 
@@ -151,3 +161,25 @@ class Policy:
     def to_file(self) -> PolicyFile:
         """Return the policy as it is applied: its text, and the line of the program that declares it."""
         return PolicyFile(text=self.to_yaml(), source=str(self.declared_at or ""))
+
+
+def condition_fault(text: str) -> str:
+    """Return what keeps *text* from being a condition; empty where nothing is found.
+
+    Without the library of CEL, which the extras `testing` and `embedded` bring, only operators of other languages are
+    found, and a text that is not closed. The tool-access service reads each again, and alone refuses what costs too
+    much.
+    """
+    if find_spec("cel") is None:
+        return foreign_operator(text)
+    library: Any = importlib.import_module("cel")  # few programs write conditions, and it takes its time
+    try:
+        used = set(compile_cel(text, library.compile).variables())
+    except ValueError as error:
+        return str(error)
+    elements = _ELEMENT.findall(CEL_LITERAL.sub(" ", text))
+    unknown = sorted(used - _TYPES - {*CONDITION_NAMES, *elements})
+    if not unknown:
+        return ""
+    hint = suggest_name(unknown[0], CONDITION_NAMES)
+    return f"unknown name {', '.join(unknown)}: a condition sees {', '.join(CONDITION_NAMES)}{hint}"

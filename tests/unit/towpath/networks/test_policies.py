@@ -6,7 +6,7 @@ import pytest
 
 from towpath import Agent, DeclarationError, Network, Policy, PolicyRule, RefusedError, tool
 from towpath.client.policy import policy_of
-from towpath.networks.policy_conditions import NAMES, condition_fault
+from towpath.networks.policies import CONDITION_NAMES, condition_fault
 from towpath.testing import execute_tool, harness, respond, script
 from towpath_contracts.files.policy_document import DocumentRule, RuleCallers, RuleRate
 from towpath_tas.adapters.policy_texts import read_policy_text
@@ -122,7 +122,7 @@ def test_a_condition_that_can_be_read_is_taken(condition: str) -> None:
 
 
 def test_what_a_condition_sees_is_what_the_tool_access_service_shows_it() -> None:
-    assert set(NAMES) == VARIABLES
+    assert set(CONDITION_NAMES) == VARIABLES
 
 
 def test_a_condition_that_only_a_platform_refuses_is_told_by_the_line_of_the_policy() -> None:
