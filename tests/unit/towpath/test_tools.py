@@ -151,7 +151,7 @@ def test_every_wrong_argument_is_named_and_no_value_is_repeated() -> None:
     with pytest.raises(ArgumentsInvalidError) as caught:
         take.bind({"a": "hunter2", "lines": [{"sku": 1, "count": 0}], "zzz": 1}, ToolContext())
     message = str(caught.value)
-    for place in ("a: ", "b: ", "lines.0.sku: ", "lines.0.count: ", "zzz: "):
+    for place in ("a: ", "b is missing", "lines.0.sku: ", "lines.0.count: ", "zzz: "):
         assert place in message
     assert "hunter2" not in message
 
