@@ -31,7 +31,6 @@ from towpath_contracts.ids import execution_id
 from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
 from towpath_contracts.networks.swarm import handoff_name_in
-from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.problems.near_names import nearest_name, suggest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
@@ -53,7 +52,8 @@ def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Decision
         return cast("AnyDecision", adapter_of(kind).validate_python(decision))
     except ValidationError as error:
         problems = [
-            located_message(entry, "decision") for entry in error.errors(include_url=False, include_input=False)
+            f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"  # as in the logs that are stored
+            for entry in error.errors(include_url=False, include_input=False)
         ]
         return DecisionRefusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
 
