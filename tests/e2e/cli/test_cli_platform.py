@@ -86,6 +86,24 @@ def test_a_piped_run_prints_how_to_settle_a_gate_and_lists_all(ask: Ask, server:
     assert ask("gates", "deny", other, "--reason", "no")[0] == 0
 
 
+@pytest.mark.prints("gates bulk")
+def test_many_gates_are_listed_and_then_get_one_verdict(ask: Ask, tmp_path: Path) -> None:
+    waits = [waiting(ask, tmp_path) for _ in range(2)]
+    of_tool = ("gates", "bulk", "approved", "--tool", "orders.refund")
+    code, listed = ask(*of_tool)
+    assert code == 0 and {gate_id for _, gate_id in waits} <= {gate["gate_id"] for gate in listed["gates"]}
+    assert ask("gates", "bulk", "approved", "--tool", "orders.find", "--yes") == (0, {"gates": []})
+    assert ask("gates", "bulk", "happened", "--tool", "orders.refund", "--yes") == (0, {"gates": []})
+    run_id, gate_id = waits[0]
+    code, done = ask(*of_tool, "--run", run_id, "--reason", "checked", "--yes")
+    assert code == 0 and [(row["gate_id"], row["code"]) for row in done["gates"]] == [(gate_id, "")]
+    code, run = ask("runs", "watch", run_id)
+    assert (code, run["status"]) == (0, "completed")
+    assert ask("gates", "bulk", "denied", "--run", waits[1][0], "--yes")[1]["code"] == "request_invalid"
+    code, done = ask("gates", "bulk", "denied", "--run", waits[1][0], "--reason", "not now", "--yes")
+    assert code == 0 and [row["gate_id"] for row in done["gates"]] == [waits[1][1]]
+
+
 @pytest.mark.prints("queues dead list", "runs fork", "runs replay")
 def test_a_stored_run_replays_here_and_there_and_can_be_forked(
     ask: Ask, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

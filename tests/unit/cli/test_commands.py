@@ -51,7 +51,7 @@ COMMANDS = [
     *("projects quota show", "projects quota set", "projects quota lift"),
     *("grants from-network", "grants from-plan", "grants from-runs", "grants propose"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates delegate", "gates resolve", "gates watch"),
-    *("gates notices", "networks graph"),
+    *("gates notices", "gates bulk", "networks graph"),
     *("networks validate", "networks publish", "networks list", "networks show", "networks prompt", "networks invoke"),
     *(
         "policy apply",

@@ -97,12 +97,14 @@ async def watch(*, until_s: float | None = None, common: ConnectionOptions = CON
             await asyncio.sleep(POLL_S)
 
 
-async def waiting(gates: GateResource, at_once: int = PAGE_SIZE) -> dict[UUID, GateView]:
-    """Return the gates that wait for people, oldest first, *at_once* of them to a page."""
+async def waiting(
+    gates: GateResource, at_once: int = PAGE_SIZE, *, root_run_id: UUID | None = None
+) -> dict[UUID, GateView]:
+    """Return the gates that wait for people, oldest first, *at_once* of them to a page; of one run and those below."""
     found: dict[UUID, GateView] = {}
     after: UUID | None = None
     while len(found) < MAX_GATES:
-        page = await gates.page(status="pending", paused=False, after=after, limit=at_once)
+        page = await gates.page(status="pending", paused=False, after=after, limit=at_once, root_run_id=root_run_id)
         found |= {gate.gate_id: gate for gate in page.gates}
         after = page.next_after
         if after is None:

@@ -25,6 +25,16 @@ app = App(
 )
 app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
 app.command(notices, help_epilogue=examples("towpath gates notices", "towpath gates notices --status all -o json"))
+app.command(
+    "towpath.cli.access.gate_bulk_command:bulk",
+    name="bulk",
+    help="Give all waiting gates that match and take the verdict the same one; without --yes they are only listed.",
+    help_epilogue=examples(
+        "towpath gates bulk approved --tool orders.refund",
+        "towpath gates bulk approved --tool orders.refund --reason 'checked the list' --yes",
+        "towpath gates bulk did_not_happen --run 0192f3 --reason 'the bank has none of them' --yes",
+    ),
+)
 
 
 def missing_approvals(row: Mapping[str, Any]) -> str:
@@ -78,7 +88,7 @@ def _handed(row: Mapping[str, Any]) -> str:
     return f"{row['assigned_to']} by {row['assigned_by']}{why}"
 
 
-_LIST = (
+LISTED = (
     Column("gate", "gate_id", is_id=True),
     Column("status", "status"),
     Column("run", "run_id", is_id=True),
@@ -145,7 +155,7 @@ async def list_gates(
     rows = [gate.model_dump(mode="json") for gate in gates]
     waiting = "Nothing waits for a person. What was decided: towpath gates list --status all."
     hint = waiting if status == "pending" else "There are no such gates. What waits: towpath gates list."
-    common.out().rows("gates", rows, _LIST, empty=hint)
+    common.out().rows("gates", rows, LISTED, empty=hint)
 
 
 @app.command(help_epilogue=examples("towpath gates show 7c1e", "towpath gates show 7c1e -o json"))

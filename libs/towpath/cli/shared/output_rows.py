@@ -22,6 +22,12 @@ class GateDecisionRow(TypedDict):
     detail: str
 
 
+class GateBulkRow(GateDecisionRow):
+    """What became of one of many gates; `code` says why it was not decided."""
+
+    code: str
+
+
 class RetriedNoticeRow(TypedDict):
     """A notice that is sent once more."""
 
