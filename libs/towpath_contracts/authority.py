@@ -24,6 +24,9 @@ ANY = "*"
 STREAM_EXPIRES = "1h"
 """How long an agent's answer may take in all; the gateway ends it before."""
 
+MAX_ANSWERS = 4
+"""How often a request may be answered: a slow service is sent it again, at most three times, on one reply subject."""
+
 RESPONSE_EXPIRES = "5m"
 """How long a request may be answered: longer than any wait a question may ask for."""
 
@@ -270,14 +273,14 @@ USERS: dict[str, NatsUserRights] = {**SERVICES, "worker": worker_rights("worker"
 def broker_permissions(rights: NatsUserRights) -> JsonObject:
     """Return *rights* as nats-server's `permissions`; what is listed nowhere is denied.
 
-    Who answers may do so once to each request, however late, without a right to publish to its sender's inbox; who
-    answers with streams, as often as it likes.
+    Who answers may do so once to each try of a request, however late, without a right to publish to its sender's
+    inbox; who answers with streams, as often as it likes.
     """
     asked = tuple(local for local, _ in rights.prompts)
     sides = (("publish", rights.publish + asked), ("subscribe", rights.subscribe + rights.streams))
     allowed: JsonObject = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
     if rights.answers:
-        allowed["allow_responses"] = {"max": 1, "expires": RESPONSE_EXPIRES}
+        allowed["allow_responses"] = {"max": MAX_ANSWERS, "expires": RESPONSE_EXPIRES}
     if rights.streams:
         allowed["allow_responses"] = {"max": -1, "expires": STREAM_EXPIRES}
     return allowed

@@ -32,6 +32,7 @@ from towpath_contracts.subjects import (
 )
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.nats.request_sender import MAX_REPEATS
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 
 OUTSIDE = sorted(user for user, credential in CREDENTIALS.items() if credential.account != CORE)
@@ -113,6 +114,35 @@ async def test_nobody_outside_receives_more_than_the_file_says(server: Nats, use
         await trial.settle()
         outside = {subject for subject in allowed if not subject.startswith("_")}
         assert {subject for subject, _ in trial.own} == outside
+
+
+async def test_each_try_of_a_request_may_be_answered_and_no_more(server: Nats) -> None:
+    """A slow service gets a request again on the same reply subject: its later answers are no forbidden words."""
+    said: list[Exception] = []
+    subject = "svc.tas.check_grant"
+
+    async def note(error: Exception) -> None:
+        said.append(error)
+
+    service = await nats.connect(server.url("tas"), inbox_prefix=b"_INBOX_tas.x", error_cb=note)
+    asker = await nats.connect(server.url("gateway"), inbox_prefix=b"_INBOX_gateway.x")
+    tries = await service.subscribe(subject)
+    await service.flush()
+    inbox = asker.new_inbox()
+    answers = await asker.subscribe(inbox)
+    for _ in range(MAX_REPEATS + 1):
+        await asker.publish(subject, b"question", reply=inbox)
+    asked = [await tries.next_msg(timeout=20) for _ in range(MAX_REPEATS + 1)]
+    for message in asked:
+        await message.respond(b"answer")
+    assert [(await answers.next_msg(timeout=20)).data for _ in asked] == [b"answer"] * len(asked)
+    await service.flush()
+    assert said == []
+    await asked[0].respond(b"one too many")
+    await service.flush()
+    await eventually(lambda: len(said) == 1)
+    await service.close()
+    await asker.close()
 
 
 async def test_a_client_prompts_agents_in_its_own_name_alone_and_hears_every_chunk(server: Nats) -> None:
