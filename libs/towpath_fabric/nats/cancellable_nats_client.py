@@ -57,14 +57,26 @@ class CancellableNatsClient(Client):
         """Close without the broker: what it has not taken yet is dropped."""
         self._pending = []
         self._pending_data_size = 0
+        self._break_off()
+        await self.close()
+
+    def _break_off(self) -> None:
+        """End the connection without a word to the other side."""
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
-        await self.close()
 
     def _hang_up(self) -> None:
         if self._transport is not None:
             self._transport.close()  # type: ignore[no-untyped-call]
+
+    async def _attempt_reconnect(self) -> None:
+        """Leave a connection that failed at once: nobody on a lost machine answers the goodbye of TLS.
+
+        nats-py says it, and asyncio awaits the answer for half a minute before another node is tried.
+        """
+        self._break_off()
+        await super()._attempt_reconnect()
 
     def _is_cancelled(self) -> bool:
         task = asyncio.current_task()

@@ -49,6 +49,7 @@ class ClusterNode(Nats):
         routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for _, port in self._ports)
         listen = f"{LOOPBACK}:{self._ports[self.number][1]}"
         left = 'ping_interval: "2s", ping_max: 2'  # as deploy/systemd/nats-cluster.conf has it
+        own += 'ping_interval: "2s"\nping_max: 3\n'  # and so of clients
         return f'{own}cluster {{ name: towpath, listen: "{listen}", {left}, routes: [{routes}] }}\n'
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from nats.errors import NoRespondersError
 from pydantic import ValidationError
+from tests.chaos.servers.half_open import half_open_proxy
 from tests.support.certificates import Authority
 from tests.support.waiting import eventually
 
@@ -23,9 +24,13 @@ from towpath.client.client import Client
 from towpath.errors import TowpathError
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_fabric.nats import bus as bus_module
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.login import LoginFileError, connect_options
 from towpath_fabric.settings import BrokerSettings, Settings
+
+GOODBYE_S = 30
+"""How long asyncio waits for the other end of TLS: its SSL_SHUTDOWN_TIMEOUT."""
 
 NATS = Path(sys.executable).parent / "nats-server"
 
@@ -145,6 +150,27 @@ async def test_services_log_in_with_nkeys_over_tls_and_have_their_own_rights(pla
         assert await answered(gateway, "svc.tas.check_access", b"hello") == b"hello!"
         with pytest.raises(TimeoutError):
             await gateway.nc.request("svc.tas.settle_call", b"not for people", timeout=0.5)
+
+
+async def test_a_broker_that_fell_silent_is_left_without_a_goodbye(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of TLS is a word and its answer, which Python awaits for half a minute; a lost machine gives none."""
+    monkeypatch.setattr(bus_module, "PING_INTERVAL_S", 0.5)
+    async with half_open_proxy(place.port) as line:
+        through = place.login("tas", nats_url=f"nats://127.0.0.1:{line.port}")
+        async with connected("tas", through) as tas, connected("gateway", place.login("gateway")) as gateway:
+
+            async def answer(message: Any) -> None:
+                await message.respond(b"here")
+
+            await tas.nc.subscribe("svc.tas.check_access", cb=answer)
+            await tas.nc.flush()
+            assert await answered(gateway, "svc.tas.check_access", b"") == b"here"
+            line.freeze()
+            async with asyncio.timeout(GOODBYE_S - 5):
+                await eventually(lambda: tas.reconnects)
+            await tas.nc.flush()
 
 
 async def test_a_client_over_nats_has_its_key_and_certificate_from_the_environment(

@@ -210,6 +210,17 @@ def test_nodes_of_units_chart_and_scenarios_leave_one_that_is_silent_after_the_s
         assert re.findall(r'ping_interval: "2s"', text) and re.findall(r"ping_max: 2\b", text), place
 
 
+def test_brokers_leave_a_client_that_is_silent_after_the_same_time_everywhere() -> None:
+    """Without these one that is cut off stays for six minutes, and is sent its share of the requests."""
+    places = (
+        *("deploy/systemd/nats-cluster.conf", "deploy/chart/templates/broker.yaml", "deploy/nats.conf"),
+        "tests/chaos/servers/broker_cluster.py",
+    )
+    for place in places:
+        text = (ROOT / place).read_text("utf-8")
+        assert re.findall(r'ping_interval: "2s"(?: #[^\n]*|\\n)\s*ping_max: 3\b', text), place
+
+
 def test_a_node_tells_others_its_name_which_its_certificate_has_and_not_its_address() -> None:
     """Nodes that hear of addresses try them again and again, and no certificate holds for one."""
     text = (UNITS / "nats-cluster.conf").read_text("utf-8")
