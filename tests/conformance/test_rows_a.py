@@ -10,6 +10,7 @@ from towpath_contracts.decisions.decision import decision_adapter, decision_sche
 from towpath_contracts.decisions.request import DecisionRequest, FullToolOutput
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_decider.core.prompt import render
@@ -263,3 +264,10 @@ def test_a8_a_misspelt_parameter_is_not_told_as_a_missing_one_too() -> None:
         "there is no parameter 'colour'; it takes: text, amount.",
         "required parameter 'amount': missing.",
     ]
+
+
+def test_a8_of_many_unknown_parameters_only_the_first_are_compared_with_those_that_are_missing() -> None:
+    strict = PAY.model_copy(update={"parameters": {**PAY.parameters, "additionalProperties": False}})
+    _merged, problems = merge_arguments(strict, {f"amuont{n}": "5" for n in range(50)}, {"account": "acme"})
+    assert len(problems) == 50 and all("there is no parameter 'amuont" in one for one in problems)
+    assert ["did you mean 'amount'?" in one for one in problems] == [True] * SUGGESTED + [False] * (50 - SUGGESTED)

@@ -31,7 +31,7 @@ from towpath_contracts.ids import execution_id
 from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
 from towpath_contracts.networks.swarm import handoff_name_in
-from towpath_contracts.problems.near_names import nearest_name, suggest_name
+from towpath_contracts.problems.near_names import SUGGESTED, nearest_name, suggest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_engine.reducers.routes import handoff_of, routes_of
@@ -174,10 +174,13 @@ def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tu
     meant: set[str | None] = set()
     if spec.parameters.get("additionalProperties") is False:
         known = [name for name in properties if name not in owned]
-        for name in (one for one in given if one not in properties):
-            meant.add(near := nearest_name(name, (one for one in known if one in required and one not in given)))
+        absent = {*required}.intersection(known) - given.keys()
+        listed = ", ".join(known) or "none"
+        for place, name in enumerate(one for one in given if one not in properties):
+            near = nearest_name(name, sorted(absent)) if place < SUGGESTED else None  # a model may write any number
+            meant.add(near)
             hint = f"did you mean {near!r}? It takes" if near is not None else "it takes"
-            problems.append(f"{spec.name}: there is no parameter {name!r}; {hint}: {', '.join(known) or 'none'}.")
+            problems.append(f"{spec.name}: there is no parameter {name!r}; {hint}: {listed}.")
     merged = {name: value for name, value in given.items() if name not in owned}
     merged.update({name: system[name] for name in spec.system_params if name in system})
     for name in required:
