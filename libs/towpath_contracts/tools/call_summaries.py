@@ -8,9 +8,10 @@ the whole is one line of bounded length too.
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from towpath_contracts.text import name_hidden, sendable, truncate
+from towpath_contracts.text import ELLIPSIS, name_hidden, sendable, truncate
 
 MAX_VALUE_CHARS = 60
 """Of one argument; the whole of it stands beside the summary."""
@@ -18,7 +19,12 @@ MAX_VALUE_CHARS = 60
 MAX_SUMMARY_CHARS = 500
 """Of a whole summary: a template may name one argument many times."""
 
+LOOKED_AT = 16
+"""Times as many characters of a text are looked at as are shown: white space falls away, and the text may be long."""
+
 NOT_GIVEN = "(not given)"
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 
@@ -69,7 +75,8 @@ def _call_in_words(tool: str, detail: Mapping[str, Any]) -> str:
         return f"{tool}: {summary}"
     args = detail.get("args")
     known = args if isinstance(args, Mapping) else {}
-    given = ", ".join(f"{_line(str(name), MAX_VALUE_CHARS)} {_in_line(value)}" for name, value in known.items())
+    first = islice(known.items(), MAX_SUMMARY_CHARS)  # no more of them can be shown
+    given = ", ".join(f"{_line(str(name), MAX_VALUE_CHARS)} {_in_line(value)}" for name, value in first)
     return _line(f"{tool} with {given}" if given else tool, MAX_SUMMARY_CHARS)
 
 
@@ -83,9 +90,21 @@ def _shown(args: Mapping[str, Any], path: str) -> str:
 
 
 def _in_line(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _line(text, MAX_VALUE_CHARS)
+    return _line(value if isinstance(value, str) else _start_of_json(value), MAX_VALUE_CHARS)
+
+
+def _start_of_json(value: Any) -> str:
+    """Return *value* as JSON, as much of it as is looked at and a little more: it may be as large as a message."""
+    parts, length = list[str](), 0
+    for part in _COMPACT.iterencode(value):
+        parts.append(part)
+        length += len(part)
+        if length > MAX_VALUE_CHARS * LOOKED_AT:
+            break
+    return "".join(parts)
 
 
 def _line(text: str, most: int) -> str:
-    return truncate(name_hidden(" ".join(sendable(text).split())), most)
+    start = text[: most * LOOKED_AT]
+    line = name_hidden(" ".join(sendable(start).split()))
+    return truncate(line if len(start) == len(text) else f"{line}{ELLIPSIS}", most)

@@ -1,10 +1,17 @@
 """A call in the words of its tool."""
 
+import time
 from typing import Any
 
 import pytest
 
-from towpath_contracts.tools.call_summaries import placeholders, question_of_gate, summarize_call, summary_of_gate
+from towpath_contracts.tools.call_summaries import (
+    MAX_SUMMARY_CHARS,
+    placeholders,
+    question_of_gate,
+    summarize_call,
+    summary_of_gate,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +73,23 @@ CALL: dict[str, Any] = {"tool": "orders.refund", "agent": "billing", "args": {"o
 )
 def test_a_gate_asks_for_one_thing_in_one_sentence(gate_type: str, detail: dict[str, Any], asked: str) -> None:
     assert question_of_gate(gate_type, detail) == asked
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"rows": [{"id": number, "text": "x" * 40} for number in range(20_000)]},
+        {"text": "y " * 500_000},
+        {f"k{number}": "v" * 20 for number in range(50_000)},
+    ],
+    ids=["a large value", "a long text", "many arguments"],
+)
+def test_a_call_as_large_as_a_message_is_told_as_quickly_as_a_small_one(args: dict[str, Any]) -> None:
+    began = time.process_time()
+    asked = question_of_gate("approval", {**CALL, "args": args})
+    assert time.process_time() - began < 0.02, "a list has hundreds of gates"
+    assert asked.endswith("…") and len(asked) < MAX_SUMMARY_CHARS + 100
+
+
+def test_what_is_left_out_of_a_text_is_told_also_where_the_start_is_hardly_more_than_white_space() -> None:
+    assert summarize_call("Pay {who}", {"who": "a" + " " * 5_000 + "b"}) == "Pay a…"
