@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from towpath.networks.script_files import TASK, played_scripts, script_faults, script_path, task_script_hint
+from towpath.networks.script_files import TASK, played_scripts, read_script_file, script_path, task_script_hint
 from towpath_contracts.base import JsonObject
 from towpath_embedded.processes.supervisor import Notice
 from towpath_embedded.refused_files import ShowRefused
@@ -49,7 +49,8 @@ class ScriptWatch:
             if path in self._seen and self._seen[path] == version:
                 continue
             self._seen[path] = version
-            self._put(path, script_faults(path, agents))
+            _, faults = read_script_file(path, self._folder, agents)
+            self._put(path, faults)
 
     def _put(self, path: Path, faults: list[str]) -> None:
         was_faulty = path in self._faulty

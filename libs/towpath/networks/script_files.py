@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
+
 from towpath_contracts.problems.json_syntax import describe_json_fault, excerpt_at
 from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, suggest_or_list
 
@@ -76,32 +78,49 @@ def task_script_hint(network: str, agents: Sequence[str]) -> str:
     )
 
 
-def script_faults(path: Path, agents: Sequence[str] = ()) -> list[str]:
-    """Return why the script in *path*, which *agents* play, can't be played, with its line; nothing where it can."""
+def read_script_file(path: Path, folder: Path, agents: Sequence[str] = ()) -> tuple[list[Any], list[str]]:
+    """Return the entries of the script in *path*, or why it can't be played, with its line.
+
+    It is read as a decider reads it, which plays nothing outside of its *folder*; *agents* play it.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
+        return [], [f"{path} is outside of {folder}, and a decider plays only what is in its folder of scripts"]
     try:
         if path.stat().st_size > MAX_SCRIPT_BYTES:
-            return [f"{path}:1: the script is larger than {MAX_SCRIPT_BYTES} bytes"]
-        entries: Any = json.loads(path.read_bytes().decode())
+            return [], [f"{path}:1: the script is larger than {MAX_SCRIPT_BYTES} bytes"]
+        data = path.read_bytes()
     except FileNotFoundError:
-        return [_missing(path, agents)]
+        return [], [_missing(path, folder, agents)]
     except OSError as error:
-        return [f"{path} can't be read: {error.strerror}"]
+        return [], [f"{path} can't be read: {error.strerror}"]
+    try:
+        entries: Any = from_json(data)
+    except ValueError as error:
+        return [], [_syntax_fault(path, data, error)]
+    return (entries, []) if isinstance(entries, list) else ([], [f"{path}:1: {NO_LIST}"])
+
+
+def _syntax_fault(path: Path, data: bytes, said: ValueError) -> str:
+    """Return why *data* is no JSON in words that name the line; what only a decider's parser minds, as it *said* it."""
+    try:
+        json.loads(data.decode())
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        return [f"{path}:{line}: this is not UTF-8; save the file as UTF-8"]
+        return f"{path}:{line}: this is not UTF-8; save the file as UTF-8"
     except json.JSONDecodeError as error:
-        return [
+        return (
             f"{path}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno}{excerpt_at(error)})"
-        ]
-    except (ValueError, RecursionError) as error:  # an integer with thousands of digits, or brackets without end
-        return [f"{path}:1: not JSON: {error}"]
-    return [] if isinstance(entries, list) else [f"{path}:1: {NO_LIST}"]
+        )
+    except (ValueError, RecursionError):  # an integer with thousands of digits, or brackets without end
+        pass
+    return f"{path}: not JSON: {said}"
 
 
-def _missing(path: Path, agents: Sequence[str]) -> str:
-    known = sorted(one.stem for one in islice(path.parent.glob(f"*{_ENDING}"), MAX_NAMES))
-    hint = suggest_name(path.stem, known, shown=lambda near: f"{_SCRIPTED}{near}")
-    who = f"{', '.join(agents)} {'plays' if len(agents) == 1 else 'play'} {_SCRIPTED}{path.stem}" if agents else "it"
+def _missing(path: Path, folder: Path, agents: Sequence[str]) -> str:
+    name = path.relative_to(folder).as_posix().removesuffix(_ENDING)
+    known = sorted(one.stem for one in islice(folder.glob(f"*{_ENDING}"), MAX_NAMES))
+    hint = suggest_name(name, known, shown=lambda near: f"{_SCRIPTED}{near}")
+    who = f"{', '.join(agents)} {'plays' if len(agents) == 1 else 'play'} {_SCRIPTED}{name}" if agents else "it"
     return f"{path} is not there, and {who}{hint}"
 
 

@@ -311,20 +311,20 @@ def _check_form(file: Path) -> list[str]:
     notes: list[str] = []
     for name, agents in played_scripts(spec.model_dump(mode="json")).items():
         path = script_path(file.parent, name)
-        notes += [task_script_hint(spec.name, agents)] if name == TASK else _look_at_script(path, agents)
+        notes += [task_script_hint(spec.name, agents)] if name == TASK else _look_at_script(path, file.parent, agents)
     return notes
 
 
-def _look_at_script(path: Path, agents: Sequence[str]) -> list[str]:
+def _look_at_script(path: Path, folder: Path, agents: Sequence[str]) -> list[str]:
     """Return what is odd in the script at *path*, or that it is not there; raises RefusedError where it is broken."""
-    from towpath.networks.script_files import script_doubts, script_faults
+    from towpath.networks.script_files import read_script_file, script_doubts
 
-    faults = script_faults(path, agents)
+    entries, faults = read_script_file(path, folder, agents)
     if faults and path.exists():
         errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
         remedy = "Correct the script at the line that is named: the models of the network play it."
         raise RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
-    return faults or script_doubts(str(path), read_json(path))
+    return faults or script_doubts(str(path), entries)
 
 
 def _each_once(files: Sequence[Path]) -> list[Path]:

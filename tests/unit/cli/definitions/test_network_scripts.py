@@ -1,11 +1,14 @@
 """What `towpath networks validate` says of the scripts beside a network."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from towpath.cli.definitions.networks_commands import _check_form, _each_once
+from towpath.cli.shared.input_files import MAX_BYTES
 from towpath.errors import RefusedError
+from towpath_decider.adapters.script_source import FileScriptSource, ScriptLoadError
 
 
 def write_desk(folder: Path, model: str = "scripted:desk") -> Path:
@@ -31,6 +34,43 @@ def test_a_broken_script_is_refused_with_its_line(script: str, said: str, tmp_pa
     found = caught.value.problem
     assert (found.code, f"{tmp_path / 'desk.json'}{said}" in found.errors[0].detail) == ("network_invalid", True)
     assert "Correct the script" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('[{"action": "RESPOND", "text": "\\ud800"}]', "desk.json: not JSON: "),
+        ("[" * 300 + "]" * 300, "desk.json: not JSON: recursion limit exceeded"),
+    ],
+)
+def test_what_a_decider_can_not_read_is_refused_though_other_parsers_take_it(
+    script: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "desk.json").write_text(script)
+    with pytest.raises(ScriptLoadError):
+        FileScriptSource(tmp_path).get("desk")
+    with pytest.raises(RefusedError) as caught:
+        _check_form(write_desk(tmp_path))
+    assert said in caught.value.problem.detail
+
+
+def test_a_script_outside_of_the_folder_is_refused_as_a_decider_does(tmp_path: Path) -> None:
+    (tmp_path / "desk.json").write_text("[]")
+    folder = tmp_path / "networks"
+    folder.mkdir()
+    with pytest.raises(ScriptLoadError):
+        FileScriptSource(folder).get("../desk")
+    with pytest.raises(RefusedError) as caught:
+        _check_form(write_desk(folder, "scripted:../desk"))
+    assert f"is outside of {folder}" in caught.value.problem.detail
+
+
+def test_a_script_as_large_as_a_decider_reads_is_looked_at_whole(tmp_path: Path) -> None:
+    odd = {"action": "REPLY", "action_reasoning": "x" * (MAX_BYTES + 1)}
+    (tmp_path / "desk.json").write_text(json.dumps([odd]))
+    assert len(FileScriptSource(tmp_path).get("desk")) == 1
+    (note,) = _check_form(write_desk(tmp_path))
+    assert "entry 0: no action is called REPLY" in note
 
 
 def test_what_a_run_may_lack_is_a_note(tmp_path: Path) -> None:
