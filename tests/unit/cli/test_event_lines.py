@@ -191,6 +191,8 @@ def test_why_a_decision_failed_is_told_whole_and_once() -> None:
         "· billing asked again: invalid_output",
         "· billing asked again: route_unknown there is no such route",
     ]
+    failed = failed.model_copy(update={"message": "no such route"})
+    assert shown(failed, again, other.model_copy(update={"feedback": "there is no such route"}))[2].endswith("route")
     call = finished("failed", failure=ToolFailure(code="refund_too_large", message=why))
     assert shown(call)[0].endswith("the last")
 

@@ -93,7 +93,7 @@ class EventFormatter:
     calls: dict[UUID, ToolCall] = field(default_factory=dict)
     decided: ev.DecisionReceived | None = None
     failed: str = ""
-    """Why the last decision that failed did."""
+    """Why the request for a decision failed that was last told; empty once something was decided or asked again."""
 
     def lines(self, event: ev.AnyEvent) -> list[EventLine]:
         """Return what to show for *event*; nothing for events that only the machine needs."""
@@ -101,7 +101,7 @@ class EventFormatter:
             case ev.DecisionRequested():
                 self.agent = event.agent_key
             case ev.DecisionReceived():
-                self.decided = event
+                self.decided, self.failed = event, ""
             case ev.InstructionIssued():
                 return self._instruction_lines(event.instruction)
             case ev.ToolCallEdited():
@@ -136,7 +136,8 @@ class EventFormatter:
                     )
                 ]
             case ev.DecisionRefused():
-                told = bool(self.failed) and self.failed in event.feedback  # it stands above already
+                told = bool(self.failed) and event.feedback.endswith(self.failed)  # it stands above already
+                self.failed = ""
                 note = "" if told else one_line(event.feedback, CAUSE_WIDTH)
                 return [EventLine(_NOTE, event.agent_key, f"asked again: {event.code}", note)]
             case ev.LoopDetected():
