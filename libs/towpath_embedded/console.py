@@ -68,11 +68,10 @@ class UpConsole:
         self._folded("  ", " · ".join(f"{key} {what}" for key, what in known.items()), "dim")
         self._out.print()
 
-    def refused(self, file: str, faults: Sequence[str]) -> None:
-        """Show what is wrong with a file that was refused."""
-        fate = "was refused, and what was in force before stays"
-        if file.endswith(".json"):  # a script, which is read when a run asks
-            fate = "can't be played, and runs that ask for it fail"
+    def refused(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
+        """Show what is wrong with a file that was refused, or with a script, which is read when a run asks."""
+        kept = "was refused, and what was in force before stays"
+        fate = "can't be played, and runs that ask for it fail" if is_script else kept
         what = f"{file} {fate}. Mend it and save it:"
         self._folded(f"  {wall().astimezone():%H:%M:%S}  ", what, "bold red")
         for fault in faults:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from towpath_contracts.problems.input_faults import locate_fault
 
@@ -12,27 +12,38 @@ ShowRefused = Callable[[str, Sequence[str]], None]
 """Gets a file and what is wrong with it; nothing once it is mended."""
 
 
+class ShowFaults(Protocol):
+    """Shows a file that was refused, or a script that can't be played, with what is wrong with it."""
+
+    def __call__(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
+        """Show *faults* of *file*."""
+
+
 class RefusedFiles:
     """What is wrong with each file that was refused, by its name.
 
     *show* gets a file with its faults; *changed* gets all of them after each change.
     """
 
-    def __init__(self, show: ShowRefused, changed: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
+    def __init__(self, show: ShowFaults, changed: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
         self.faults: dict[str, tuple[str, ...]] = {}
         self._show = show
         self._changed = changed
         self._policy_faults: list[str] = []
         self._expected = 0
 
-    def put(self, file: str, faults: Sequence[str]) -> None:
+    def put(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
         """Keep and tell the *faults* of *file*; without any it is mended."""
         before = self.faults.pop(file, ())
         if faults:
             self.faults[file] = tuple(faults)
-            self._show(file, faults)
+            self._show(file, faults, is_script=is_script)
         if faults or before:
             self._changed(self.faults)
+
+    def put_script(self, file: str, faults: Sequence[str]) -> None:
+        """Do what `put` does of a script: nothing that was in force before goes on in its place."""
+        self.put(file, faults, is_script=True)
 
     def read_log_line(self, name: str, line: str) -> bool:
         """Return whether *line* of the process *name* is about a policy file and nothing else is to tell of it.

@@ -211,7 +211,7 @@ async def _serve(
                 memory=platform.data / "published-networks.json",
                 refused=refused.put,
                 awaits_tools=options.mcp is not None,
-                scripts=ScriptWatch(script_folder(options.networks), refused.put, screen.notice),
+                scripts=ScriptWatch(script_folder(options.networks), refused.put_script, screen.notice),
             )
             await folder.publish_changed()
             if options.sample:

@@ -22,7 +22,8 @@ class Screen:
         self.shown: list[tuple[str, list[str]]] = []
         self.kept: dict[str, list[str]] = {}
 
-    def show(self, file: str, faults: Sequence[str]) -> None:
+    def show(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
+        assert not is_script
         self.shown.append((file, list(faults)))
 
     def keep(self, faults: Mapping[str, Sequence[str]]) -> None:
@@ -89,7 +90,7 @@ def test_a_policy_that_was_refused_without_a_reason_is_told_too() -> None:
 
 
 async def test_a_strict_start_that_is_refused_leaves_no_task_behind(tmp_path: Path) -> None:
-    refused = RefusedFiles(lambda *_: None, lambda _: None)
+    refused = RefusedFiles(lambda *_, **_more: None, lambda _: None)
     refused.put("net.yaml", ["net.yaml:7: there is no such field"])
     options, console = UpOptions(data=tmp_path, gateway_port=None, nats_port=None, strict=True), UpConsole(as_json=True)
     platform, before = Platform(tmp_path), asyncio.all_tasks()

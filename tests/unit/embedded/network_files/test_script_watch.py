@@ -9,6 +9,7 @@ import pytest
 from towpath_contracts.base import JsonObject
 from towpath_embedded.console import UpConsole
 from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
 
 DESK: JsonObject = {"name": "desk", "model": "scripted:desk", "agents": [{"key": "clerk"}, {"key": "lead"}]}
@@ -112,6 +113,17 @@ async def test_the_scripts_are_looked_at_as_often_as_the_networks(tmp_path: Path
     assert told.refused[0][1][0].startswith(f"{tmp_path / 'desk.json'}:1: not JSON")
 
 
-def test_what_is_shown_of_a_script_says_that_runs_fail(capsys: pytest.CaptureFixture[str]) -> None:
-    UpConsole(as_json=False).refused("desk.json", ["desk.json:1: not JSON"])
-    assert "desk.json can't be played, and runs that ask for it fail. Mend it" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("file", "is_script", "told"),
+    [
+        ("desk.json", True, "desk.json can't be played, and runs that ask for it fail. Mend it"),
+        ("desk.txt", True, "desk.txt can't be played, and runs that ask for it fail. Mend it"),
+        ("policy.json", False, "policy.json was refused, and what was in force before stays. Mend it"),
+    ],
+)
+def test_what_is_shown_of_a_script_says_that_runs_fail_and_of_another_file_that_the_former_stays(
+    file: str, is_script: bool, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = RefusedFiles(UpConsole(as_json=False).refused, lambda _: None)
+    (files.put_script if is_script else files.put)(file, [f"{file}:1: not JSON"])
+    assert told in capsys.readouterr().out

@@ -86,7 +86,7 @@ def pressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pressed:
     policy, told, screen = tmp_path / "p.yaml", list[str](), UpConsole(as_json=False)
     policy.write_text("kind: Policy\nrules: []\n")
     monkeypatch.setattr(screen, "notice", lambda line, *_: told.append(line))
-    refused = RefusedFiles(lambda *_: None, lambda _: None)
+    refused = RefusedFiles(lambda *_, **_more: None, lambda _: None)
     platform = PlatformAt(tmp_path)
     return Pressed(
         KeyActions(platform, screen, refused, asyncio.Event(), folder=None, policy=policy), told, refused, policy
