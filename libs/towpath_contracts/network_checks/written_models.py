@@ -33,7 +33,9 @@ def written_model_problems(written: Any) -> Iterator[ProblemDetail]:
 
 
 def _models_at(pointer: str, written: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield f"{pointer}/model", written.get("model")
-    fallbacks = written.get("fallback_models")
-    if isinstance(fallbacks, Sequence) and not isinstance(fallbacks, str):
-        yield from ((f"{pointer}/fallback_models/{place}", model) for place, model in enumerate(fallbacks[:SUGGESTED]))
+    for key in ("model", "fallback_models"):
+        named = written.get(key)
+        if isinstance(named, Sequence) and not isinstance(named, str):  # `model` may be a list as well
+            yield from ((f"{pointer}/{key}/{place}", model) for place, model in enumerate(named[:SUGGESTED]))
+        elif key == "model":
+            yield f"{pointer}/{key}", named

@@ -64,13 +64,20 @@ def test_an_unknown_route_is_told_with_the_agent_that_was_meant() -> None:
 def test_models_are_found_in_whatever_was_written() -> None:
     written = {
         "model": "opneai:gpt-5",
-        "agents": [{"key": "a", "fallback_models": ["openai:x", "gpt-5"]}, 7, {"model": "foo:bar"}, {"model": 3}],
+        "agents": [
+            {"key": "a", "fallback_models": ["openai:x", "gpt-5"]},
+            7,
+            {"model": "foo:bar"},
+            {"model": 3},
+            {"model": ["openai:x", "gpt-5"]},
+        ],
         "goal": {"judge_model": "gpt-5"},
     }
     assert [(one.pointer, one.code) for one in written_model_problems(written)] == [
         ("/model", "model_unknown"),
         ("/agents/0/fallback_models/1", "model_unknown"),
         ("/agents/2/model", "model_unknown"),
+        ("/agents/4/model/1", "model_unknown"),
         ("/goal/judge_model", "model_unknown"),
     ]
     for odd in ([], "x", None, {"agents": "openai"}, {"agents": {"a": 1}, "fallback_models": "gpt-5", "goal": []}):
