@@ -217,7 +217,7 @@ def _gate_id(gate_id: UUID | str) -> UUID:
     if isinstance(gate_id, UUID):
         return gate_id
     try:
-        return UUID(gate_id)
+        return UUID(str(gate_id))
     except ValueError as error:
         remedy = "Take the gate_id of one that waits: client.gates.list() here, towpath gates list in a terminal."
         raise NotFoundError(problem("gate_not_found", f"{gate_id!r} is not a gate id", remedy=remedy)) from error

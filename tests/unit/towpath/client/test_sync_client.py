@@ -230,6 +230,7 @@ def test_only_what_a_fork_inherits_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
         lambda gates: gates.approve("zzz"),
         lambda gates: gates.deny("7c1e", "no"),
         lambda gates: gates.show("zzz"),
+        lambda gates: gates.show(7),
         lambda gates: gates.delegate("zzz", "mia"),
     ],
 )
