@@ -1,7 +1,7 @@
 """Permission matrices written in Python: the same rules as in a policy file, with types that editors know.
 
-A `Policy` is checked in form where it is written, and so are its conditions; what these cost is known to the
-tool-access service alone.
+A `Policy` is checked in form where it is written, and its conditions for what can be read and for the names in them;
+the tool-access service alone knows which functions they may call, and what they cost.
 """
 
 import importlib
@@ -168,7 +168,7 @@ def condition_fault(text: str) -> str:
 
     Without the library of CEL, which the extras `testing` and `embedded` bring, only operators of other languages are
     found, and a text that is not closed. The tool-access service reads each again, and alone refuses what costs too
-    much.
+    much, comments, raw texts, and functions and members of `origin` that there are not.
     """
     if find_spec("cel") is None:
         return foreign_operator(text)
