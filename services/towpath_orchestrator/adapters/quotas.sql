@@ -21,6 +21,12 @@ SELECT q.project, q.unfinished_runs, q.runs_per_day, q.set_by, q.set_at, q.reaso
      LIMIT coalesce(q.unfinished_runs, 0)) AS u) AS unfinished_runs_used
 FROM runs.project_quota q WHERE q.project = ANY ($1::text[])
 
+-- name: known_keys
+-- Tasks under these keys begin no run. Behind the lock too, so that a key which another replica has stored meanwhile is known.
+SELECT i.project, i.caller, i.key FROM runs.idempotency i
+JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (project, caller, key)
+  ON i.project = k.project AND i.caller = k.caller AND i.key = k.key
+
 -- name: count_runs
 -- Whoever read the time before midnight and waited for its turn until after it counts on the new day.
 UPDATE runs.project_quota q SET day = greatest(q.day, d.today),

@@ -18,7 +18,14 @@ from towpath_fabric.ports import Database, DatabaseConnection, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.audited_actions import record_action
-from towpath_orchestrator.core.quota_limits import busy_quota, project_use, quota_uses, refuse_above_quota
+from towpath_orchestrator.core.quota_limits import (
+    IdempotencyKey,
+    QuotaTask,
+    busy_quota,
+    project_use,
+    quota_uses,
+    refuse_above_quota,
+)
 from towpath_orchestrator.metrics import OrchestratorMetrics
 
 QUOTAS = Queries.load("towpath_orchestrator.adapters", "quotas.sql")
@@ -47,14 +54,26 @@ class ProjectQuotas:
         return sorted(self._projects.intersection(projects))
 
     async def refusals(
-        self, connection: DatabaseConnection, limited: Sequence[str], projects: Sequence[str], now: datetime
+        self, connection: DatabaseConnection, limited: Sequence[str], tasks: Sequence[QuotaTask], now: datetime
     ) -> list[Problem | None]:
-        """Return for each task of a batch, by its project, why it is refused; holds the quotas until the commit."""
+        """Return for each task of a batch why it is refused; holds the quotas until the commit.
+
+        Which keys are known is read where a task would be refused: as long as all have room, repeats take nobody's.
+        """
         await self._hold(connection, limited)
         rows = await connection.fetch(QUOTAS.uses, limited, now)
-        found = refuse_above_quota(projects, {row["project"]: project_use(row) for row in rows}, now)
+        uses = {row["project"]: project_use(row) for row in rows}
+        found = refuse_above_quota(tasks, uses, (), now)
+        keys = [task.key for task in tasks if task.key is not None]
+        if keys and any(found):
+            asked = zip(*keys, strict=True)
+            known = await connection.fetch(QUOTAS.known_keys, *map(list, asked))
+            found = refuse_above_quota(tasks, uses, {IdempotencyKey(*row) for row in known}, now)
         self._metrics.quota_refusals.inc(sum(refusal is not None for refusal in found))
-        return [busy_quota(p) if p in self._busy else why for p, why in zip(projects, found, strict=True)]
+        return [
+            busy_quota(task.project) if task.project in self._busy else why
+            for task, why in zip(tasks, found, strict=True)
+        ]
 
     async def _hold(self, connection: DatabaseConnection, limited: Sequence[str]) -> None:
         """Hold the quotas of *limited* until the commit, but for those that others hold for long: they are `_busy`.

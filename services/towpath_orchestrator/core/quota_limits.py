@@ -4,10 +4,10 @@ Tasks are taken in the order in which they came. A run that is a child of anothe
 ended, and never refused: its parent was accepted, and would wait for it in vain.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from towpath_contracts.budgets import QUOTA_NAMES, QuotaName, QuotaUse
 from towpath_contracts.problems.registry import Problem, problem
@@ -17,6 +17,21 @@ RETRY_UNFINISHED_S = 5
 
 RETRY_BUSY_S = 2
 """When to ask again where another replica holds the quota, and perhaps stands still."""
+
+
+class IdempotencyKey(NamedTuple):
+    """A key that a caller of a project has given a task."""
+
+    project: str
+    caller: str
+    key: str
+
+
+class QuotaTask(NamedTuple):
+    """A task as quotas see it: whose it is, and under which key it was submitted."""
+
+    project: str
+    key: IdempotencyKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +63,29 @@ def quota_uses(use: ProjectUse, now: datetime) -> Iterator[QuotaUse]:
             yield QuotaUse(name=name, limit=limit, used=use.used[name], frees_at=frees_at)
 
 
-def refuse_above_quota(projects: Iterable[str], uses: Mapping[str, ProjectUse], now: datetime) -> list[Problem | None]:
-    """Return for each task of a batch, given by its project, why it is refused; None where it fits."""
+def refuse_above_quota(
+    tasks: Iterable[QuotaTask], uses: Mapping[str, ProjectUse], known: Collection[IdempotencyKey], now: datetime
+) -> list[Problem | None]:
+    """Return for each task of a batch why it is refused; None where it fits.
+
+    A task whose key is *known*, or is that of an earlier task of the batch, begins no run: it takes no place, and is
+    answered with the run that has the key.
+    """
     used = {project: dict(use.used) for project, use in uses.items()}
+    fates: dict[IdempotencyKey, Problem | None] = dict.fromkeys(known)
     found: list[Problem | None] = []
-    for project in projects:
+    for project, key in tasks:
         use = uses.get(project)
-        full = None if use is None else _full(ProjectUse(limits=use.limits, used=used[project]), now)
-        if full is None and use is not None:
+        if use is None or (key is not None and key in fates):
+            found.append(None if key is None else fates.get(key))
+            continue
+        full = _full(ProjectUse(limits=use.limits, used=used[project]), now)
+        if full is None:
             for name in QUOTA_NAMES:
                 used[project][name] += 1
         found.append(None if full is None else refusal_of(project, full, now))
+        if key is not None:
+            fates[key] = found[-1]
     return found
 
 

@@ -39,6 +39,7 @@ from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.project_quotas import ProjectQuotas
 from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.core.quota_limits import IdempotencyKey, QuotaTask
 from towpath_orchestrator.core.transitions import Transition, event_text
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -226,8 +227,7 @@ class TaskIntake:
 
         A task that is refused may be one that was accepted before: its key tells.
         """
-        projects = [submission.task.project for submission in batch]
-        refusals = await self._quotas.refusals(connection, limited, projects, now)
+        refusals = await self._quotas.refusals(connection, limited, [_quota_task(one) for one in batch], now)
         for submission, refusal in zip(batch, refusals, strict=True):
             submission.admitted, submission.refusal = False, refusal
         begun = self._begin_all([submission for submission in batch if submission.refusal is None], now)
@@ -318,6 +318,11 @@ class TaskIntake:
             gone = f"run {run_id} is erased: nothing continues it"
             return ProblemError(problem("run_erased", gone, run_id=str(run_id)))
         return ProblemError(problem("run_continued", f"run {later} continues {run_id}", run_id=str(later)))
+
+
+def _quota_task(submission: Submission) -> QuotaTask:
+    project, caller, key = submission.task.project, submission.task.caller, submission.idempotency_key
+    return QuotaTask(project, None if key is None else IdempotencyKey(project, caller, key))
 
 
 def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> RunAccepted:

@@ -53,6 +53,7 @@ async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats
         await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project=PROJECT, actor="test", spec=NETWORK))
         await only_an_operator_sets_it(peers)
         await runs_of_a_day_end_at_the_limit(peers)
+        await a_repeat_takes_nobodys_place(peers)
         await runs_that_have_not_ended_end_at_the_limit(peers)
         await yesterday_counts_no_more(peers, database())
         await enqueued_tasks_above_it_are_set_aside(peers)
@@ -93,6 +94,18 @@ async def runs_of_a_day_end_at_the_limit(peers: Peers) -> None:
     assert await used(peers) == {"runs_per_day": 10}
 
 
+async def a_repeat_takes_nobodys_place(peers: Peers) -> None:
+    """One place is left, and tasks that were accepted before come in front of a new one, in the same batches."""
+    await set_quota(peers, "operator", runs_per_day=11)
+    repeats = [submit(peers, idempotency_key="kept") for _ in range(40)]
+    new = [submit(peers, idempotency_key="eleventh") for _ in range(2)]
+    answers = await asyncio.gather(*repeats, *new)
+    assert [one for one in answers if "code" in one] == []
+    assert len({one["run_id"] for one in answers}) == 2
+    assert await used(peers) == {"runs_per_day": 11}
+    assert (await submit(peers))["code"] == "quota_exceeded"
+
+
 async def runs_that_have_not_ended_end_at_the_limit(peers: Peers) -> None:
     await set_quota(peers, "operator", unfinished_runs=4)
     await until_used(peers, 0)
@@ -123,8 +136,8 @@ async def until_used(peers: Peers, runs: int) -> None:
 
 async def yesterday_counts_no_more(peers: Peers, dsn: str) -> None:
     """Runs are counted by the day also while the quota has no limit of them, and a day that is over is forgotten."""
-    await set_quota(peers, "operator", runs_per_day=15)
-    assert await used(peers) == {"runs_per_day": 15}
+    await set_quota(peers, "operator", runs_per_day=16)
+    assert await used(peers) == {"runs_per_day": 16}
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute("UPDATE runs.project_quota SET day = day - 1")

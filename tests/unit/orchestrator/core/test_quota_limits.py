@@ -6,11 +6,14 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.budgets import MAX_RUNS_PER_DAY, MAX_UNFINISHED_RUNS, ProjectQuota
+from towpath_contracts.problems.registry import Problem
 from towpath_orchestrator.app.project_quotas import LOCK_WAIT_MS
 from towpath_orchestrator.core.quota_limits import (
     RETRY_BUSY_S,
     RETRY_UNFINISHED_S,
+    IdempotencyKey,
     ProjectUse,
+    QuotaTask,
     busy_quota,
     next_day,
     quota_uses,
@@ -27,19 +30,47 @@ def use(unfinished: int | None, per_day: int | None, *, unfinished_used: int = 0
     )
 
 
+def refused(projects: list[str], uses: dict[str, ProjectUse], now: datetime = NOW) -> list[Problem | None]:
+    return refuse_above_quota(map(QuotaTask, projects), uses, (), now)
+
+
+def task(name: str, caller: str = "ann") -> QuotaTask:
+    return QuotaTask("shop", IdempotencyKey("shop", caller, name))
+
+
+def test_repeats_of_a_key_take_nobodys_place() -> None:
+    """One place is left: neither what was accepted before nor the second of two that are alike may have it."""
+    batch = [
+        task("known"),
+        task("known"),
+        task("new"),
+        task("new"),
+        task("more"),
+        QuotaTask("shop"),
+        task("known", "bob"),
+    ]
+    found = refuse_above_quota(batch, {"shop": use(None, 3, today=2)}, {IdempotencyKey("shop", "ann", "known")}, NOW)
+    assert [refusal is None for refusal in found] == [True, True, True, True, False, False, False]
+
+
+def test_of_two_tasks_under_one_key_both_are_refused_where_the_first_has_no_room() -> None:
+    found = refuse_above_quota([task("new"), task("new")], {"shop": use(None, 3, today=3)}, (), NOW)
+    assert [refusal is None for refusal in found] == [False, False]
+
+
 def test_tasks_of_a_batch_fill_the_quota_in_their_order_and_other_projects_are_not_held_up() -> None:
     uses = {"small": use(5, None, unfinished_used=3), "daily": use(None, 1)}
-    found = refuse_above_quota(["small", "free", "small", "daily", "small", "daily", "free"], uses, NOW)
+    found = refused(["small", "free", "small", "daily", "small", "daily", "free"], uses)
     assert [refusal is None for refusal in found] == [True, True, True, True, False, False, True]
 
 
 def test_what_is_refused_says_what_is_used_the_limit_when_it_frees_and_the_remedy() -> None:
-    [full] = refuse_above_quota(["shop"], {"shop": use(5, None, unfinished_used=7)}, NOW)
+    [full] = refused(["shop"], {"shop": use(5, None, unfinished_used=7)})
     assert full is not None
     assert (full.code, full.status, full.retryable, full.retry_after_s) == ("quota_exceeded", 429, True, 5)
     assert full.detail == "project shop has used 7 of 5 unfinished runs; it frees with each run that ends"
     assert "towpath projects quota set" in full.remedy
-    [daily] = refuse_above_quota(["shop"], {"shop": use(None, 40, today=40)}, NOW)
+    [daily] = refused(["shop"], {"shop": use(None, 40, today=40)})
     assert daily is not None
     assert daily.detail == "project shop has used 40 of 40 runs per day; it frees at 2026-11-28 00:00 UTC"
     assert daily.retry_after_s == 30
@@ -47,7 +78,7 @@ def test_what_is_refused_says_what_is_used_the_limit_when_it_frees_and_the_remed
 
 
 def test_where_both_limits_are_used_up_the_later_time_is_told() -> None:
-    [full] = refuse_above_quota(["shop"], {"shop": use(1, 1, unfinished_used=1, today=1)}, NOW)
+    [full] = refused(["shop"], {"shop": use(1, 1, unfinished_used=1, today=1)})
     assert full is not None
     assert "runs per day" in full.detail
 
@@ -60,13 +91,13 @@ def test_where_another_replica_holds_the_quota_it_is_asked_again_soon() -> None:
 
 
 def test_a_limit_of_nothing_lets_nothing_in() -> None:
-    [full] = refuse_above_quota(["shop"], {"shop": use(0, None)}, NOW)
+    [full] = refused(["shop"], {"shop": use(0, None)})
     assert full is not None
 
 
 def test_a_task_is_told_to_wait_for_at_least_a_second() -> None:
     late = datetime(2026, 11, 27, 23, 59, 59, 900_000, tzinfo=UTC)
-    [full] = refuse_above_quota(["shop"], {"shop": use(None, 0)}, late)
+    [full] = refused(["shop"], {"shop": use(None, 0)}, late)
     assert full is not None
     assert full.retry_after_s == 1
 
