@@ -1,8 +1,8 @@
-"""Budgets: what may be spent, by whom, and what was; quotas: how many runs a project may have.
+"""Budgets: what may be spent, by whom, and what was; quotas: how many runs and tool calls a project may have.
 
 Money is counted in whole millionths of a dollar, so that sums are exact. The worst case is reserved before
 anything is asked; what nobody answered for stays spent at that worst case and is marked `estimated`. A quota limits
-how many runs are accepted, and nothing of those that were.
+how many runs are accepted, and ends none of those that were: their tool calls wait for the next minute.
 """
 
 import math
@@ -257,23 +257,29 @@ class BudgetSet(Message):
     changed: bool
 
 
-QuotaName = Literal["unfinished_runs", "runs_per_day"]
-QUOTA_NAMES: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day")
+QuotaName = Literal["unfinished_runs", "runs_per_day", "tool_calls_per_minute"]
+QUOTA_NAMES: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day", "tool_calls_per_minute")
+RUN_QUOTAS: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day")
+"""Those that a task can meet, and is refused by."""
 
 MAX_UNFINISHED_RUNS = 100_000
 """They are counted whenever a task of the project is accepted; a count of so many takes some hundredths of a second."""
 
 MAX_RUNS_PER_DAY = 10**9
 
+MAX_TOOL_CALLS_PER_MINUTE = 10**6
+"""More than any installation lets through."""
+
 
 class ProjectQuota(ClientMessagePart):
-    """What a project may have: runs that have not ended, and runs that begin on one UTC day.
+    """What a project may have: runs that have not ended, runs that begin on one UTC day, tool calls of a minute.
 
     What is left out has no limit.
     """
 
     unfinished_runs: int | None = Field(default=None, ge=0, le=MAX_UNFINISHED_RUNS)
     runs_per_day: int | None = Field(default=None, ge=0, le=MAX_RUNS_PER_DAY)
+    tool_calls_per_minute: int | None = Field(default=None, ge=1, le=MAX_TOOL_CALLS_PER_MINUTE)
 
     @model_validator(mode="after")
     def _limits_something(self) -> "ProjectQuota":
@@ -302,7 +308,7 @@ class ShowQuota(Message):
 
 
 class QuotaUse(MessagePart):
-    """One limit of a quota and what is used of it; `frees_at` is known of what is counted by the day."""
+    """One limit of a quota and what is used of it; `frees_at` is known of what is counted by the day or minute."""
 
     name: QuotaName
     limit: int

@@ -225,6 +225,17 @@ class CallPausedFact(FactBase):
     switch: ActiveSwitch
 
 
+class CallPostponedFact(FactBase):
+    """The project's tool calls of this minute are used up: request number `attempt` has begun nothing."""
+
+    type: Literal["call.postponed"] = "call.postponed"
+    execution_id: UUID
+    attempt: int
+    until: datetime
+    code: str
+    message: str
+
+
 class GateResolvedFact(FactBase):
     """A person (or an expiry) settled a gate."""
 
@@ -359,6 +370,7 @@ AnyFact = (
     | ToolDeniedFact
     | ApprovalRequiredFact
     | CallPausedFact
+    | CallPostponedFact
     | GateResolvedFact
     | ExecutionConflictFact
     | TimerFiredFact

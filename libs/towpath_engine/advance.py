@@ -46,7 +46,12 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_engine.handlers.calls.internal_tools import on_outcome_recorded, on_tool_permitted
 from towpath_engine.handlers.calls.switches import on_call_paused
-from towpath_engine.handlers.calls.tool_calls import on_gate_resolved, on_tool_denied, on_tool_finished
+from towpath_engine.handlers.calls.tool_calls import (
+    on_call_postponed,
+    on_gate_resolved,
+    on_tool_denied,
+    on_tool_finished,
+)
 from towpath_engine.handlers.cancel import on_cancel_requested, on_fence_raised, on_fence_raised_after_end
 from towpath_engine.handlers.child_reports import (
     on_child_reported,
@@ -101,6 +106,7 @@ HANDLERS: dict[type, StageHandlers] = {
     facts.ToolDeniedFact: StageHandlers(on_tool_denied),
     facts.InternalOutcomeRecordedFact: StageHandlers(on_outcome_recorded, ended=on_outcome_recorded),
     facts.CallPausedFact: StageHandlers(on_call_paused),
+    facts.CallPostponedFact: StageHandlers(on_call_postponed),
     # people
     facts.ApprovalRequiredFact: StageHandlers(on_approval_required),
     facts.GateResolvedFact: StageHandlers(on_gate_resolved),

@@ -51,6 +51,7 @@ from towpath_engine.reducers.calls import (
     apply_tool_call_denied,
     apply_tool_call_edited,
     apply_tool_call_finished,
+    apply_tool_call_postponed,
 )
 from towpath_engine.reducers.children import (
     apply_child_ended,
@@ -129,6 +130,7 @@ REDUCERS: dict[type, Reducer] = {
     ev.ToolCallEdited: apply_tool_call_edited,
     ev.ToolCallFinished: apply_tool_call_finished,
     ev.ToolCallDenied: apply_tool_call_denied,
+    ev.ToolCallPostponed: apply_tool_call_postponed,
     ev.InternalOutcomeRecorded: apply_outcome_recorded,
     ev.WorkspacePlanChanged: apply_plan_changed,
     ev.WorkspaceChanged: apply_workspace_changed,

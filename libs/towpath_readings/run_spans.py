@@ -217,6 +217,8 @@ class _SpanProjection:
                 self._child(event)
             case ev.PlanStepStarted() | ev.PlanStepEnded():
                 self._plan_step(event)
+            case ev.ToolCallPostponed():
+                self._note(step_key(event.step), "towpath.call.postponed", {"towpath.code": event.code})
             case _:
                 self._of_run(event)
 

@@ -33,6 +33,11 @@ class TasMetrics:
         )
         self.evidence = Counter("towpath_tas_evidence", "Outcomes kept as evidence only", registry=registry)
         self.claims = Counter("towpath_tas_claims", "Claims answered", ["answer"], registry=registry)
+        self.put_off = Counter(
+            "towpath_tas_calls_put_off",
+            "Requests that a project's tool calls a minute had no room for",
+            registry=registry,
+        )
         self.dispatches = Counter("towpath_tas_dispatches", "Calls sent to workers", registry=registry)
         self.facts = Counter("towpath_tas_facts", "Facts sent to runs", registry=registry)
         self.redone = Counter("towpath_tas_redone", "Decisions made again on a fresh picture", registry=registry)

@@ -1812,7 +1812,7 @@ export interface LlmCalls {
 /** One event at its place in the log. */
 export interface LogEntry {
   at: string;
-  event: RunCreated | RunForked | RunStarted | DecisionRequested | DecisionReceived | DecisionRequestFailed | DecisionPostponed | DecisionRefused | InstructionIssued | ToolCallEdited | ToolCallFinished | ToolCallDenied | AgentTransferred | GateOpened | GateClosed | LoopDetected | WatchdogReported | NoteAdded | NoteGiven | ConfidenceRequested | BackedOff | StepResultValidated | DenialEscalated | ProgressMeasured | GoalConfidenceMeasured | Reflected | FinalSummaryRecorded | BudgetAccountsApplied | BudgetRefused | BudgetWarned | UsageCorrected | ChildStarted | ChildGateWaitChanged | ChildEnded | ChildStopRequested | SwarmHandoffRequested | PlanAccepted | PlanStateChanged | PlanStepStarted | PlanStepEnded | WorkspacePlanChanged | WorkspaceChanged | InternalOutcomeRecorded | IterationStarted | IterationCompleted | RunEndDecided | DeliverableRefused | BackgroundRunEnded | EffectResent | CancelAccepted | FenceStored | RunQuarantined | RunFinished;
+  event: RunCreated | RunForked | RunStarted | DecisionRequested | DecisionReceived | DecisionRequestFailed | DecisionPostponed | DecisionRefused | InstructionIssued | ToolCallEdited | ToolCallFinished | ToolCallDenied | ToolCallPostponed | AgentTransferred | GateOpened | GateClosed | LoopDetected | WatchdogReported | NoteAdded | NoteGiven | ConfidenceRequested | BackedOff | StepResultValidated | DenialEscalated | ProgressMeasured | GoalConfidenceMeasured | Reflected | FinalSummaryRecorded | BudgetAccountsApplied | BudgetRefused | BudgetWarned | UsageCorrected | ChildStarted | ChildGateWaitChanged | ChildEnded | ChildStopRequested | SwarmHandoffRequested | PlanAccepted | PlanStateChanged | PlanStepStarted | PlanStepEnded | WorkspacePlanChanged | WorkspaceChanged | InternalOutcomeRecorded | IterationStarted | IterationCompleted | RunEndDecided | DeliverableRefused | BackgroundRunEnded | EffectResent | CancelAccepted | FenceStored | RunQuarantined | RunFinished;
   seq: number;
 }
 
@@ -2430,12 +2430,13 @@ export interface ProgressMeasured {
 }
 
 /**
- * What a project may have: runs that have not ended, and runs that begin on one UTC day.
+ * What a project may have: runs that have not ended, runs that begin on one UTC day, tool calls of a minute.
  *
  * What is left out has no limit.
  */
 export interface ProjectQuota {
   runs_per_day?: number | null;
+  tool_calls_per_minute?: number | null;
   unfinished_runs?: number | null;
 }
 
@@ -2566,11 +2567,11 @@ export interface QuotaStatus {
   uses: QuotaUse[];
 }
 
-/** One limit of a quota and what is used of it; `frees_at` is known of what is counted by the day. */
+/** One limit of a quota and what is used of it; `frees_at` is known of what is counted by the day or minute. */
 export interface QuotaUse {
   frees_at?: string | null;
   limit: number;
-  name: "unfinished_runs" | "runs_per_day";
+  name: "unfinished_runs" | "runs_per_day" | "tool_calls_per_minute";
   used: number;
 }
 
@@ -3547,6 +3548,25 @@ export interface ToolCallPayload {
   status: string;
   timestamp: string;
   tool_key: string;
+}
+
+/**
+ * The project's tool calls of this minute are used up: request number `attempt` is made again at `until`.
+ *
+ * Nothing of the call has begun. It has as much time as before once it is requested again.
+ */
+export interface ToolCallPostponed {
+  agent_key: string;
+  attempt: number;
+  call_index: number;
+  code: string;
+  epoch: number;
+  execution_id: string;
+  message: string;
+  step: number;
+  tool: string;
+  type: "tool_call_postponed";
+  until: string;
 }
 
 /**

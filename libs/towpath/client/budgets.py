@@ -88,7 +88,7 @@ class BudgetResource:
 
 
 class QuotaResource:
-    """How many runs the credential's project may have under way, and begin on one day."""
+    """How many runs the credential's project may have under way and begin on one day, and its tool calls a minute."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -98,13 +98,22 @@ class QuotaResource:
         return QuotaStatus.model_validate(await self._transport.request("GET", "/v1/quota"))
 
     async def set(
-        self, *, unfinished_runs: int | None = None, runs_per_day: int | None = None, reason: str = ""
+        self,
+        *,
+        unfinished_runs: int | None = None,
+        runs_per_day: int | None = None,
+        tool_calls_per_minute: int | None = None,
+        reason: str = "",
     ) -> QuotaStatus:
         """Set the quota in place of the one before; what is None has no limit. Needs the role `operator`.
 
         Raises RefusedError `request_invalid` with everything that is wrong.
         """
-        given = {"unfinished_runs": unfinished_runs, "runs_per_day": runs_per_day}
+        given = {
+            "unfinished_runs": unfinished_runs,
+            "runs_per_day": runs_per_day,
+            "tool_calls_per_minute": tool_calls_per_minute,
+        }
         try:
             quota = ProjectQuota.model_validate({name: value for name, value in given.items() if value is not None})
         except ValidationError as error:

@@ -1,5 +1,6 @@
 """Events of tool calls: what came of one, who changed it, why it was denied."""
 
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -48,6 +49,25 @@ class ToolCallEdited(MessagePart):
     tool: str
     args: JsonObject
     by: str
+
+
+class ToolCallPostponed(MessagePart):
+    """The project's tool calls of this minute are used up: request number `attempt` is made again at `until`.
+
+    Nothing of the call has begun. It has as much time as before once it is requested again.
+    """
+
+    type: Literal["tool_call_postponed"] = "tool_call_postponed"
+    execution_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    call_index: int
+    tool: str
+    attempt: int
+    until: datetime
+    code: str
+    message: str
 
 
 class ToolCallDenied(MessagePart):

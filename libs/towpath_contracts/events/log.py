@@ -28,7 +28,7 @@ from towpath_contracts.events.background_events import (
     WorkspacePlanChanged,
 )
 from towpath_contracts.events.budget_events import BudgetAccountsApplied, BudgetRefused, BudgetWarned, UsageCorrected
-from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
+from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished, ToolCallPostponed
 from towpath_contracts.events.child_events import ChildEnded, ChildGateWaitChanged, ChildStarted
 from towpath_contracts.events.decision_events import (
     DecisionPostponed,
@@ -106,6 +106,7 @@ __all__ = [
     "ToolCallDenied",
     "ToolCallEdited",
     "ToolCallFinished",
+    "ToolCallPostponed",
     "UsageCorrected",
     "WatchdogReported",
     "WorkspaceChanged",
@@ -318,6 +319,7 @@ AnyEvent = (
     | ToolCallEdited
     | ToolCallFinished
     | ToolCallDenied
+    | ToolCallPostponed
     | AgentTransferred
     | GateOpened
     | GateClosed

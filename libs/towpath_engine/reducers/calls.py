@@ -93,6 +93,18 @@ def apply_tool_call_denied(state: RunState, event: ev.ToolCallDenied, at: dateti
     return _close_call(state, event, at)
 
 
+def apply_tool_call_postponed(state: RunState, event: ev.ToolCallPostponed, at: datetime) -> RunState:
+    """Return the state in which the call is requested again at the time said, and waiting costs it none of its own."""
+    waits = max(event.until - at, timedelta())
+    pending = tuple(
+        replace(p, resend_at=event.until, postponed=True, deadline=None if p.deadline is None else p.deadline + waits)
+        if p.effect_id == event.execution_id
+        else p
+        for p in state.pending
+    )
+    return replace(state, pending=pending)
+
+
 def _close_call(state: RunState, event: ev.ToolCallFinished | ev.ToolCallDenied, at: datetime) -> RunState:
     """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
     failed = call_status(event) != "succeeded"

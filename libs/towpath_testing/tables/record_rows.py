@@ -66,7 +66,7 @@ class RunRecordRows:
             )
             below += [child["run_id"] for child in alive]
             gates = [gate for gate in self._open_gates() if gate["run_id"] == one]
-            reasons = gates + self._postponed_decision(one)
+            reasons = gates + self._postponed_decision(one) + self._postponed_call(one)
             found += [{**wait, "run_id": one, "agent_key": self.runs[one]["agent_key"]} for wait in reasons]
         nobody = datetime.max.replace(tzinfo=UTC)
         return sorted(found, key=lambda wait: (wait["run_id"] != run_id, wait.get("opened_at", nobody)))[:limit]
@@ -81,6 +81,17 @@ class RunRecordRows:
         reason = f"{told.get('next_model') or told['model']} is asked again at {told['until']}: {told['message']}"
         waits = datetime.fromisoformat(told["until"]) > self.database.now()
         return [{"gate_type": "model", "reason": reason}] if waits else []
+
+    def _postponed_call(self, run_id: UUID) -> list[Row]:
+        about = ("tool_call_postponed", "instruction_issued", "decision_requested")
+        events = (row for _, row in sorted(self.events[run_id].items(), reverse=True) if row["type"] in about)
+        last = next(events, None)
+        if last is None or last["type"] != about[0]:
+            return []
+        told = json.loads(last["event"])
+        reason = f"{told['tool']} is asked for again at {told['until']}: {told['message']}"
+        waits = datetime.fromisoformat(told["until"]) > self.database.now()
+        return [{"gate_type": "quota", "reason": reason}] if waits else []
 
     def paused_gates(self, _session: TableSession, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
         paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]

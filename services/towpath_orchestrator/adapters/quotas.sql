@@ -14,7 +14,7 @@ SELECT project FROM runs.project_quota WHERE project = ANY ($1::text[]) ORDER BY
 -- name: uses
 -- A statement of its own behind the lock: it sees what others have committed meanwhile. From here on locks are waited for
 -- as ever. Of runs that have not ended no more are counted than the limit, from an index, and none without one.
-SELECT q.project, q.unfinished_runs, q.runs_per_day, q.set_by, q.set_at, q.reason, set_config('lock_timeout', '0', true),
+SELECT q.project, q.unfinished_runs, q.runs_per_day, q.tool_calls_per_minute, q.set_by, q.set_at, q.reason, set_config('lock_timeout', '0', true),
   CASE WHEN q.day >= ($2::timestamptz AT TIME ZONE 'UTC')::date THEN q.runs ELSE 0 END AS runs_per_day_used,
   (SELECT count(*) FROM (
      SELECT 1 FROM runs.run r WHERE r.project = q.project AND r.status IN ('queued', 'running', 'waiting', 'cancelling')
@@ -34,15 +34,20 @@ UPDATE runs.project_quota q SET day = greatest(q.day, d.today),
 FROM unnest($1::text[], $2::bigint[]) AS w (project, runs), (SELECT ($3::timestamptz AT TIME ZONE 'UTC')::date AS today) AS d
 WHERE q.project = w.project
 
+-- name: calls_of_minute
+-- Counted by the tool-access service, in minutes of Postgres's clock.
+SELECT r.used FROM tas.rate_count r
+WHERE r.project = $1 AND r.rule = 'quota of calls' AND r.window_no = floor(extract(epoch FROM $2::timestamptz) / 60)::bigint
+
 -- name: raise_version
 UPDATE runs.budget_version SET quotas = quotas + 1
 
 -- name: set_quota
 -- What began today stays counted.
-INSERT INTO runs.project_quota (project, unfinished_runs, runs_per_day, set_by, reason, set_at)
-VALUES ($1, $2, $3, $4, $5, now())
+INSERT INTO runs.project_quota (project, unfinished_runs, runs_per_day, tool_calls_per_minute, set_by, reason, set_at)
+VALUES ($1, $2, $3, $4, $5, $6, now())
 ON CONFLICT (project) DO UPDATE SET unfinished_runs = excluded.unfinished_runs, runs_per_day = excluded.runs_per_day,
-  set_by = excluded.set_by, reason = excluded.reason, set_at = now()
+  tool_calls_per_minute = excluded.tool_calls_per_minute, set_by = excluded.set_by, reason = excluded.reason, set_at = now()
 
 -- name: lift_quota
 DELETE FROM runs.project_quota WHERE project = $1

@@ -91,7 +91,8 @@ ORDER BY gate_id LIMIT $4
 
 -- name: waits_of_run
 -- Why a run waits: at most $2 reasons, its own first, then those of the runs below it. Open gates, the oldest first, then
--- models whose provider has asked for time, and until when: the last event of a run about a decision says so.
+-- models whose provider has asked for time, and until when: the last event of a run about a decision says so. Tool calls
+-- that a quota has put off are told by the last event of their step about that: one of them, the others wait as well.
 WITH RECURSIVE tree AS (
   SELECT r.run_id, r.agent_key, 0 AS below FROM runs.run r WHERE r.run_id = $1
   UNION ALL
@@ -109,5 +110,13 @@ SELECT run_id, agent_key, gate_type, reason FROM (
     WHERE e.run_id = t.run_id
       AND e.type IN ('decision_postponed', 'decision_requested', 'decision_received', 'decision_missed')
     ORDER BY e.seq DESC LIMIT 1) AS last
-  WHERE last.type = 'decision_postponed' AND (last.event->>'until')::timestamptz > now()) AS waits
-ORDER BY below > 0, opened_at NULLS LAST, gate_id, run_id LIMIT $2
+  WHERE last.type = 'decision_postponed' AND (last.event->>'until')::timestamptz > now()
+  UNION ALL
+  SELECT t.run_id, t.agent_key, t.below, 'quota', format('%s is asked for again at %s: %s',
+    last.event->>'tool', last.event->>'until', last.event->>'message'), NULL, NULL
+  FROM tree t CROSS JOIN LATERAL (
+    SELECT e.type, replace(e.event::text, '\u0000', '\ufffd')::json AS event FROM runs.run_event e
+    WHERE e.run_id = t.run_id AND e.type IN ('tool_call_postponed', 'instruction_issued', 'decision_requested')
+    ORDER BY e.seq DESC LIMIT 1) AS last
+  WHERE last.type = 'tool_call_postponed' AND (last.event->>'until')::timestamptz > now()) AS waits
+ORDER BY below > 0, opened_at NULLS LAST, gate_id, run_id, gate_type LIMIT $2

@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from towpath_contracts.budgets import QuotaStatus, SetQuota, ShowQuota
+from towpath_contracts.budgets import QUOTA_NAMES, QuotaStatus, SetQuota, ShowQuota
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.switches import OPERATOR
 from towpath_fabric.ports import Database, DatabaseConnection, MessageBus
@@ -112,8 +112,8 @@ class ProjectQuotas:
             if quota is None:
                 await connection.execute(QUOTAS.lift_quota, request.project)
             else:
-                given = (quota.unfinished_runs, quota.runs_per_day, request.actor, request.reason)
-                await connection.execute(QUOTAS.set_quota, request.project, *given)
+                given = (getattr(quota, name) for name in QUOTA_NAMES)
+                await connection.execute(QUOTAS.set_quota, request.project, *given, request.actor, request.reason)
         return await self.show(ShowQuota(project=request.project))
 
     async def show(self, request: ShowQuota) -> QuotaStatus:
@@ -122,6 +122,8 @@ class ProjectQuotas:
         row = await self._pool.fetchrow(QUOTAS.uses, [request.project], now)
         if row is None:
             return QuotaStatus(project=request.project)
-        uses = tuple(quota_uses(project_use(row), now))
+        calls = await self._pool.fetchval(QUOTAS.calls_of_minute, request.project, now)
+        use = project_use({**row, "tool_calls_per_minute_used": calls or 0})
+        uses = tuple(quota_uses(use, QUOTA_NAMES, now))
         by = {name: row[name] for name in ("set_by", "set_at", "reason")}
         return QuotaStatus(project=request.project, uses=uses, **by)

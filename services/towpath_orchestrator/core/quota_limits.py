@@ -4,12 +4,12 @@ Tasks are taken in the order in which they came. A run that is a child of anothe
 ended, and never refused: its parent was accepted, and would wait for it in vain.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from towpath_contracts.budgets import QUOTA_NAMES, QuotaName, QuotaUse
+from towpath_contracts.budgets import QUOTA_NAMES, RUN_QUOTAS, QuotaName, QuotaUse
 from towpath_contracts.problems.registry import Problem, problem
 
 RETRY_UNFINISHED_S = 5
@@ -42,10 +42,11 @@ class ProjectUse:
     used: Mapping[QuotaName, int]
 
 
-def project_use(row: Any) -> ProjectUse:
-    """Return the limits and what is used from a row of `quota_uses`."""
+def project_use(row: Mapping[str, Any]) -> ProjectUse:
+    """Return the limits and what is used from a row of `uses`; what the row does not count is not used."""
     return ProjectUse(
-        limits={name: row[name] for name in QUOTA_NAMES}, used={name: row[f"{name}_used"] for name in QUOTA_NAMES}
+        limits={name: row[name] for name in QUOTA_NAMES},
+        used={name: row.get(f"{name}_used", 0) for name in QUOTA_NAMES},
     )
 
 
@@ -54,12 +55,24 @@ def next_day(now: datetime) -> datetime:
     return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
 
 
-def quota_uses(use: ProjectUse, now: datetime) -> Iterator[QuotaUse]:
-    """Yield each limit that there is with what is used of it, and when it is free again where that is known."""
-    for name in QUOTA_NAMES:
+def next_minute(now: datetime) -> datetime:
+    """Return when the minute of *now* is over."""
+    return now.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+FREES_AT: Mapping[QuotaName, Callable[[datetime], datetime]] = {
+    "runs_per_day": next_day,
+    "tool_calls_per_minute": next_minute,
+}
+"""When what is counted by the day or minute is free again."""
+
+
+def quota_uses(use: ProjectUse, names: Iterable[QuotaName], now: datetime) -> Iterator[QuotaUse]:
+    """Yield each limit of *names* that there is: what is used of it, and when it is free again where that is known."""
+    for name in names:
         limit = use.limits[name]
         if limit is not None:
-            frees_at = next_day(now) if name == "runs_per_day" else None
+            frees_at = FREES_AT[name](now) if name in FREES_AT else None
             yield QuotaUse(name=name, limit=limit, used=use.used[name], frees_at=frees_at)
 
 
@@ -81,7 +94,7 @@ def refuse_above_quota(
             continue
         full = _full(ProjectUse(limits=use.limits, used=used[project]), now)
         if full is None:
-            for name in QUOTA_NAMES:
+            for name in RUN_QUOTAS:
                 used[project][name] += 1
         found.append(None if full is None else refusal_of(project, full, now))
         if key is not None:
@@ -91,7 +104,7 @@ def refuse_above_quota(
 
 def _full(use: ProjectUse, now: datetime) -> QuotaUse | None:
     """Return the limit that leaves no room, of several the one that is free again last."""
-    full = [one for one in quota_uses(use, now) if one.used >= one.limit]
+    full = [one for one in quota_uses(use, RUN_QUOTAS, now) if one.used >= one.limit]
     return full[-1] if full else None
 
 

@@ -19,6 +19,7 @@ from towpath_contracts.facts import (
     ApprovalRequiredFact,
     BudgetWarnedFact,
     CallPausedFact,
+    CallPostponedFact,
     ChildReportedFact,
     DecisionFailedFact,
     DecisionMadeFact,
@@ -67,6 +68,7 @@ def answered_effect(fact: AnyFact) -> UUID | None:
             | ToolDeniedFact()
             | ApprovalRequiredFact()
             | CallPausedFact()
+            | CallPostponedFact()
         ):
             return fact.execution_id
         case ChildReportedFact():

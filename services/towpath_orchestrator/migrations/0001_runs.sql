@@ -331,13 +331,15 @@ CREATE TABLE runs.budget_version (
 );
 INSERT INTO runs.budget_version (version) VALUES (0);
 
--- How many runs a project may have under way, and begin on one UTC day; `runs` have begun on `day`. Whoever accepts tasks
+-- How many runs a project may have under way, and begin on one UTC day; `runs` have begun on `day`. Tool calls are counted by
+-- the tool-access service, where they are let through. Whoever accepts tasks
 -- of a project with a quota holds its row until they are committed, so that replicas together keep to it. The version
 -- beside that of budgets, `quotas`, tells replicas which projects have one.
 CREATE TABLE runs.project_quota (
   project         text PRIMARY KEY,
   unfinished_runs bigint,
   runs_per_day    bigint,
+  tool_calls_per_minute bigint CHECK (tool_calls_per_minute > 0),
   day             date NOT NULL DEFAULT '1970-01-01',
   runs            bigint NOT NULL DEFAULT 0,
   set_by          text NOT NULL,
@@ -578,6 +580,8 @@ GRANT SELECT, INSERT ON runs.blob, runs.dead_letter TO towpath_tas;
 -- with every change of a call, for the sake of a stop that is rare. A denial names the agents that have the right.
 GRANT SELECT (run_id, project, status, erased_at) ON runs.run TO towpath_tas;
 GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
+-- It counts a project's tool calls of a minute in the statement that lets them through.
+GRANT SELECT (project, tool_calls_per_minute) ON runs.project_quota TO towpath_tas;
 
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz), runs.tree_to_erase,

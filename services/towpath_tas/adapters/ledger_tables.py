@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -70,11 +71,15 @@ class LimitUse(NamedTuple):
 
 
 class LedgerWriteResult(NamedTuple):
-    """What a write did: which calls were stored, which projects have newer versions, and Postgres's time."""
+    """What a write did: which calls were stored, which projects have newer versions, and Postgres's time.
+
+    `put_off` are calls that the quota of their project had no room for, with the time when there may be.
+    """
 
     calls: frozenset[UUID]
     stale: tuple[str, ...]
     at: datetime
+    put_off: Mapping[UUID, datetime] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,8 @@ async def open_calls(
     row = await lane.fetchrow(
         QUERIES.open_calls, calls, _audits(changes), _approvals(changes), list(counts), list(seen)
     )
-    return _write_result(row)
+    put_off = dict(zip(row["put_off"], row["put_off_until"], strict=True))
+    return _write_result(row)._replace(put_off=put_off)
 
 
 async def change_calls(

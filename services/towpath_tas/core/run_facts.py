@@ -11,6 +11,7 @@ from uuid import UUID
 
 from towpath_contracts.facts import (
     ApprovalRequiredFact,
+    CallPostponedFact,
     ChangedApprovalField,
     ExecutionConflictFact,
     GateResolvedFact,
@@ -50,6 +51,19 @@ def finished(
         doubt=_doubt_of(call, last, probe, lost_since) if unknown else None,
         executed_args=executed_args(call),
         edited_by=call.edited_by,
+    ).model_dump_json()
+
+
+def postponed(call: LedgerCall, attempt: int, until: datetime) -> str:
+    """Return the fact that the quota of the project has no room for *call*; *attempt* numbers the run's requests."""
+    return CallPostponedFact(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:postponed:{attempt}",
+        execution_id=call.execution_id,
+        attempt=attempt,
+        until=until,
+        code="quota_exceeded",
+        message=f"project {call.project} has used its tool calls of this minute",
     ).model_dump_json()
 
 

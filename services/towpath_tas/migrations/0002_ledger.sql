@@ -258,13 +258,15 @@ CREATE TABLE tas.rule_count (
 ) WITH (fillfactor = 70);
 
 -- Rates: how many calls a rule has let through in the current window of a whole project. One row per rule, used again for
--- every window. The windows are those of Postgres's clock, so that replicas agree.
+-- every window. The windows are those of Postgres's clock, so that replicas agree. The project's quota of calls has a row
+-- too, under a name that no rule may have; `put_off` counts the calls of the window that it had no room for.
 CREATE TABLE tas.rate_count (
   project   text NOT NULL,
   rule      text NOT NULL,
   per_s     integer NOT NULL,
   window_no bigint NOT NULL,
   used      integer NOT NULL,
+  put_off   integer NOT NULL DEFAULT 0,
   PRIMARY KEY (project, rule)
 ) WITH (fillfactor = 70);
 
@@ -380,6 +382,53 @@ BEGIN
     WHERE n.place > n.calls), '{}');
 END $$;
 
+-- The quota of tool calls a minute: a call that is about to be let through, and `until` when it is to be asked for again,
+-- where the minute has no room for it. Those that come on top are spread over the minutes that follow, as many to each as
+-- one has room for. A call that has a row had its place. The platform's own tools cost nothing outside, and are free.
+CREATE TYPE tas.quota_place AS (execution_id uuid, project text, calls integer, until timestamptz);
+
+CREATE FUNCTION tas.quota_places(calls tas.call_new[]) RETURNS tas.quota_place[] LANGUAGE plpgsql AS $$
+DECLARE
+  asking tas.quota_place[];
+  minute bigint;
+BEGIN
+  SELECT array_agg(ROW(c.execution_id, c.project, q.tool_calls_per_minute, NULL)::tas.quota_place
+                   ORDER BY c.run_id, c.execution_id) INTO asking
+    FROM unnest(calls) c JOIN runs.project_quota q ON q.project = c.project
+    WHERE q.tool_calls_per_minute IS NOT NULL AND c.status IN ('requested', 'awaiting_approval', 'permitted')
+      AND c.toolset <> 'platform'
+      AND NOT EXISTS (SELECT FROM tas.tool_call t WHERE t.run_id = c.run_id AND t.execution_id = c.execution_id);
+  IF asking IS NULL THEN
+    RETURN '{}';
+  END IF;
+  INSERT INTO tas.rate_count (project, rule, per_s, window_no, used)
+    SELECT DISTINCT a.project, 'quota of calls', 60, 0, 0 FROM unnest(asking) a ORDER BY 1 ON CONFLICT DO NOTHING;
+  PERFORM FROM tas.rate_count r WHERE r.rule = 'quota of calls' AND r.project IN (SELECT a.project FROM unnest(asking) a)
+    ORDER BY r.project FOR UPDATE;
+  minute := tas.rate_window(60, clock_timestamp());  -- after the locks, as above
+  UPDATE tas.rate_count r SET window_no = minute, used = 0, put_off = 0
+    WHERE r.rule = 'quota of calls' AND r.window_no <> minute AND r.project IN (SELECT a.project FROM unnest(asking) a);
+  RETURN ARRAY(
+    SELECT ROW(n.execution_id, n.project, n.calls, CASE WHEN n.place > n.room THEN
+        to_timestamp(60 * (minute + 1 + (n.put_off + n.place - n.room - 1) / n.calls)) END)::tas.quota_place
+    FROM (
+      SELECT a.execution_id, a.project, a.calls, r.put_off, greatest(a.calls - r.used, 0) AS room,
+             row_number() OVER (PARTITION BY a.project ORDER BY a.place) AS place
+      FROM unnest(asking) WITH ORDINALITY a (execution_id, project, calls, until, place)
+      JOIN tas.rate_count r ON r.project = a.project AND r.rule = 'quota of calls') n);
+END $$;
+
+CREATE FUNCTION tas.add_quota_places(written uuid[], places tas.quota_place[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF cardinality(places) > 0 THEN
+    UPDATE tas.rate_count r SET used = r.used + k.used, put_off = r.put_off + k.put_off
+      FROM (SELECT p.project, count(*) FILTER (WHERE p.until IS NULL AND p.execution_id = ANY (written)) AS used,
+                   count(p.until) AS put_off
+            FROM unnest(places) p GROUP BY p.project) k
+      WHERE r.project = k.project AND r.rule = 'quota of calls';
+  END IF;
+END $$;
+
 CREATE FUNCTION tas.add_counts(written uuid[], counts tas.count_new[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF cardinality(counts) > 0 THEN
@@ -429,12 +478,15 @@ END $$;
 -- Opens ledger rows with their audit entries, approvals and counters. A row is left out, with all that belongs to it, where
 -- its project's policy or registry has moved on (`stale`), its run's fence is newer or it was erased, a counter was used
 -- meanwhile, or the row exists. What is refused for its version leaves the counters alone: it may name another window of a rate.
+-- So is what the quota of its project has no room for: `put_off` tells, and `put_off_until` when it is to be asked for again.
 CREATE FUNCTION tas.open_calls(
   calls tas.call_new[], audits tas.audit_new[], approvals tas.approval_new[], counts tas.count_new[],
-  seen tas.project_seen[], OUT written uuid[], OUT stale text[], OUT at timestamptz
+  seen tas.project_seen[], OUT written uuid[], OUT stale text[], OUT at timestamptz, OUT put_off uuid[],
+  OUT put_off_until timestamptz[]
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   used_up uuid[];
+  places tas.quota_place[];
 BEGIN
   -- Shared with other batches, exclusive for raise_fence: no row is opened behind the back of a fence being raised.
   PERFORM pg_advisory_xact_lock_shared(run_key) FROM (
@@ -445,13 +497,17 @@ BEGIN
                       SELECT c.execution_id FROM unnest(open_calls.calls) c WHERE c.project <> ALL (stale)));
   END IF;
   used_up := tas.lock_counts(counts);
+  places := tas.quota_places(ARRAY(
+    SELECT c FROM unnest(calls) c WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up)));
+  SELECT coalesce(array_agg(p.execution_id), '{}'), coalesce(array_agg(p.until), '{}') INTO put_off, put_off_until
+    FROM unnest(places) p WHERE p.until IS NOT NULL;
   WITH opened AS (
     INSERT INTO tas.tool_call (
         run_id, execution_id, project, network, snapshot_digest, agent_key, agent_type, caller, step, call_index, tool,
         operation, toolset, tool_version, effect_class, timeout_ms, args, args_digest, context, status, fence, attempt,
         deadline, policy_version, rule, approval_id, approvals, claims, fact, accepted, settled_by, revision)
       SELECT c.* FROM unnest(calls) c
-      WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up)
+      WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up) AND c.execution_id <> ALL (put_off)
         AND NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = c.run_id AND r.erased_at IS NOT NULL)
         AND (c.status = 'void'
              OR coalesce((SELECT f.fence FROM tas.fence f WHERE f.run_id = c.run_id), c.fence) <= c.fence)
@@ -459,6 +515,7 @@ BEGIN
       RETURNING execution_id
   ) SELECT coalesce(array_agg(execution_id), '{}') INTO written FROM opened;
   PERFORM tas.add_counts(written, counts);
+  PERFORM tas.add_quota_places(written, places);
   PERFORM tas.write_notes(written, audits, approvals);
   at := clock_timestamp();
 END $$;
@@ -539,6 +596,8 @@ GRANT SELECT, INSERT, DELETE ON tas.switch TO towpath_tas;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tas.blob_piece, tas.worker TO towpath_tas;
 GRANT SELECT ON tas.network_spec, tas.run_task, tas.restored_run TO towpath_tas;
 GRANT SELECT ON tas.approval_vote TO towpath_orchestrator;
+-- It tells what is used of a project's quota of calls.
+GRANT SELECT ON tas.rate_count TO towpath_orchestrator;
 REVOKE EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_projects, tas.await_decisions, tas.rate_window,
   tas.lock_counts, tas.add_counts, tas.write_approvals, tas.write_notes, tas.open_calls, tas.change_calls,
   tas.mark_restored FROM PUBLIC;

@@ -108,7 +108,9 @@ RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 ROOT, ASKING, ASKED, OVER, STOPPED = (uuid.UUID(int=number << 64) for number in range(1, 6))
 
 
-async def test_a_run_names_the_models_that_runs_below_it_wait_for_beside_their_gates(database: DatabaseUrl) -> None:
+async def test_a_run_names_the_models_and_calls_that_runs_below_it_wait_for(
+    database: DatabaseUrl,
+) -> None:
     """Postgres and the simulation's tables say the same: what asks nobody any more, or is over, is left out."""
     now, hour = wall(), timedelta(hours=1)
     owner = await asyncpg.connect(database())
@@ -132,7 +134,9 @@ async def test_a_run_names_the_models_that_runs_below_it_wait_for_beside_their_g
         told = {"model": "m:1", "next_model": "m:2", "until": until.isoformat(), "message": "429 \x00"}
         told |= {} if run_id == ASKING else {"next_model": None}
         last = "decision_received" if run_id == ROOT else "tool_call_finished"
+        put_off = {"tool": "t.x", "until": until.isoformat(), "message": "used up"}
         events = [("decision_requested", {}), ("decision_postponed", told), (last, {})]
+        events += [("tool_call_postponed", put_off), ("effect_resent", {})] if run_id != ASKING else []
         for seq, (kind, event) in enumerate(events, 1):
             text = json.dumps({"type": kind, **event})
             await owner.execute("INSERT INTO runs.run_event VALUES ($1, $2, $3, $4, $5)", run_id, seq, now, kind, text)
@@ -162,8 +166,10 @@ async def test_a_run_names_the_models_that_runs_below_it_wait_for_beside_their_g
     assert found[0] == [
         (ROOT, "a1", "approval", "r1"),
         (ROOT, "a1", "approval", "r2"),
+        (ROOT, "a1", "quota", f"t.x is asked for again at {at}: used up"),
         (ASKED, "a3", "approval", "r0"),
         (ASKING, "a2", "model", f"m:2 is asked again at {at}: 429 \x00"),
         (ASKED, "a3", "model", f"m:1 is asked again at {at}: 429 \x00"),
+        (ASKED, "a3", "quota", f"t.x is asked for again at {at}: used up"),
     ]
     assert found[1] == found[0]

@@ -148,6 +148,7 @@ class InvariantChecker:
                 | facts.ToolDeniedFact()
                 | facts.ApprovalRequiredFact()
                 | facts.CallPausedFact()
+                | facts.CallPostponedFact()
             ):
                 return fact.execution_id in self.open
             case facts.InternalToolPermittedFact():

@@ -1,4 +1,4 @@
-"""`towpath projects quota`: how many runs the project may have, and what it may spend in a day."""
+"""`towpath projects quota`: how many runs and tool calls the project may have, and what it may spend in a day."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ from towpath_contracts.budgets import BudgetAccountList, QuotaStatus, format_amo
 
 app = App(
     name="projects",
-    help="Limit how many runs the project may have; see what is used.",
+    help="Limit how many runs and tool calls the project may have; see what is used.",
     help_epilogue=examples("towpath projects quota show", "towpath projects quota set --unfinished-runs 200"),
 )
 quota = App(
     name="quota",
-    help="What the project may have: runs under way, runs of a day, and what they spend in a day.",
+    help="What the project may have: runs under way, runs of a day, tool calls, and what a day may cost.",
     help_epilogue=examples(
         "towpath projects quota show", "towpath projects quota set --unfinished-runs 200 --runs-per-day 5000"
     ),
@@ -49,34 +49,44 @@ async def show(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     help_epilogue=examples(
         "towpath projects quota set --unfinished-runs 200 --runs-per-day 5000 --reason 'the free plan'",
         "towpath projects quota set --runs-per-day 5000 --usd-per-day 20 --tokens-per-day 4000000",
+        "towpath projects quota set --tool-calls-per-minute 600 --tool-calls-per-day 100000",
     ),
 )
 async def set_quota(
     *,
     unfinished_runs: int | None = None,
     runs_per_day: int | None = None,
+    tool_calls_per_minute: int | None = None,
     usd_per_day: float | None = None,
     tokens_per_day: int | None = None,
+    tool_calls_per_day: int | None = None,
     reason: str = "",
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
-    """Limit the runs of the project, in place of the quota before (needs the role `operator`).
+    """Limit the runs and tool calls of the project, in place of the quota before (needs the role `operator`).
 
-    What a day may cost is the project's budget per day, which stays as it is where neither option for it is given.
+    What a day may cost is the project's budget per day, which stays as it is where no option for it is given.
 
     Args:
         unfinished_runs: Runs that have not ended, child runs among them; a task beyond them is refused.
         runs_per_day: Runs that begin on one UTC day; a task beyond them is refused.
+        tool_calls_per_minute: Tool calls that are let through in one minute; a run waits with a call beyond them.
         usd_per_day: Dollars of one UTC day.
         tokens_per_day: Tokens of models of one UTC day, input and output.
+        tool_calls_per_day: Tool calls of one UTC day; a run that wants one beyond them ends with `budget_exceeded`.
         reason: Why; it stands in the audit.
     """
-    spending = {"usd": usd_per_day, "tokens": tokens_per_day}
+    spending = {"usd": usd_per_day, "tokens": tokens_per_day, "tool_calls": tool_calls_per_day}
+    counted = {
+        "unfinished_runs": unfinished_runs,
+        "runs_per_day": runs_per_day,
+        "tool_calls_per_minute": tool_calls_per_minute,
+    }
     spends = any(limit is not None for limit in spending.values())
-    counts = unfinished_runs is not None or runs_per_day is not None
+    counts = any(limit is not None for limit in counted.values())
     async with common.connect() as client:
         if counts or not spends:
-            await client.quotas.set(unfinished_runs=unfinished_runs, runs_per_day=runs_per_day, reason=reason)
+            await client.quotas.set(**counted, reason=reason)
         if spends:
             await client.budgets.set("project", None, budget_of(spending), per_day=True, reason=reason)
         _print(common, await client.quotas.show(), await client.budgets.show())
@@ -86,7 +96,7 @@ async def set_quota(
     help_epilogue=examples("towpath projects quota lift", "towpath projects quota lift --reason 'a paying customer'")
 )
 async def lift(*, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """Lift the quota of runs; a budget is lifted with `towpath budgets lift project --per-day`.
+    """Lift the quota of runs and tool calls; a budget is lifted with `towpath budgets lift project --per-day`.
 
     Args:
         reason: Why; it stands in the audit.

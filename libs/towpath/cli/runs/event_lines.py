@@ -297,6 +297,9 @@ def _progress_lines(event: ev.AnyEvent) -> list[EventLine]:
             next_model = f"asks {event.next_model} at" if event.next_model else "waits for its model until"
             what = f"{next_model} {event.until:%H:%M:%S} UTC"
             return [EventLine(_NOTE, event.agent_key, what, one_line(f"{event.code}: {event.message}", WIDTH))]
+        case ev.ToolCallPostponed():
+            what = f"{event.tool} waits until {event.until:%H:%M:%S} UTC"
+            return [EventLine(_NOTE, event.agent_key, what, one_line(f"{event.code}: {event.message}", WIDTH))]
         case ev.BudgetWarned():
             spent = f"{format_amount(event.unit, event.spent)} of {format_amount(event.unit, event.limit)}"
             return [EventLine(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]

@@ -91,6 +91,28 @@ def on_tool_denied(run: TransitionBuilder, fact: facts.ToolDeniedFact) -> None:
     after_call(run, open_call)
 
 
+def on_call_postponed(run: TransitionBuilder, fact: facts.CallPostponedFact) -> None:
+    """Request a call again once its project has room; only the newest request of a call that has no outcome counts.
+
+    A run that is being cancelled asks on at once: what it asks for then is refused, and not put off.
+    """
+    open_call = run.state.open_call(fact.execution_id)
+    pending = run.state.pending_effect(fact.execution_id)
+    if open_call is None or pending is None or pending.attempt != fact.attempt or pending.postponed:
+        return
+    if run.state.status is Status.CANCELLING:
+        return
+    run.emit(
+        ev.ToolCallPostponed(
+            **run.fields_of(open_call),
+            attempt=fact.attempt,
+            until=fact.until,
+            code=fact.code,
+            message=fact.message,
+        )
+    )
+
+
 def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolvedFact) -> None:
     """Close the gate that a person settled, and ask what becomes of its call."""
     gate = find_gate(run.state, fact)

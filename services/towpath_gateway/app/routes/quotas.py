@@ -1,4 +1,4 @@
-"""The quota of a project: how many runs it may have under way, and begin on one day.
+"""The quota of a project: how many runs it may have under way and begin on one day, and its tool calls a minute.
 
 Whoever may read runs may read it; who sets it is the credential's person, who needs the role `operator`. A credential
 sees and limits nothing outside its own project.

@@ -8,8 +8,9 @@ from uuid import UUID
 from towpath_tas.adapters.ledger_tables import LedgerReadResult
 from towpath_tas.app.calls.ledger_context import LedgerContext
 from towpath_tas.core.authorization import ProjectAuthorizer
-from towpath_tas.core.call import LedgerCall, LedgerChange
+from towpath_tas.core.call import LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.restore_doubts import unasked_since, with_possible_start
+from towpath_tas.core.run_facts import postponed
 
 NO_CHANGE = LedgerChange()
 
@@ -20,9 +21,9 @@ class CallUpdate:
 
     *fresh*: no row is expected. *read*: the row must be read and not taken from the cache. Limits of a run are counted
     under *usage_run_id*: the root run, whichever run below it calls, or the one whose counts a fork shares.
-    *root_run_id* is the run on top of the tree, where the message says it. `apply`
-    sets `change`, or `error`, or `contested`, or `erased`: the row was erased with its run, and nothing is decided
-    about it any more.
+    *root_run_id* is the run on top of the tree, where the message says it, and *attempt* numbers the requests of a run
+    for one call. `apply` sets `change`, or `error`, or `contested`, or `erased`: the row was erased with its run, and
+    nothing is decided about it any more.
     """
 
     run_id: UUID
@@ -31,6 +32,7 @@ class CallUpdate:
     project: str = ""
     usage_run_id: UUID | None = None
     root_run_id: UUID | None = None
+    attempt: int = 1
     fresh: bool = False
     read: bool = False
     change: LedgerChange = NO_CHANGE
@@ -39,6 +41,14 @@ class CallUpdate:
     error: str = ""
     contested: bool = False
     erased: bool = False
+
+    def postpone(self, until: datetime) -> None:
+        """Store nothing of a new call, and have its run ask again: the quota of its project has no room for it."""
+        call = self.change.call
+        if call is not None:
+            self.change = LedgerChange(
+                effects=(SendFact(run_id=call.run_id, fact=postponed(call, self.attempt, until)),)
+            )
 
     def context_of(
         self, call: LedgerCall | None, found: LedgerReadResult | None, now: datetime, bundle: ProjectAuthorizer

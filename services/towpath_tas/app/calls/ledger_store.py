@@ -348,7 +348,11 @@ class LedgerStore:
         settled = set()
         for update in group:
             call = update.change.call
-            if call is None or call.execution_id in written.calls:
+            if (until := written.put_off.get(update.execution_id)) is not None:
+                update.postpone(until)
+                self._metrics.put_off.inc()
+                settled.add(update)
+            elif call is None or call.execution_id in written.calls:
                 settled.add(update)
                 if call is not None:
                     self._cache(call)

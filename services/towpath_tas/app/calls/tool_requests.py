@@ -78,6 +78,7 @@ class ReceivedToolRequest:
             usage_run_id=request.counts_run_id or request.root_run_id,
             root_run_id=request.root_run_id,
             decide=self.decide,
+            attempt=request.attempt,
             fresh=not again,
             read=again,
         )

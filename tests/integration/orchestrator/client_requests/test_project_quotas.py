@@ -17,6 +17,12 @@ from towpath_contracts.tasks import SubmitTask
 
 PROJECT = "default"
 
+MINUTE = "SELECT floor(extract(epoch FROM now()) / 60)::bigint"
+CALLS_COUNTED = (
+    "INSERT INTO tas.rate_count (project, rule, per_s, window_no, used) VALUES ($1, 'quota of calls', 60, $2, 5)"
+    " ON CONFLICT (project, rule) DO UPDATE SET window_no = excluded.window_no"
+)
+
 SUBJECTS = ("task.submit", "task.submit.bob", "task.submit.eve")
 
 
@@ -57,6 +63,7 @@ async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats
         await runs_that_have_not_ended_end_at_the_limit(peers)
         await yesterday_counts_no_more(peers, database())
         await enqueued_tasks_above_it_are_set_aside(peers)
+        await tool_calls_of_a_minute_are_told_and_refuse_no_task(peers, database())
         await nobody_else_waits_for_who_holds_a_quota(peers, database())
         await set_quota(peers, "operator")
         assert await used(peers) == {}
@@ -165,6 +172,26 @@ async def enqueued_tasks_above_it_are_set_aside(peers: Peers) -> None:
             return
         await asyncio.sleep(0.05)
     raise TimeoutError
+
+
+async def tool_calls_of_a_minute_are_told_and_refuse_no_task(peers: Peers, dsn: str) -> None:
+    """The tool-access service counts them; those of a minute that is over are none."""
+    status = await set_quota(peers, "operator", tool_calls_per_minute=5)
+    assert [(use["name"], use["limit"], use["used"]) for use in status["uses"]] == [("tool_calls_per_minute", 5, 0)]
+    assert peers.actions[-1].detail["quota"] == {"tool_calls_per_minute": 5}
+    connection = await asyncpg.connect(dsn)
+    try:
+        for past, told in ((1, 0), (-1, 0), (0, 5)):
+            while True:
+                minute = await connection.fetchval(MINUTE)
+                await connection.execute(CALLS_COUNTED, PROJECT, minute - past)
+                found = await used(peers)
+                if await connection.fetchval(MINUTE) == minute:
+                    break
+            assert found == {"tool_calls_per_minute": told}
+    finally:
+        await connection.close()
+    assert "code" not in await submit(peers)
 
 
 async def until_nothing_is_given_back(js: Any) -> None:

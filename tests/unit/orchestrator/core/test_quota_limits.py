@@ -5,7 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from towpath_contracts.budgets import MAX_RUNS_PER_DAY, MAX_UNFINISHED_RUNS, ProjectQuota
+from towpath_contracts.budgets import (
+    MAX_RUNS_PER_DAY,
+    MAX_TOOL_CALLS_PER_MINUTE,
+    MAX_UNFINISHED_RUNS,
+    QUOTA_NAMES,
+    ProjectQuota,
+)
 from towpath_contracts.problems.registry import Problem
 from towpath_orchestrator.app.project_quotas import LOCK_WAIT_MS
 from towpath_orchestrator.core.quota_limits import (
@@ -16,6 +22,7 @@ from towpath_orchestrator.core.quota_limits import (
     QuotaTask,
     busy_quota,
     next_day,
+    next_minute,
     quota_uses,
     refuse_above_quota,
 )
@@ -25,8 +32,8 @@ NOW = datetime(2026, 11, 27, 23, 59, 30, tzinfo=UTC)
 
 def use(unfinished: int | None, per_day: int | None, *, unfinished_used: int = 0, today: int = 0) -> ProjectUse:
     return ProjectUse(
-        limits={"unfinished_runs": unfinished, "runs_per_day": per_day},
-        used={"unfinished_runs": unfinished_used, "runs_per_day": today},
+        limits={"unfinished_runs": unfinished, "runs_per_day": per_day, "tool_calls_per_minute": 7},
+        used={"unfinished_runs": unfinished_used, "runs_per_day": today, "tool_calls_per_minute": 9},
     )
 
 
@@ -90,6 +97,13 @@ def test_where_another_replica_holds_the_quota_it_is_asked_again_soon() -> None:
     assert (RETRY_BUSY_S, LOCK_WAIT_MS) == (2, 1_000)
 
 
+def test_tool_calls_that_are_used_up_refuse_no_task() -> None:
+    """They wait for the next minute where they are let through: the runs that want them were accepted."""
+    full = use(None, None)
+    assert full.used["tool_calls_per_minute"] > (full.limits["tool_calls_per_minute"] or 0)
+    assert refused(["shop"], {"shop": full}) == [None]
+
+
 def test_a_limit_of_nothing_lets_nothing_in() -> None:
     [full] = refused(["shop"], {"shop": use(0, None)})
     assert full is not None
@@ -105,8 +119,10 @@ def test_a_task_is_told_to_wait_for_at_least_a_second() -> None:
 def test_a_day_ends_at_midnight_utc_whatever_the_zone_of_the_time() -> None:
     there = NOW.astimezone(datetime.fromisoformat("2026-11-27T00:00:00+05:00").tzinfo)
     assert next_day(there) == datetime(2026, 11, 28, tzinfo=UTC)
-    assert [one.frees_at for one in quota_uses(use(3, 4), there)] == [None, datetime(2026, 11, 28, tzinfo=UTC)]
+    uses = [one.frees_at for one in quota_uses(use(3, 4), QUOTA_NAMES, there)]
+    assert uses == [None, datetime(2026, 11, 28, tzinfo=UTC), datetime(2026, 11, 28, tzinfo=UTC)]
     assert next_day(NOW + timedelta(minutes=1)) == datetime(2026, 11, 29, tzinfo=UTC)
+    assert next_minute(NOW) == datetime(2026, 11, 28, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +134,15 @@ def test_a_day_ends_at_midnight_utc_whatever_the_zone_of_the_time() -> None:
         ({"unfinished_runs": 100_000}, True),
         ({"unfinished_runs": 100_001}, False),
         ({"runs_per_day": -1}, False),
+        ({"tool_calls_per_minute": 0}, False),
+        ({"tool_calls_per_minute": 1_000_000}, True),
+        ({"tool_calls_per_minute": 1_000_001}, False),
         ({"runs_per_day": 1_000_000_000}, True),
         ({"runs_per_day": 1_000_000_001}, False),
     ],
 )
 def test_a_quota_limits_something_within_bounds(given: dict[str, int], *, fits: bool) -> None:
-    assert (MAX_UNFINISHED_RUNS, MAX_RUNS_PER_DAY) == (100_000, 10**9)
+    assert (MAX_UNFINISHED_RUNS, MAX_RUNS_PER_DAY, MAX_TOOL_CALLS_PER_MINUTE) == (100_000, 10**9, 10**6)
     if fits:
         assert ProjectQuota.model_validate(given).model_dump(exclude_none=True) == given
     else:

@@ -1,0 +1,132 @@
+"""A project's quota of tool calls a minute at two replicas: how many pass together, and what the others are told."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.support.service_process import ServiceProcess
+from tests.support.tas.tas_caller import TasCaller, query
+from tests.support.tas.tas_running import Running, Shared, audit_holds, shared_tas, tas
+from tests.support.waiting import eventually
+
+from towpath_contracts.tools.calls import ToolRequest
+
+__all__ = ["audit_holds", "shared_tas", "tas"]
+
+LIMIT = 7
+CALLS = 30
+SET = (
+    "INSERT INTO runs.project_quota (project, tool_calls_per_minute, set_by, set_at) VALUES ($1, $2, 'ann', now())"
+    " ON CONFLICT (project) DO UPDATE SET tool_calls_per_minute = excluded.tool_calls_per_minute"
+)
+BEGIN = "UPDATE tas.rate_count SET window_no = window_no - 1 WHERE project = $1 AND rule = 'quota of calls'"
+COUNTED = "SELECT used, put_off FROM tas.rate_count WHERE project = $1 AND rule = 'quota of calls'"
+MINUTE = "SELECT date_trunc('minute', clock_timestamp()) AS minute"
+
+
+@pytest.fixture(scope="module")
+def replica(shared_tas: Shared) -> Iterator[ServiceProcess]:
+    """A second TAS beside the module's."""
+    with shared_tas.start() as process:
+        asyncio.run(process.wait_ready())
+        yield process
+
+
+class Quota:
+    """The quota of the test's project, and the minute in which all of it is to happen."""
+
+    def __init__(self, running: Running) -> None:
+        self.dsn, self.project = running.dsn, running.caller.project
+
+    async def set(self, calls: int | None) -> None:
+        await query(self.dsn, SET, self.project, calls)
+
+    async def begin_anew(self) -> None:
+        """Let the window that is counted be one that is over."""
+        await query(self.dsn, BEGIN, self.project)
+
+    async def counted(self) -> tuple[int, int]:
+        [row] = await query(self.dsn, COUNTED, self.project)
+        return row["used"], row["put_off"]
+
+    async def minute(self) -> datetime:
+        [row] = await query(self.dsn, MINUTE)
+        found: datetime = row["minute"]
+        return found
+
+
+async def decided(caller: TasCaller, requests: list[ToolRequest]) -> tuple[list[UUID], dict[UUID, datetime]]:
+    """Ask for calls all at once; return those that were sent, and until when the others are put off."""
+    await asyncio.gather(*(caller.put(request) for request in requests))
+    keys = [request.execution_id for request in requests]
+    await eventually(lambda: all(key in caller.facts or key in caller.invocations for key in keys))
+    facts: dict[UUID, dict[str, Any]] = {key: caller.facts[key][-1] for key in keys if key not in caller.invocations}
+    assert {(fact["type"], fact["code"]) for fact in facts.values()} <= {("call.postponed", "quota_exceeded")}
+    sent = [key for key in keys if key in caller.invocations]
+    return sent, {key: datetime.fromisoformat(fact["until"]) for key, fact in facts.items()}
+
+
+async def counter(service: ServiceProcess) -> float:
+    found = re.findall(r"^towpath_tas_calls_put_off_total (\S+)", await service.metrics(), re.MULTILINE)
+    return float(found[0])
+
+
+async def test_replicas_together_let_a_project_have_its_calls(tas: Running, replica: ServiceProcess) -> None:
+    """Those on top are put off to the next minutes, as many to each as it has room for; nothing of them is stored."""
+    caller, quota = tas.caller, Quota(tas)
+    await quota.set(LIMIT)
+    while True:
+        minute = await quota.minute()
+        sent, put_off = await decided(caller, [caller.request("orders.find") for _ in range(CALLS)])
+        if await quota.minute() == minute:
+            break
+        await quota.begin_anew()
+    assert (len(sent), len(put_off)) == (LIMIT, CALLS - LIMIT)
+    assert await quota.counted() == (LIMIT, CALLS - LIMIT)
+    expected = (minute + timedelta(minutes=1 + place // LIMIT) for place in range(CALLS - LIMIT))
+    assert Counter(put_off.values()) == Counter(expected)
+    rows = await query(tas.dsn, "SELECT execution_id FROM tas.tool_call WHERE project = $1", caller.project)
+    stored = {row["execution_id"] for row in rows}
+    assert stored.issuperset(sent)
+    assert stored.isdisjoint(put_off)
+    both = [await counter(one) for one in (tas.service, replica)]
+    assert sum(both) >= CALLS - LIMIT
+
+
+async def test_a_call_that_was_put_off_passes_once_there_is_room(tas: Running) -> None:
+    caller, quota = tas.caller, Quota(tas)
+    await quota.set(1)
+    first, second = [caller.request("orders.find") for _ in range(2)]
+    await caller.put(first)
+    await caller.dispatched(first)
+    await caller.put(second)
+    told = await caller.fact(second, "call.postponed")
+    assert (told["attempt"], told["message"]) == (1, f"project {caller.project} has used its tool calls of this minute")
+    await quota.begin_anew()
+    await caller.again(second, attempt=2)
+    await caller.dispatched(second)
+
+
+async def test_a_call_has_its_place_once_however_often_it_is_asked_for(tas: Running) -> None:
+    """A denied call has none."""
+    caller, quota = tas.caller, Quota(tas)
+    await quota.set(1_000)
+    call = caller.request("orders.find")
+    await caller.put(call)
+    await caller.dispatched(call)
+    await caller.again(call)
+    await caller.again(call, attempt=2)
+    denied = await caller.put(caller.request("orders.unknown"))
+    await caller.fact(denied, "tool.denied")
+    await caller.quiet()
+    assert (await quota.counted())[0] in (0, 1), "1, or 0 where the minute is another one by now"
+    await quota.set(None)
+    await quota.begin_anew()
+    await caller.call("orders.find")
+    await caller.quiet()
+    assert await quota.counted() in ((0, 0), (1, 0)), "nothing is counted where nothing is limited"

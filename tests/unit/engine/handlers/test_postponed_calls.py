@@ -1,0 +1,119 @@
+"""A call that its project's quota has no room for is requested again when it said, and loses none of its own time."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from tests.support.engine.machine import RUN, Machine, respond, types, use, use_all
+
+from towpath_contracts import facts
+from towpath_contracts.events import log as ev
+from towpath_engine.advance import wake_at
+from towpath_engine.requests.effects import resendable_effects
+from towpath_engine.state.run import PendingEffect, Status
+
+WAIT_S = 40
+
+
+def put_off(machine: Machine, *, attempt: int = 1, call: int = 0, wait_s: float = WAIT_S) -> list[str]:
+    fact = facts.CallPostponedFact(
+        run_id=RUN,
+        execution_id=machine.call_id(call),
+        attempt=attempt,
+        until=machine.now + timedelta(seconds=wait_s),
+        code="quota_exceeded",
+        message="project shop has used its tool calls of this minute",
+    )
+    return types(machine.feed(fact))
+
+
+def pending_of(machine: Machine, call: int = 0) -> PendingEffect:
+    pending = machine.state.pending_effect(machine.call_id(call))
+    assert pending is not None
+    return pending
+
+
+def deadline_of(machine: Machine) -> datetime:
+    deadline = pending_of(machine).deadline
+    assert deadline is not None
+    return deadline
+
+
+def test_the_call_is_requested_again_at_the_time_said_and_not_before() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    assert put_off(machine) == ["tool_call_postponed"]
+    until = machine.events(ev.ToolCallPostponed)[0].until
+    assert (wake_at(machine.state), machine.sent, resendable_effects(machine.state)) == (until, [], [])
+    assert machine.timer(after=WAIT_S / 2) == []
+    assert types(machine.wake()) == ["effect_resent"]
+    assert (machine.now, pending_of(machine).attempt, len(machine.sent)) == (until, 2, 1)
+    assert machine.state.status is Status.RUNNING
+    machine.finish(result={"echo": "hello"})
+    assert types(machine.decide(respond("done")))[-1] == "run_finished"
+
+
+def test_waiting_costs_the_call_none_of_its_time_however_often_it_is_put_off() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    first = deadline_of(machine)
+    for attempt in (1, 2, 3):
+        before, at = deadline_of(machine), machine.now
+        assert put_off(machine, attempt=attempt) == ["tool_call_postponed"]
+        until = machine.events(ev.ToolCallPostponed)[-1].until
+        assert timedelta(seconds=WAIT_S - 1) < deadline_of(machine) - before <= until - at
+        machine.wake()
+    assert deadline_of(machine) > first + timedelta(seconds=3 * (WAIT_S - 1))
+
+
+def test_a_time_that_is_over_takes_nothing_from_the_call() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    before = deadline_of(machine)
+    assert put_off(machine, wait_s=-5) == ["tool_call_postponed"]
+    assert deadline_of(machine) == before
+    assert types(machine.timer()) == ["effect_resent"]
+
+
+def test_what_is_said_twice_or_of_an_earlier_request_or_of_another_call_changes_nothing() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    assert put_off(machine, attempt=2) == []
+    assert put_off(machine) == ["tool_call_postponed"]
+    assert put_off(machine) == []
+    machine.wake()
+    assert put_off(machine) == []
+    strange = facts.CallPostponedFact(
+        run_id=RUN, execution_id=UUID(int=9), attempt=1, until=machine.now, code="quota_exceeded", message="full"
+    )
+    assert machine.feed(strange) == []
+    machine.finish(result={"echo": "hello"})
+    assert machine.state.calls == () or put_off(machine, attempt=2) == []
+
+
+def test_an_outcome_counts_also_while_the_call_is_put_off() -> None:
+    """An earlier delivery of the same request may have been let through."""
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    put_off(machine)
+    machine.finish(result={"echo": "hello"})
+    assert types(machine.decide(respond("done")))[-1] == "run_finished"
+
+
+def test_of_several_calls_one_may_wait_while_others_go_on() -> None:
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("echo", {"text": "b"})))
+    assert put_off(machine, call=1) == ["tool_call_postponed"]
+    machine.finish(result={"echo": "a"})
+    assert (pending_of(machine, 1).postponed, len(machine.state.pending)) == (True, 1)
+
+
+def test_a_run_that_is_cancelled_asks_at_once_and_is_not_put_off() -> None:
+    """Nothing is known of the call where its fence is raised; asked once more, the tool-access service refuses it."""
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    put_off(machine, wait_s=3_600)
+    machine.cancel()
+    assert types(machine.fenced()) == ["fence_stored", "effect_resent"]
+    assert put_off(machine, attempt=2) == []
+    assert types(machine.fenced(voided=(machine.call_id(),)))[-1] == "run_finished"
+    assert machine.state.status is Status.CANCELLED
