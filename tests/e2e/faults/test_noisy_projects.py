@@ -1,0 +1,48 @@
+"""A project that floods the platform: another one's runs go through in their turn, its quota and rights are its own."""
+
+from pathlib import Path
+
+from tests.noisy_projects.flood import ACTIVE_RUNS, NOISY, QUIET, Load, TwoProjects, platform_of, quiet_runs_among
+from tests.support.platform.marked_runs import TOOLS
+
+from towpath_contracts import rpc
+from towpath_contracts.budgets import ShowQuota
+
+LOAD = Load(runs=120, calls=2, quiet_runs=3)
+
+MOST = ACTIVE_RUNS
+"""Runs of the flood that may end while one of the quiet project is under way: as many as have room at once. Without
+turns it is all that came before: most of a hundred for the first one."""
+
+
+async def test_a_project_that_floods_holds_up_no_other_ones_runs(folder: Path) -> None:
+    async with platform_of(folder) as platform:
+        projects = await TwoProjects.set_up(platform)
+        await projects.limit(NOISY, runs_per_day=LOAD.runs)
+        await projects.limit(QUIET, runs_per_day=LOAD.quiet_runs + 1, unfinished_runs=1)
+        found = await quiet_runs_among(projects, LOAD)
+        assert [row["status"] for row in found] == ["completed"] * LOAD.quiet_runs
+        assert max(row["runs"] for row in found) <= MOST, found
+        await its_rights_are_its_own(projects)
+        await its_quota_is_its_own(projects)
+        await projects.until_ended(NOISY, LOAD.runs)
+        assert (await projects.refused(NOISY, LOAD.runs))["code"] == "quota_exceeded"
+        await projects.close()
+
+
+async def its_rights_are_its_own(projects: TwoProjects) -> None:
+    """What the noisy project's policy allows thousands of times is denied to the quiet one."""
+    run_id = await projects.submit(QUIET, 3_000_000, tools=TOOLS[2:])
+    await projects.until_ended(QUIET, LOAD.quiet_runs + 1)
+    text = "SELECT type FROM runs.run_event WHERE run_id = $1::uuid AND type LIKE 'tool_call_%' ORDER BY seq"
+    types = {row["type"] for row in await projects.connection.fetch(text, run_id)}
+    assert "tool_call_denied" in types
+    assert "tool_call_finished" not in types
+
+
+async def its_quota_is_its_own(projects: TwoProjects) -> None:
+    status = await projects.tell(rpc.SHOW_QUOTA, ShowQuota(project=QUIET))
+    used = {use["name"]: use["used"] for use in status["uses"]}
+    assert used == {"unfinished_runs": 0, "runs_per_day": LOAD.quiet_runs + 1}
+    refused = await projects.refused(QUIET, 4_000_000)
+    assert refused["detail"].startswith(f"project {QUIET} has used {LOAD.quiet_runs + 1} of {LOAD.quiet_runs + 1}")
