@@ -396,7 +396,8 @@ SOURCE_FACTS: dict[str, frozenset[str]] = {
     "agent": frozenset({"decision.made", "decision.failed"}),
     "tas": frozenset(
         {
-            *("tool.finished", "tool.permitted", "tool.denied", "approval.required", "call.paused", "gate.resolved"),
+            *("tool.finished", "tool.permitted", "tool.denied", "approval.required", "call.paused", "call.postponed"),
+            "gate.resolved",
             *("execution.conflict", "message.dead"),
         }
     ),

@@ -152,6 +152,16 @@ class TwoProjects:
                 raise TimeoutError(f"{await self.ended(project)} of {runs} runs of {project} have ended")
             await asyncio.sleep(0.05)
 
+    async def until_event(self, run_id: str, kind: str) -> dict[str, Any]:
+        """Wait for the first event of that type in the log of a run, and return it."""
+        text = "SELECT event FROM runs.run_event WHERE run_id = $1::uuid AND type = $2 ORDER BY seq LIMIT 1"
+        until = asyncio.get_running_loop().time() + PATIENCE_S
+        while (found := await self.connection.fetchval(text, run_id, kind)) is None:
+            if asyncio.get_running_loop().time() > until:
+                raise TimeoutError(f"run {run_id} has no {kind}")
+            await asyncio.sleep(0.05)
+        return dict(json.loads(found))
+
     async def flood(self, load: Load) -> None:
         await asyncio.gather(*(self.submit(NOISY, n, calls=load.calls, tools=TOOLS) for n in range(load.runs)))
 

@@ -1,14 +1,20 @@
 """A project that floods the platform: another one's runs go through in their turn, its quota and rights are its own."""
 
+from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
 from tests.noisy_projects.flood import ACTIVE_RUNS, NOISY, QUIET, Load, TwoProjects, platform_of, quiet_runs_among
 from tests.support.platform.marked_runs import TOOLS
 
 from towpath_contracts import rpc
 from towpath_contracts.budgets import ShowQuota
+from towpath_contracts.runs.views import GetRun
+from towpath_fabric.clock import wall
 
 LOAD = Load(runs=120, calls=2, quiet_runs=3)
+
+USED_UP = f"project {NOISY} has used its tool calls of this minute"
 
 MOST = ACTIVE_RUNS
 """Runs of the flood that may end while one of the quiet project is under way: as many as have room at once. Without
@@ -18,7 +24,7 @@ turns it is all that came before: most of a hundred for the first one."""
 async def test_a_project_that_floods_holds_up_no_other_ones_runs(folder: Path) -> None:
     async with platform_of(folder) as platform:
         projects = await TwoProjects.set_up(platform)
-        await projects.limit(NOISY, runs_per_day=LOAD.runs)
+        await projects.limit(NOISY, runs_per_day=LOAD.runs + 1)
         await projects.limit(QUIET, runs_per_day=LOAD.quiet_runs + 1, unfinished_runs=1)
         found = await quiet_runs_among(projects, LOAD)
         assert [row["status"] for row in found] == ["completed"] * LOAD.quiet_runs
@@ -26,6 +32,7 @@ async def test_a_project_that_floods_holds_up_no_other_ones_runs(folder: Path) -
         await its_rights_are_its_own(projects)
         await its_quota_is_its_own(projects)
         await projects.until_ended(NOISY, LOAD.runs)
+        await its_calls_wait_for_the_next_minute(projects)
         assert (await projects.refused(NOISY, LOAD.runs))["code"] == "quota_exceeded"
         await projects.close()
 
@@ -38,6 +45,19 @@ async def its_rights_are_its_own(projects: TwoProjects) -> None:
     types = {row["type"] for row in await projects.connection.fetch(text, run_id)}
     assert "tool_call_denied" in types
     assert "tool_call_finished" not in types
+
+
+async def its_calls_wait_for_the_next_minute(projects: TwoProjects) -> None:
+    """Of three calls two are in one minute, and one of them is put off; the run says so, and goes on."""
+    await projects.limit(NOISY, tool_calls_per_minute=1)
+    run_id = await projects.submit(NOISY, LOAD.runs, calls=3)
+    until = (await projects.until_event(run_id, "tool_call_postponed"))["until"]
+    view = await projects.tell(rpc.GET_RUN, GetRun(project=NOISY, run_id=UUID(run_id)))
+    assert view["status"] == "running"
+    if wall() < datetime.fromisoformat(until):
+        assert view["waits"][0].startswith("quota: mark.pure is asked for again at ")
+        assert view["waits"][0].endswith(USED_UP)
+    await projects.limit(NOISY, runs_per_day=LOAD.runs + 1)
 
 
 async def its_quota_is_its_own(projects: TwoProjects) -> None:

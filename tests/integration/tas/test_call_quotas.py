@@ -14,6 +14,7 @@ from tests.support.tas.tas_caller import TasCaller, query
 from tests.support.tas.tas_running import Running, Shared, audit_holds, shared_tas, tas
 from tests.support.waiting import eventually
 
+from towpath_contracts.facts import SOURCE_FACTS
 from towpath_contracts.tools.calls import ToolRequest
 
 __all__ = ["audit_holds", "shared_tas", "tas"]
@@ -67,6 +68,7 @@ async def decided(caller: TasCaller, requests: list[ToolRequest]) -> tuple[list[
     await eventually(lambda: all(key in caller.facts or key in caller.invocations for key in keys))
     facts: dict[UUID, dict[str, Any]] = {key: caller.facts[key][-1] for key in keys if key not in caller.invocations}
     assert {(fact["type"], fact["code"]) for fact in facts.values()} <= {("call.postponed", "quota_exceeded")}
+    assert {fact["type"] for fact in facts.values()} <= SOURCE_FACTS["tas"]
     sent = [key for key in keys if key in caller.invocations]
     return sent, {key: datetime.fromisoformat(fact["until"]) for key, fact in facts.items()}
 
