@@ -1,4 +1,4 @@
-"""Budgets: what may be spent, by whom, and what was; quotas: how many runs and tool calls a project may have.
+"""Budgets: what may be spent, by whom, and what was; quotas: how many runs, tool calls and bytes a project may have.
 
 Money is counted in whole millionths of a dollar, so that sums are exact. The worst case is reserved before
 anything is asked; what nobody answered for stays spent at that worst case and is marked `estimated`. A quota limits
@@ -257,10 +257,10 @@ class BudgetSet(Message):
     changed: bool
 
 
-QuotaName = Literal["unfinished_runs", "runs_per_day", "tool_calls_per_minute"]
-QUOTA_NAMES: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day", "tool_calls_per_minute")
-RUN_QUOTAS: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day")
-"""Those that a task can meet, and is refused by."""
+QuotaName = Literal["unfinished_runs", "runs_per_day", "tool_calls_per_minute", "stored_bytes"]
+QUOTA_NAMES: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day", "tool_calls_per_minute", "stored_bytes")
+TASK_QUOTAS: tuple[QuotaName, ...] = ("unfinished_runs", "stored_bytes", "runs_per_day")
+"""Those that a task is refused by; of several the last one is told."""
 
 MAX_UNFINISHED_RUNS = 100_000
 """They are counted whenever a task of the project is accepted; a count of so many takes some hundredths of a second."""
@@ -270,9 +270,12 @@ MAX_RUNS_PER_DAY = 10**9
 MAX_TOOL_CALLS_PER_MINUTE = 10**6
 """More than any installation lets through."""
 
+MAX_STORED_BYTES = 10**15
+"""A thousand terabytes, which no Postgres server holds."""
+
 
 class ProjectQuota(ClientMessagePart):
-    """What a project may have: runs that have not ended, runs that begin on one UTC day, tool calls of a minute.
+    """What a project may have: runs that have not ended or begin on one UTC day, tool calls a minute, stored bytes.
 
     What is left out has no limit.
     """
@@ -280,6 +283,7 @@ class ProjectQuota(ClientMessagePart):
     unfinished_runs: int | None = Field(default=None, ge=0, le=MAX_UNFINISHED_RUNS)
     runs_per_day: int | None = Field(default=None, ge=0, le=MAX_RUNS_PER_DAY)
     tool_calls_per_minute: int | None = Field(default=None, ge=1, le=MAX_TOOL_CALLS_PER_MINUTE)
+    stored_bytes: int | None = Field(default=None, ge=1, le=MAX_STORED_BYTES)
 
     @model_validator(mode="after")
     def _limits_something(self) -> "ProjectQuota":

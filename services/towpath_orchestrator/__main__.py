@@ -24,8 +24,9 @@ with paused():
     from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
     from towpath_orchestrator.app.commit.run_telemetry import RunTracing
     from towpath_orchestrator.app.operating_gauges import OperatingGauges
+    from towpath_orchestrator.app.stored_bytes import StoredBytesLoop
     from towpath_orchestrator.app.webhook_delivery import GateNoticeLoop
-    from towpath_orchestrator.metrics import OperatingMetrics, OrchestratorMetrics
+    from towpath_orchestrator.metrics import OperatingMetrics, OrchestratorMetrics, StorageMetrics
     from towpath_orchestrator.settings import OrchestratorSettings
     from towpath_orchestrator.wiring import OrchestratorPorts, OrchestratorWiring
 
@@ -67,6 +68,7 @@ class Orchestrator:
         purge = partial(purge_run_events, bus.nc)
         service.loop(RunErasureLoop(pool, ERASURES, service.log, purge=purge).run)
         service.loop(OperatingGauges(pool, OperatingMetrics(service.registry), service.log).run)
+        service.loop(StoredBytesLoop(pool, wiring.stored, StorageMetrics(service.registry), service.log).run)
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)

@@ -88,6 +88,18 @@ class OrchestratorMetrics:
         )
 
 
+class StorageMetrics:
+    """What projects have stored whose quota limits it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.stored_bytes = Gauge(
+            "towpath_project_stored_bytes",
+            "Bytes that a project with a limit of them has stored",
+            ["project"],
+            registry=registry,
+        )
+
+
 class OperatingMetrics:
     """Gauges of what the whole platform has waiting, which every replica reads from Postgres."""
 

@@ -71,6 +71,7 @@ from towpath_orchestrator.app.project_quotas import ProjectQuotas
 from towpath_orchestrator.app.reconciler import Reconciler
 from towpath_orchestrator.app.run_activity import RunActivity
 from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.app.stored_bytes import StoredBytesCounter
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -115,8 +116,9 @@ class OrchestratorWiring:
         dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
         self.activity, observed = RunActivity(), TransitionMetrics(metrics, log)
         admission = AdmissionController(pool, settings, metrics, local_facts, log, self.activity)
+        self.stored = StoredBytesCounter()
         announcer = TransitionAnnouncer(
-            EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
+            EventPublisher(bus), children, admission, cache, local_facts, observed, self.stored, ports.trace_run
         )
 
         accounting, texts = BudgetAccounting(limits, metrics.refused), WorkspaceTextStore(pool, store)

@@ -2430,12 +2430,13 @@ export interface ProgressMeasured {
 }
 
 /**
- * What a project may have: runs that have not ended, runs that begin on one UTC day, tool calls of a minute.
+ * What a project may have: runs that have not ended or begin on one UTC day, tool calls a minute, stored bytes.
  *
  * What is left out has no limit.
  */
 export interface ProjectQuota {
   runs_per_day?: number | null;
+  stored_bytes?: number | null;
   tool_calls_per_minute?: number | null;
   unfinished_runs?: number | null;
 }
@@ -2571,7 +2572,7 @@ export interface QuotaStatus {
 export interface QuotaUse {
   frees_at?: string | null;
   limit: number;
-  name: "unfinished_runs" | "runs_per_day" | "tool_calls_per_minute";
+  name: "unfinished_runs" | "runs_per_day" | "tool_calls_per_minute" | "stored_bytes";
   used: number;
 }
 

@@ -88,7 +88,7 @@ class BudgetResource:
 
 
 class QuotaResource:
-    """How many runs the credential's project may have under way and begin on one day, and its tool calls a minute."""
+    """How many runs the credential's project may have, how many tool calls a minute, and how much it may store."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -103,6 +103,7 @@ class QuotaResource:
         unfinished_runs: int | None = None,
         runs_per_day: int | None = None,
         tool_calls_per_minute: int | None = None,
+        stored_bytes: int | None = None,
         reason: str = "",
     ) -> QuotaStatus:
         """Set the quota in place of the one before; what is None has no limit. Needs the role `operator`.
@@ -113,6 +114,7 @@ class QuotaResource:
             "unfinished_runs": unfinished_runs,
             "runs_per_day": runs_per_day,
             "tool_calls_per_minute": tool_calls_per_minute,
+            "stored_bytes": stored_bytes,
         }
         try:
             quota = ProjectQuota.model_validate({name: value for name, value in given.items() if value is not None})

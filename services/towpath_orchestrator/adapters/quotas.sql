@@ -14,11 +14,12 @@ SELECT project FROM runs.project_quota WHERE project = ANY ($1::text[]) ORDER BY
 -- name: uses
 -- A statement of its own behind the lock: it sees what others have committed meanwhile. From here on locks are waited for
 -- as ever. Of runs that have not ended no more are counted than the limit, from an index, and none without one.
-SELECT q.project, q.unfinished_runs, q.runs_per_day, q.tool_calls_per_minute, q.set_by, q.set_at, q.reason, set_config('lock_timeout', '0', true),
+SELECT q.project, q.unfinished_runs, q.runs_per_day, q.tool_calls_per_minute, q.stored_bytes, q.set_by, q.set_at, q.reason, set_config('lock_timeout', '0', true),
   CASE WHEN q.day >= ($2::timestamptz AT TIME ZONE 'UTC')::date THEN q.runs ELSE 0 END AS runs_per_day_used,
   (SELECT count(*) FROM (
      SELECT 1 FROM runs.run r WHERE r.project = q.project AND r.status IN ('queued', 'running', 'waiting', 'cancelling')
-     LIMIT coalesce(q.unfinished_runs, 0)) AS u) AS unfinished_runs_used
+     LIMIT coalesce(q.unfinished_runs, 0)) AS u) AS unfinished_runs_used,
+  coalesce((SELECT s.event_bytes + s.blob_bytes FROM runs.project_storage s WHERE s.project = q.project), 0) AS stored_bytes_used
 FROM runs.project_quota q WHERE q.project = ANY ($1::text[])
 
 -- name: known_keys
@@ -39,15 +40,29 @@ WHERE q.project = w.project
 SELECT r.used FROM tas.rate_count r
 WHERE r.project = $1 AND r.rule = 'quota of calls' AND r.window_no = floor(extract(epoch FROM $2::timestamptz) / 60)::bigint
 
+-- name: add_stored
+-- In one order, so that replicas can't lock each other out.
+INSERT INTO runs.project_storage AS s (project, event_bytes)
+SELECT w.project, w.bytes FROM unnest($1::text[], $2::bigint[]) AS w (project, bytes) ORDER BY w.project
+ON CONFLICT (project) DO UPDATE SET event_bytes = s.event_bytes + excluded.event_bytes
+
+-- name: measure_blobs
+-- Of projects with a limit, or of one of them: their blobs are few, and each row says its size.
+INSERT INTO runs.project_storage AS s (project, blob_bytes)
+SELECT q.project, coalesce((SELECT sum(b.size) FROM runs.blob b WHERE b.project = q.project), 0) FROM runs.project_quota q
+WHERE q.stored_bytes IS NOT NULL AND q.project = coalesce($1, q.project) ORDER BY q.project
+ON CONFLICT (project) DO UPDATE SET blob_bytes = excluded.blob_bytes
+RETURNING s.project, s.event_bytes + s.blob_bytes AS bytes
+
 -- name: raise_version
 UPDATE runs.budget_version SET quotas = quotas + 1
 
 -- name: set_quota
 -- What began today stays counted.
-INSERT INTO runs.project_quota (project, unfinished_runs, runs_per_day, tool_calls_per_minute, set_by, reason, set_at)
-VALUES ($1, $2, $3, $4, $5, $6, now())
+INSERT INTO runs.project_quota (project, unfinished_runs, runs_per_day, tool_calls_per_minute, stored_bytes, set_by, reason, set_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, now())
 ON CONFLICT (project) DO UPDATE SET unfinished_runs = excluded.unfinished_runs, runs_per_day = excluded.runs_per_day,
-  tool_calls_per_minute = excluded.tool_calls_per_minute, set_by = excluded.set_by, reason = excluded.reason, set_at = now()
+  tool_calls_per_minute = excluded.tool_calls_per_minute, stored_bytes = excluded.stored_bytes, set_by = excluded.set_by, reason = excluded.reason, set_at = now()
 
 -- name: lift_quota
 DELETE FROM runs.project_quota WHERE project = $1

@@ -114,6 +114,7 @@ class ProjectQuotas:
             else:
                 given = (getattr(quota, name) for name in QUOTA_NAMES)
                 await connection.execute(QUOTAS.set_quota, request.project, *given, request.actor, request.reason)
+                await connection.execute(QUOTAS.measure_blobs, request.project)
         return await self.show(ShowQuota(project=request.project))
 
     async def show(self, request: ShowQuota) -> QuotaStatus:

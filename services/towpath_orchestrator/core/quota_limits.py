@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from towpath_contracts.budgets import QUOTA_NAMES, RUN_QUOTAS, QuotaName, QuotaUse
+from towpath_contracts.budgets import QUOTA_NAMES, TASK_QUOTAS, QuotaName, QuotaUse
 from towpath_contracts.problems.registry import Problem, problem
 
 RETRY_UNFINISHED_S = 5
 """When to ask again where runs have to end first: as with a queue that is full."""
+
+RETRY_STORED_S = 3_600
+"""When to ask again where runs have to be removed first: retention does that about once an hour."""
+
+COUNTED: tuple[QuotaName, ...] = ("unfinished_runs", "runs_per_day")
+"""Of what a task that is accepted takes one; what it will store nobody knows."""
 
 RETRY_BUSY_S = 2
 """When to ask again where another replica holds the quota, and perhaps stands still."""
@@ -94,7 +100,7 @@ def refuse_above_quota(
             continue
         full = _full(ProjectUse(limits=use.limits, used=used[project]), now)
         if full is None:
-            for name in RUN_QUOTAS:
+            for name in COUNTED:
                 used[project][name] += 1
         found.append(None if full is None else refusal_of(project, full, now))
         if key is not None:
@@ -104,13 +110,16 @@ def refuse_above_quota(
 
 def _full(use: ProjectUse, now: datetime) -> QuotaUse | None:
     """Return the limit that leaves no room, of several the one that is free again last."""
-    full = [one for one in quota_uses(use, RUN_QUOTAS, now) if one.used >= one.limit]
+    full = [one for one in quota_uses(use, TASK_QUOTAS, now) if one.used >= one.limit]
     return full[-1] if full else None
 
 
 def refusal_of(project: str, full: QuotaUse, now: datetime) -> Problem:
     """Return what is said to a task that the quota has no room for."""
-    if full.frees_at is None:
+    if full.name == "stored_bytes":
+        frees = "it frees when runs are pruned or erased (towpath runs prune)"
+        wait_s = RETRY_STORED_S
+    elif full.frees_at is None:
         frees = "it frees with each run that ends"
         wait_s = RETRY_UNFINISHED_S
     else:

@@ -340,11 +340,20 @@ CREATE TABLE runs.project_quota (
   unfinished_runs bigint,
   runs_per_day    bigint,
   tool_calls_per_minute bigint CHECK (tool_calls_per_minute > 0),
+  stored_bytes    bigint,
   day             date NOT NULL DEFAULT '1970-01-01',
   runs            bigint NOT NULL DEFAULT 0,
   set_by          text NOT NULL,
   set_at          timestamptz NOT NULL,
   reason          text NOT NULL DEFAULT ''
+) WITH (fillfactor = 70);
+
+-- What a project has stored: the bytes of its runs' events, which replicas add up in memory and add here every few seconds,
+-- and those of its blobs, which are measured where there is a limit. Erased runs are taken off again.
+CREATE TABLE runs.project_storage (
+  project     text PRIMARY KEY,
+  event_bytes bigint NOT NULL DEFAULT 0,
+  blob_bytes  bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
 
 -- An account is opened when the first run spends from it, and counts every unit, limited or not. Its limits are copies of
@@ -500,6 +509,9 @@ BEGIN
     CROSS JOIN LATERAL regexp_matches(texts.said, 'sha256:[0-9a-f]{64}', 'g') m
     JOIN runs.blob b ON b.project = wanted.project AND b.digest = m[1]
     ON CONFLICT DO NOTHING;
+  UPDATE runs.project_storage s SET event_bytes = greatest(0, s.event_bytes - (
+      SELECT coalesce(sum(octet_length(e.event::text)), 0) FROM runs.run_event e WHERE e.run_id = ANY (chosen)))
+    WHERE s.project = wanted.project;
   DELETE FROM runs.run_event e WHERE e.run_id = ANY (chosen);
   DELETE FROM runs.run_fact f WHERE f.run_id = ANY (chosen);
   DELETE FROM runs.run_snapshot s WHERE s.run_id = ANY (chosen);
@@ -563,7 +575,8 @@ END $$;
 
 -- RIGHTS
 
-GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.budget TO towpath_orchestrator;
+GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.budget, runs.project_storage
+  TO towpath_orchestrator;
 GRANT SELECT, INSERT ON runs.run_event, runs.run_fact, runs.snapshot, runs.network_version, runs.blob
   TO towpath_orchestrator;
 GRANT SELECT, INSERT, DELETE ON runs.idempotency, runs.dead_letter TO towpath_orchestrator;
@@ -594,7 +607,7 @@ GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_ru
 -- migrate:down
 DROP FUNCTION runs.oldest_families, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
-DROP TABLE runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
+DROP TABLE runs.project_storage, runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
   runs.run_event, runs.run;
 DROP FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz);

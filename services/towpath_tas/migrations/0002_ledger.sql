@@ -606,8 +606,8 @@ GRANT EXECUTE ON FUNCTION tas.answers_of_run, tas.project_key, tas.stale_project
 
 -- migrate:down
 DROP FUNCTION tas.mark_restored, tas.open_calls, tas.change_calls, tas.write_notes, tas.write_approvals, tas.add_counts, tas.lock_counts,
-  tas.rate_window, tas.stale_projects;
-DROP TYPE tas.project_seen, tas.count_new, tas.approval_new, tas.call_change, tas.call_new;
+  tas.add_quota_places, tas.quota_places, tas.rate_window, tas.stale_projects;
+DROP TYPE tas.quota_place, tas.project_seen, tas.count_new, tas.approval_new, tas.call_change, tas.call_new;
 DROP VIEW tas.run_task, tas.network_spec;
 DROP TABLE tas.worker, tas.blob_piece, tas.rate_count, tas.rule_count, tas.approval_vote, tas.approval, tas.fence, tas.restored_run, tas.restore,
   tas.tool_call,

@@ -57,13 +57,14 @@ async def set_quota(
     unfinished_runs: int | None = None,
     runs_per_day: int | None = None,
     tool_calls_per_minute: int | None = None,
+    stored_bytes: int | None = None,
     usd_per_day: float | None = None,
     tokens_per_day: int | None = None,
     tool_calls_per_day: int | None = None,
     reason: str = "",
     common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
-    """Limit the runs and tool calls of the project, in place of the quota before (needs the role `operator`).
+    """Limit runs, tool calls and stored bytes of the project, in place of the quota before (needs the role `operator`).
 
     What a day may cost is the project's budget per day, which stays as it is where no option for it is given.
 
@@ -71,6 +72,7 @@ async def set_quota(
         unfinished_runs: Runs that have not ended, child runs among them; a task beyond them is refused.
         runs_per_day: Runs that begin on one UTC day; a task beyond them is refused.
         tool_calls_per_minute: Tool calls that are let through in one minute; a run waits with a call beyond them.
+        stored_bytes: Bytes of events and blobs of all its runs; a task is refused once they are more.
         usd_per_day: Dollars of one UTC day.
         tokens_per_day: Tokens of models of one UTC day, input and output.
         tool_calls_per_day: Tool calls of one UTC day; a run that wants one beyond them ends with `budget_exceeded`.
@@ -81,6 +83,7 @@ async def set_quota(
         "unfinished_runs": unfinished_runs,
         "runs_per_day": runs_per_day,
         "tool_calls_per_minute": tool_calls_per_minute,
+        "stored_bytes": stored_bytes,
     }
     spends = any(limit is not None for limit in spending.values())
     counts = any(limit is not None for limit in counted.values())
@@ -96,7 +99,7 @@ async def set_quota(
     help_epilogue=examples("towpath projects quota lift", "towpath projects quota lift --reason 'a paying customer'")
 )
 async def lift(*, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """Lift the quota of runs and tool calls; a budget is lifted with `towpath budgets lift project --per-day`.
+    """Lift the quota, but for a day's budget: that is lifted with `towpath budgets lift project --per-day`.
 
     Args:
         reason: Why; it stands in the audit.

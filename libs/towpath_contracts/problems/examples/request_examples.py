@@ -147,7 +147,7 @@ REQUEST_EXAMPLES = {
         "100000 runs wait already → send it again after retry_after_s; what waits: `towpath queues lag`",
     ),
     "quota_exceeded": ProblemExample(
-        "The project has a quota, and as many runs under way, or begun today, as it allows.",
+        "The project has a quota, and as many runs under way or begun today, or as many stored bytes, as it allows.",
         "project shop has used 500 of 500 runs per day; it frees at 2026-11-28 00:00 UTC → submit it then, or "
         "raise the limit: `towpath projects quota set --runs-per-day 1000`",
     ),

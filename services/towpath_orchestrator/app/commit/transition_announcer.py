@@ -13,6 +13,7 @@ from towpath_orchestrator.app.dispatch.child_messenger import ChildRunReporter
 from towpath_orchestrator.app.dispatch.publishers import EventPublisher
 from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.app.state_cache import RunWaiters, StateCache
+from towpath_orchestrator.app.stored_bytes import StoredBytesCounter
 from towpath_orchestrator.core.child_reports import has_news_for_parent
 from towpath_orchestrator.core.transitions import Transition
 
@@ -28,6 +29,7 @@ class TransitionAnnouncer:
         cache: StateCache,
         local_facts: LocalFactQueue,
         metrics: TransitionMetrics,
+        stored: StoredBytesCounter,
         trace_run: Callable[[UUID], None],
     ) -> None:
         """*trace_run* is called with every run that has ended."""
@@ -37,6 +39,7 @@ class TransitionAnnouncer:
         self._cache = cache
         self._local_facts = local_facts
         self._metrics = metrics
+        self._stored = stored
         self._trace_run = trace_run
         self.changes = RunWaiters()
         self.endings = RunWaiters()
@@ -45,6 +48,7 @@ class TransitionAnnouncer:
         """Announce a transition, and those that its children begin with."""
         state = transition.state
         await self._events.publish(state.run_id, state.created, transition.entries, transition.texts)
+        self._stored.add(state.created.project, transition.texts)
         self.changes.wake(state.run_id)
         self._metrics.observe(transition)
         if has_news_for_parent(transition):

@@ -23,6 +23,12 @@ CALLS_COUNTED = (
     " ON CONFLICT (project, rule) DO UPDATE SET window_no = excluded.window_no"
 )
 
+STORED = "SELECT event_bytes FROM runs.project_storage WHERE project = $1"
+WRITTEN = (
+    "SELECT sum(octet_length(e.event::text)) FROM runs.run_event e JOIN runs.run r USING (run_id) WHERE r.project = $1"
+)
+BLOB = "INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, 'd', '', 1000)"
+
 SUBJECTS = ("task.submit", "task.submit.bob", "task.submit.eve")
 
 
@@ -64,6 +70,7 @@ async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats
         await yesterday_counts_no_more(peers, database())
         await enqueued_tasks_above_it_are_set_aside(peers)
         await tool_calls_of_a_minute_are_told_and_refuse_no_task(peers, database())
+        await stored_bytes_are_counted_and_refuse_tasks(peers, database())
         await nobody_else_waits_for_who_holds_a_quota(peers, database())
         await set_quota(peers, "operator")
         assert await used(peers) == {}
@@ -192,6 +199,30 @@ async def tool_calls_of_a_minute_are_told_and_refuse_no_task(peers: Peers, dsn: 
     finally:
         await connection.close()
     assert "code" not in await submit(peers)
+
+
+async def stored_bytes_are_counted_and_refuse_tasks(peers: Peers, dsn: str) -> None:
+    """Both replicas add what they have written; blobs are measured; a task of no project with room is refused."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        for _ in range(2_400):
+            counted = await connection.fetchval(STORED, PROJECT)
+            if counted == await connection.fetchval(WRITTEN, PROJECT):
+                break
+            await asyncio.sleep(0.05)
+        assert counted == await connection.fetchval(WRITTEN, PROJECT) > 10_000
+        await connection.execute(BLOB, PROJECT)
+        status = await set_quota(peers, "operator", stored_bytes=counted)
+        assert [(use["name"], use["used"]) for use in status["uses"]] == [("stored_bytes", counted + 1_000)]
+        refused = await submit(peers)
+        assert (refused["code"], refused["retry_after_s"]) == ("quota_exceeded", 3_600)
+        assert (
+            f"has used {counted + 1_000} of {counted} stored bytes; it frees when runs are pruned" in refused["detail"]
+        )
+        await set_quota(peers, "operator", stored_bytes=counted + 1_000_000)
+        assert "code" not in await submit(peers)
+    finally:
+        await connection.close()
 
 
 async def until_nothing_is_given_back(js: Any) -> None:

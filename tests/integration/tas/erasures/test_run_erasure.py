@@ -36,6 +36,18 @@ async def test_the_ledger_of_an_erased_run_is_empty_and_the_log_holds_all_the_sa
     assert report.figures["decisions"] == before.figures["decisions"]
 
 
+async def test_bytes_of_erased_events_are_taken_off_what_their_project_has_stored(owners: Owners) -> None:
+    first, _ = await owners.all_runs()
+    text = "SELECT sum(octet_length(event::text)) AS bytes FROM runs.run_event WHERE run_id = $1"
+    [row] = await owners.log.owner(text, first)
+    assert row["bytes"] > 0
+    stored = "INSERT INTO runs.project_storage (project, event_bytes) VALUES ($1, $2), ('other', 7)"
+    await owners.log.owner(stored, PROJECT, row["bytes"] + 5)
+    await owners.erase(first)
+    rows = await owners.log.owner("SELECT event_bytes FROM runs.project_storage ORDER BY 1")
+    assert [row["event_bytes"] for row in rows] == [5, 7]
+
+
 async def test_rows_that_the_owner_of_the_database_empties_are_found(owners: Owners) -> None:
     first, second = await owners.all_runs()
     await owners.erase(first)

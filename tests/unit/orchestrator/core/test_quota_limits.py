@@ -7,10 +7,12 @@ from pydantic import ValidationError
 
 from towpath_contracts.budgets import (
     MAX_RUNS_PER_DAY,
+    MAX_STORED_BYTES,
     MAX_TOOL_CALLS_PER_MINUTE,
     MAX_UNFINISHED_RUNS,
     QUOTA_NAMES,
     ProjectQuota,
+    QuotaName,
 )
 from towpath_contracts.problems.registry import Problem
 from towpath_orchestrator.app.project_quotas import LOCK_WAIT_MS
@@ -30,10 +32,14 @@ from towpath_orchestrator.core.quota_limits import (
 NOW = datetime(2026, 11, 27, 23, 59, 30, tzinfo=UTC)
 
 
+UNLIMITED: dict[QuotaName, int | None] = dict.fromkeys(QUOTA_NAMES)
+NOTHING: dict[QuotaName, int] = dict.fromkeys(QUOTA_NAMES, 0)
+
+
 def use(unfinished: int | None, per_day: int | None, *, unfinished_used: int = 0, today: int = 0) -> ProjectUse:
     return ProjectUse(
-        limits={"unfinished_runs": unfinished, "runs_per_day": per_day, "tool_calls_per_minute": 7},
-        used={"unfinished_runs": unfinished_used, "runs_per_day": today, "tool_calls_per_minute": 9},
+        limits={**UNLIMITED, "unfinished_runs": unfinished, "runs_per_day": per_day, "tool_calls_per_minute": 7},
+        used={**NOTHING, "unfinished_runs": unfinished_used, "runs_per_day": today, "tool_calls_per_minute": 9},
     )
 
 
@@ -104,6 +110,17 @@ def test_tool_calls_that_are_used_up_refuse_no_task() -> None:
     assert refused(["shop"], {"shop": full}) == [None]
 
 
+def test_stored_bytes_refuse_tasks_once_the_limit_is_reached_and_until_runs_are_removed() -> None:
+    limits: dict[QuotaName, int | None] = {**UNLIMITED, "stored_bytes": 1_000}
+    near, full = (ProjectUse(limits=limits, used={**NOTHING, "stored_bytes": used}) for used in (999, 1_000))
+    assert refused(["shop"] * 3, {"shop": near}) == [None] * 3, "what a task will store nobody knows"
+    [why] = refused(["shop"], {"shop": full})
+    assert why is not None
+    frees = "it frees when runs are pruned or erased (towpath runs prune)"
+    assert why.detail == f"project shop has used 1000 of 1000 stored bytes; {frees}"
+    assert (why.code, why.retry_after_s) == ("quota_exceeded", 3_600)
+
+
 def test_a_limit_of_nothing_lets_nothing_in() -> None:
     [full] = refused(["shop"], {"shop": use(0, None)})
     assert full is not None
@@ -135,6 +152,9 @@ def test_a_day_ends_at_midnight_utc_whatever_the_zone_of_the_time() -> None:
         ({"unfinished_runs": 100_001}, False),
         ({"runs_per_day": -1}, False),
         ({"tool_calls_per_minute": 0}, False),
+        ({"stored_bytes": 0}, False),
+        ({"stored_bytes": 10**15}, True),
+        ({"stored_bytes": 10**15 + 1}, False),
         ({"tool_calls_per_minute": 1_000_000}, True),
         ({"tool_calls_per_minute": 1_000_001}, False),
         ({"runs_per_day": 1_000_000_000}, True),
@@ -143,6 +163,7 @@ def test_a_day_ends_at_midnight_utc_whatever_the_zone_of_the_time() -> None:
 )
 def test_a_quota_limits_something_within_bounds(given: dict[str, int], *, fits: bool) -> None:
     assert (MAX_UNFINISHED_RUNS, MAX_RUNS_PER_DAY, MAX_TOOL_CALLS_PER_MINUTE) == (100_000, 10**9, 10**6)
+    assert MAX_STORED_BYTES == 10**15
     if fits:
         assert ProjectQuota.model_validate(given).model_dump(exclude_none=True) == given
     else:

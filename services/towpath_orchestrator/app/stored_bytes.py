@@ -1,0 +1,83 @@
+"""Counts what projects store: the bytes of their runs' events, as they are written, and of their blobs.
+
+A row of each project that every commit changed would be what all replicas wait for. So bytes are added up in memory,
+and to the row every few seconds; a process that is killed loses what it has not added yet. Blobs have two writers and
+say their sizes themselves: they are measured, and only where a project's quota limits what it stores.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.app.project_quotas import QUOTAS
+from towpath_orchestrator.metrics import StorageMetrics
+
+EVERY_S = 5.0
+"""How late a limit of stored bytes may be noticed, for one statement of each replica."""
+
+MEASURED_EVERY = 12
+"""Blobs are measured with every so many of these: once a minute."""
+
+
+class StoredBytesCounter:
+    """What was stored since it was last added to the projects' rows. One per process."""
+
+    def __init__(self) -> None:
+        self._waiting: Counter[str] = Counter()
+
+    def add(self, project: str, texts: Iterable[str]) -> None:
+        """Count texts of events that are committed."""
+        self._waiting[project] += sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+
+    def take(self) -> Counter[str]:
+        """Return what was counted, and begin anew."""
+        taken, self._waiting = self._waiting, Counter()
+        return taken
+
+    def put_back(self, taken: Counter[str]) -> None:
+        """Count again what could not be stored."""
+        self._waiting.update(taken)
+
+
+class StoredBytesLoop:
+    """Stores what the counter has, and tells what projects with a limit have stored. One per process."""
+
+    def __init__(self, pool: Database, counter: StoredBytesCounter, metrics: StorageMetrics, log: Logger) -> None:
+        self._pool = pool
+        self._counter = counter
+        self._metrics = metrics
+        self._log = log
+
+    async def run(self) -> None:
+        """Store for ever; while the database is away the counter keeps what it has."""
+        looks = 0
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.store()
+                if not looks % MEASURED_EVERY:
+                    await self.measure()
+            except DATABASE_DOWN as error:
+                self._log.debug("postgres is away, what is stored is counted later", error=str(error))
+            looks += 1
+
+    async def store(self) -> None:
+        """Add what was counted to the rows of its projects."""
+        taken = self._counter.take()
+        if not taken:
+            return
+        try:
+            await self._pool.execute(QUOTAS.add_stored, list(taken), list(taken.values()))
+        except DATABASE_DOWN:
+            self._counter.put_back(taken)
+            raise
+
+    async def measure(self) -> None:
+        """Measure the blobs of projects with a limit, and set their gauges; a limit that was lifted has none."""
+        rows = await self._pool.fetch(QUOTAS.measure_blobs, None)
+        self._metrics.stored_bytes.clear()
+        for row in rows:
+            self._metrics.stored_bytes.labels(row["project"]).set(row["bytes"])
