@@ -14,15 +14,16 @@ from towpath_contracts.base import DEFERRED, JsonObject, MessagePart, is_unset
 from towpath_contracts.budgets import BudgetRefusal, ModelPrice, OnSoft, RunBudgetAccount, Scope, Unit
 from towpath_contracts.decisions.request import LONGEST_MS, Cost, PlayedScriptEntry, Usage
 from towpath_contracts.runs.fact_base import FactBase
+from towpath_contracts.runs.held_calls import CallPausedFact, CallPostponedFact
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.runs.refused_transition import TransitionRefusedFact
 from towpath_contracts.runs.run_control import RunSteeredFact
-from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownCallEvidence
 from towpath_contracts.tools.previews import OutputPreview
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
 
-__all__ = ["RunSteeredFact", "TransitionRefusedFact"]  # kept apart, but part of the same union
+# Kept apart, but part of the same union.
+__all__ = ["CallPausedFact", "CallPostponedFact", "RunSteeredFact", "TransitionRefusedFact"]
 
 LONGEST_WAIT_S = LONGEST_MS / 1000
 """The longest wait that a provider may ask a run for."""
@@ -214,26 +215,6 @@ class ApprovalRequiredFact(FactBase):
     edited_by: str = ""
     origins: tuple[JsonObject, ...] = ()
     summary: str = Field(default="", exclude_if=lambda template: not template)
-
-
-class CallPausedFact(FactBase):
-    """A call is held back by a switch: it waits, however long, and its deadline with it; the run opens its gate."""
-
-    type: Literal["call.paused"] = "call.paused"
-    execution_id: UUID
-    tool: str
-    switch: ActiveSwitch
-
-
-class CallPostponedFact(FactBase):
-    """The project's tool calls of this minute are used up: request number `attempt` has begun nothing."""
-
-    type: Literal["call.postponed"] = "call.postponed"
-    execution_id: UUID
-    attempt: int
-    until: datetime
-    code: str
-    message: str
 
 
 class GateResolvedFact(FactBase):

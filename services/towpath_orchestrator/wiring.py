@@ -114,9 +114,8 @@ class OrchestratorWiring:
         publisher, children = RequestPublisher(bus, metrics, local_facts), ChildRunReporter(pool, bus, log)
         self._windows = windows = WindowedDispatcher(publisher.publish, settings, metrics, ports.backlog)
         dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
-        self.activity, observed = RunActivity(), TransitionMetrics(metrics, log)
+        self.activity, self.stored, observed = RunActivity(), StoredBytesCounter(), TransitionMetrics(metrics, log)
         admission = AdmissionController(pool, settings, metrics, local_facts, log, self.activity)
-        self.stored = StoredBytesCounter()
         announcer = TransitionAnnouncer(
             EventPublisher(bus), children, admission, cache, local_facts, observed, self.stored, ports.trace_run
         )

@@ -11,13 +11,13 @@ from uuid import UUID
 
 from towpath_contracts.facts import (
     ApprovalRequiredFact,
-    CallPostponedFact,
     ChangedApprovalField,
     ExecutionConflictFact,
     GateResolvedFact,
     ToolDeniedFact,
     ToolFinishedFact,
 )
+from towpath_contracts.runs.held_calls import CallPostponedFact
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, ToolOutcome, UnknownCallEvidence
 from towpath_tas.core.approval_binding import format_change
 from towpath_tas.core.call import Approval, LedgerCall, StartClaim

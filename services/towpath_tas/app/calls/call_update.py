@@ -32,7 +32,7 @@ class CallUpdate:
     project: str = ""
     usage_run_id: UUID | None = None
     root_run_id: UUID | None = None
-    attempt: int = 1
+    attempt: int = 0
     fresh: bool = False
     read: bool = False
     change: LedgerChange = NO_CHANGE

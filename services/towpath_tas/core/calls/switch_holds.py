@@ -13,7 +13,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from towpath_contracts.facts import CallPausedFact, GateResolvedFact
+from towpath_contracts.facts import GateResolvedFact
+from towpath_contracts.runs.held_calls import CallPausedFact
 from towpath_contracts.switches import ActiveSwitch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
