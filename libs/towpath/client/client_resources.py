@@ -88,7 +88,7 @@ class ClientResources:
 
     @cached_property
     def quotas(self) -> "QuotaResource":
-        """How many runs the project may have under way, and begin on one day."""
+        """How many runs the project may have, how many tool calls a minute, and how much it may store."""
         from towpath.client.budgets import QuotaResource
 
         return QuotaResource(self._transport)

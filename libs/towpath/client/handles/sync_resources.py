@@ -120,7 +120,7 @@ class SyncBudgetResource(_SyncResource):
 
 
 class SyncQuotaResource(_SyncResource):
-    """How many runs the project may have."""
+    """How many runs the project may have, how many tool calls a minute, and how much it may store."""
 
     show = waiting(QuotaResource.show)
     set = waiting(QuotaResource.set)
