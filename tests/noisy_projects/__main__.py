@@ -35,7 +35,6 @@ async def measure(load: Load) -> dict[str, Any]:
             before = await projects.meanwhile(alone[1:])
             began = time.monotonic()
             among = await quiet_runs_among(projects, load)
-            ended_then = await projects.ended(NOISY)
             await projects.until_ended(NOISY, load.runs)
             flood_s = time.monotonic() - began
             await projects.close()
@@ -44,7 +43,6 @@ async def measure(load: Load) -> dict[str, Any]:
         "flood_runs": load.runs,
         "flood_calls": load.calls_in_all,
         "flood_s": round(flood_s, 1),
-        "flood_runs_ended_at_the_last_quiet_run": ended_then,
         "quiet_runs": load.quiet_runs,
         "alone_s_p50": round(statistics.median(alone_s), 3),
         "among_s_p50": round(statistics.median(among_s), 3),
