@@ -24,8 +24,9 @@ ANY = "*"
 STREAM_EXPIRES = "1h"
 """How long an agent's answer may take in all; the gateway ends it before."""
 
-MAX_ANSWERS = 4
-"""How often a request may be answered: a slow service is sent it again, at most three times, on one reply subject."""
+MAX_REPLIES = 7
+"""How often a request may be answered: a slow service is sent it again, at most three times, on one reply subject, and
+nats-server counts each of these as it counts an answer. With 1, what came twice could not be answered at all."""
 
 RESPONSE_EXPIRES = "5m"
 """How long a request may be answered: longer than any wait a question may ask for."""
@@ -280,7 +281,7 @@ def broker_permissions(rights: NatsUserRights) -> JsonObject:
     sides = (("publish", rights.publish + asked), ("subscribe", rights.subscribe + rights.streams))
     allowed: JsonObject = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
     if rights.answers:
-        allowed["allow_responses"] = {"max": MAX_ANSWERS, "expires": RESPONSE_EXPIRES}
+        allowed["allow_responses"] = {"max": MAX_REPLIES, "expires": RESPONSE_EXPIRES}
     if rights.streams:
         allowed["allow_responses"] = {"max": -1, "expires": STREAM_EXPIRES}
     return allowed

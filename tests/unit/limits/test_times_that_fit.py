@@ -104,7 +104,7 @@ def test_a_silent_database_is_told_before_a_request_is_tried_for_the_fourth_time
     tries = request_sender.FIRST_SILENCE_S * (1 + 2 + 4)
     told = replies.LOOKS_AFTER_S + database_probe.SILENT_AFTER_S
     assert told == 3.0 < tries < bus.REQUEST_TIMEOUT_S and request_sender.MAX_REPEATS == 3
-    assert authority.MAX_ANSWERS == request_sender.MAX_REPEATS + 1
+    assert authority.MAX_REPLIES == 2 * request_sender.MAX_REPEATS + 1
     assert replies.LOOKS_AFTER_S == 3 * database_probe.BELIEVED_S
     assert told < key_store.ANSWER_S < bus.REQUEST_TIMEOUT_S
 

@@ -20,7 +20,7 @@ from tests.support.platform.nats_rights import (
 )
 from tests.support.waiting import eventually
 
-from towpath_contracts.authority import CORE, USERS
+from towpath_contracts.authority import CORE, MAX_REPLIES, USERS
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.subjects import (
     AGENTS_DISCOVERY,
@@ -125,7 +125,7 @@ async def test_each_try_of_a_request_may_be_answered_and_no_more(server: Nats) -
         said.append(error)
 
     service = await nats.connect(server.url("tas"), inbox_prefix=b"_INBOX_tas.x", error_cb=note)
-    asker = await nats.connect(server.url("gateway"), inbox_prefix=b"_INBOX_gateway.x")
+    asker = await nats.connect(server.url("orchestrator"), inbox_prefix=b"_INBOX_orchestrator.x")
     tries = await service.subscribe(subject)
     await service.flush()
     inbox = asker.new_inbox()
@@ -133,6 +133,7 @@ async def test_each_try_of_a_request_may_be_answered_and_no_more(server: Nats) -
     for _ in range(MAX_REPEATS + 1):
         await asker.publish(subject, b"question", reply=inbox)
     asked = [await tries.next_msg(timeout=20) for _ in range(MAX_REPEATS + 1)]
+    assert MAX_REPEATS + len(asked) == MAX_REPLIES
     for message in asked:
         await message.respond(b"answer")
     assert [(await answers.next_msg(timeout=20)).data for _ in asked] == [b"answer"] * len(asked)
