@@ -49,6 +49,18 @@ def ask(server: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     return run
 
 
+def waiting_run(ask: Ask, *task: str) -> str:
+    """Run the sample with *task* until it waits for a person; returns the run."""
+    code, run = ask("run", "support", *task, "--wait", "1s")  # which is over only then: a gate ends no `--wait`
+    assert code == 5
+    until = time.monotonic() + 60
+    while run["status"] != "waiting":  # a busy machine takes longer than a second to come to the gate
+        assert time.monotonic() < until, run
+        time.sleep(0.1)
+        _, run = ask("runs", "show", run["run_id"])
+    return str(run["run_id"])
+
+
 def at_terminal(server: str, command: list[str], *answers: tuple[str, str], **more: str) -> tuple[int, str]:
     """Run *command* in a terminal, write each answer once its question is asked; returns exit code and all it said."""
     ours, theirs = pty.openpty()

@@ -4,11 +4,10 @@ import asyncio
 import json
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli.conftest import MESSAGE, SAMPLE, TOWPATH, Ask, at_terminal, script
+from tests.e2e.cli.conftest import MESSAGE, SAMPLE, TOWPATH, Ask, at_terminal, script, waiting_run
 
 from towpath.cli import main
 from towpath.cli.access import gate_watch
@@ -17,18 +16,11 @@ from towpath.client.client import Client
 
 def waiting(ask: Ask, tmp_path: Path, amount: float = 101.0) -> tuple[str, str]:
     """Start a run that waits for a person; returns its id and its gate's."""
-    code, run = ask("run", "support", MESSAGE, "--script", script(tmp_path, amount), "--wait", "1s")
-    assert code == 5
-    until = time.monotonic() + 60
-    while run["status"] != "waiting":  # a busy machine takes longer than a second to come to the gate
-        assert time.monotonic() < until, run
-        time.sleep(0.1)
-        _, run = ask("runs", "show", run["run_id"])
-    assert run["status"] == "waiting"
-    code, found = ask("gates", "list", "--run", run["run_id"])
+    run_id = waiting_run(ask, MESSAGE, "--script", script(tmp_path, amount))
+    code, found = ask("gates", "list", "--run", run_id)
     assert code == 0
     (gate,) = found["gates"]
-    return run["run_id"], gate["gate_id"]
+    return run_id, gate["gate_id"]
 
 
 @pytest.mark.prints("runs events", "runs list", "runs show")

@@ -11,7 +11,7 @@ from typing import Any
 
 import nats
 import pytest
-from tests.e2e.cli.conftest import Ask
+from tests.e2e.cli.conftest import Ask, waiting_run
 from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.platform.sample_platform import ServedSample
 
@@ -25,9 +25,7 @@ MESSAGE = "Refund order 8812"
 @pytest.fixture
 def run_id(ask: Ask) -> str:
     """A run that waits for a person."""
-    code, run = ask("run", "support", MESSAGE, "--model", "scripted:support", "--wait", "60s")
-    assert (code, run["status"]) == (5, "waiting")
-    return str(run["run_id"])
+    return waiting_run(ask, MESSAGE, "--model", "scripted:support")
 
 
 @pytest.mark.prints(
