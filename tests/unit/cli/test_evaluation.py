@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.support.forked_python import forked_python
 
 from towpath.cli import main
 from towpath.cli.evaluation import evaluation_process
@@ -41,12 +43,26 @@ RUNS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def python() -> Iterator[str]:
+    with forked_python("towpath_testing.evaluation", "pytest") as program:
+        yield program
+
+
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project that is evaluated by a process which is started as a person's is."""
     create_project(tmp_path)
     (tmp_path / "tests" / "evaluation.yaml").write_text(SUITE)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def shop(own_shop: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project that is evaluated by forks of a process that has imported the services."""
+    monkeypatch.setattr(sys, "executable", python)
+    return own_shop
 
 
 def test_the_models_of_an_evaluation_stand_beside_each_other() -> None:
@@ -177,9 +193,9 @@ def test_tests_are_found_by_what_they_say_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_a_tool_that_ends_the_process_is_no_success(
-    shop: Path, capfd: pytest.CaptureFixture[str], ends: str, status: int, told: str
+    own_shop: Path, capfd: pytest.CaptureFixture[str], ends: str, status: int, told: str
 ) -> None:
-    (shop / "tools" / "ends.py").write_text(f"import os, signal, sys, time\n{ends}\n")
+    (own_shop / "tools" / "ends.py").write_text(f"import os, signal, sys, time\n{ends}\n")
     assert main(["test", "tests/evaluation.yaml", "-o", "table"]) == status
     said = capfd.readouterr()
     assert told.lower() in said.err.lower()
