@@ -7,7 +7,7 @@ listed: one that changed meanwhile is refused, as are gates that somebody has se
 from typing import Any, Literal
 
 from towpath.cli.access import gates_commands
-from towpath.cli.access.gate_watch import gate_row, waiting
+from towpath.cli.access.gate_watch import waiting
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
@@ -55,7 +55,7 @@ async def bulk(
         found = (await waiting(client.gates, root_run_id=root)).values()
         gates = [gate for gate in found if _takes(gate, verdict, tool)]
         if not yes or not gates:
-            rows = [gate_row(gate) for gate in gates]
+            rows = [gate.model_dump(mode="json") for gate in gates]
             out.rows("gates", rows, gates_commands.LISTED, empty="No gate that waits matches.")
             if gates and out.for_people:
                 out.write(f"Nothing was decided; give all {len(gates)} the verdict {verdict} with: --yes")
@@ -70,7 +70,7 @@ async def bulk(
 
 
 def _takes(gate: GateView, verdict: str, tool: str | None) -> bool:
-    return verdict in gates_commands.verdicts(gate_row(gate)) and tool in (None, gate.detail.get("tool"))
+    return verdict in gates_commands.verdicts(gate.model_dump(mode="json")) and tool in (None, gate.detail.get("tool"))
 
 
 async def _decide(client: Client, gate: GateView, verdict: str, reason: str) -> dict[str, Any]:
