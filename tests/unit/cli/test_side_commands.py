@@ -239,6 +239,38 @@ async def test_whoever_is_asked_at_the_terminal_has_seen_the_arguments_whole(
     assert f"arguments: text={'x' * 236}\n" in await asked("x" * 236, summary="Send it")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("amount=30 note='half'", "nothing was decided: answer e first, then amount=30 note='half'"),
+        ('{"amount": 30}', 'nothing was decided: answer e first, then {"amount": 30}'),
+        ("approve only 30", "nothing was decided: answer a, e, d or s, not approve only 30"),
+        ("ask me later", "nothing was decided: answer a, e, d or s, not ask me later"),
+        ("yesterday", "nothing was decided: answer a, e, d or s, not yesterday"),
+        ("", ""),
+    ],
+)
+async def test_only_a_whole_word_decides_at_a_gate(
+    line: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def still_waits(*_: object) -> bool:
+        return True
+
+    async def decided(*_: object) -> bool:
+        pytest.fail("the line was taken for a decision")
+
+    lines = iter([line, "Skip"])
+    monkeypatch.setattr(run_follower, "_is_pending", still_waits)
+    monkeypatch.setattr(run_follower, "_decide", decided)
+    monkeypatch.setattr(run_follower, "prompt", lambda _words: next(lines))
+    gate = GateOpened(gate_id=RUN, approval_id=RUN, gate_type="approval", reason="large", expires_at=AT)
+    nobody: Any = None
+    await run_follower.ask_at_gate(nobody, gate, OutputPrinter("table"))
+    assert capsys.readouterr().out == (f"    {said}\n" if said else "") + (
+        f"    still waiting; later: towpath gates approve {RUN}\n"
+    )
+
+
 def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:
     assert main(["gates", "deny", str(RUN), "--server", "http://127.0.0.1:9"]) == UNREACHABLE
 

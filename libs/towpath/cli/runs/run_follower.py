@@ -52,6 +52,17 @@ _CALL_FACTS = (
 UNANSWERED_S = 5.0
 """After so long without an answer a notice says that the run waits for an agent in user code, or for a worker."""
 
+ANSWER_WIDTH = 60
+"""Of an answer that is none; longer ones are cut."""
+
+_ANSWERS = {
+    **dict.fromkeys(("a", "approve", "y", "yes"), "a"),
+    **dict.fromkeys(("d", "deny", "n", "no"), "d"),
+    **dict.fromkeys(("e", "edit"), "e"),
+    **dict.fromkeys(("s", "skip"), "s"),
+}
+"""What may be answered at a gate, as whole words: `amount=60` is an edit that nobody asked for yet, and no approval."""
+
 _NO_REASON = "\x04"
 """What the end of all input is, where a reason is asked for; no line has this sign."""
 
@@ -211,19 +222,34 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
         return
     for line in _more_of_call(gate.detail):
         out.write(f"    {line}", "yellow")
-    words = "[a]pprove [e]dit [d]eny [s]kip" if takes_edit(gate) else "[a]pprove [d]eny [s]kip"
+    while (word := _asked_word(out, edits=takes_edit(gate))) != "s":
+        try:
+            if await _decide(client, gate, word, out):
+                return
+        except ProblemError as error:
+            for line in (refusal_line(error.problem), *fault_lines(error.problem)):
+                out.write(f"    {line}", "red")
+    out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
+
+
+def _asked_word(out: OutputPrinter, *, edits: bool) -> str:
+    """Ask until the answer is one that there is, and return its first letter."""
+    words = "[a]pprove [e]dit [d]eny [s]kip" if edits else "[a]pprove [d]eny [s]kip"
     while True:
-        word = prompt(f"    approve? {words} ").strip().lower()[:1].replace("y", "a")
-        if word == "s":
-            out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
-            return
-        if word in {"a", "d"} or (word == "e" and takes_edit(gate)):
-            try:
-                if await _decide(client, gate, word, out):
-                    return
-            except ProblemError as error:
-                for line in (refusal_line(error.problem), *fault_lines(error.problem)):
-                    out.write(f"    {line}", "red")
+        line = prompt(f"    approve? {words} ").strip()
+        word = _ANSWERS.get(line.lower(), "")
+        if word and (edits or word != "e"):
+            return word
+        if line:
+            out.write(f"    {_no_answer(line, edits=edits)}", "yellow")
+
+
+def _no_answer(line: str, *, edits: bool) -> str:
+    """Say that *line* decides nothing, and what does."""
+    told = one_line(line, ANSWER_WIDTH)
+    if edits and ("=" in line or line.startswith("{")):
+        return f"nothing was decided: answer e first, then {told}"
+    return f"nothing was decided: answer {'a, e, d or s' if edits else 'a, d or s'}, not {told}"
 
 
 def takes_edit(gate: GateOpened) -> bool:
