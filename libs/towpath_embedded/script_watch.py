@@ -8,7 +8,14 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from towpath.networks.script_files import TASK, played_scripts, read_script_file, script_path, task_script_hint
+from towpath.networks.script_files import (
+    TASK,
+    played_scripts,
+    read_script_file,
+    script_doubts,
+    script_path,
+    task_script_hint,
+)
 from towpath_contracts.base import JsonObject
 from towpath_embedded.processes.supervisor import Notice
 from towpath_embedded.refused_files import ShowRefused
@@ -49,16 +56,18 @@ class ScriptWatch:
             if path in self._seen and self._seen[path] == version:
                 continue
             self._seen[path] = version
-            _, faults = read_script_file(path, self._folder, agents)
-            self._put(path, faults)
+            entries, faults = read_script_file(path, self._folder, agents)
+            self._put(path, faults, script_doubts(str(path), entries, agents))
 
-    def _put(self, path: Path, faults: list[str]) -> None:
+    def _put(self, path: Path, faults: list[str], doubts: list[str]) -> None:
         was_faulty = path in self._faulty
         (self._faulty.add if faults else self._faulty.discard)(path)
         if faults or was_faulty:
             self._refused(str(path), faults)
         if was_faulty and not faults:
             self._notice(f"{path.name}: the script can be played again")
+        for doubt in doubts:
+            self._notice(doubt)
 
     def _forget_all_but(self, named: Mapping[Path, list[str]]) -> None:
         for path in self._seen.keys() - named.keys():

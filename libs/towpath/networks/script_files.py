@@ -33,7 +33,16 @@ ENTRY_WORDS = frozenset(
 They are written out, as ACTIONS are: every start of a command would pay for the import of the contracts.
 """
 
-ACTIONS = ("ROUTE_TO_AGENT", "USE_TOOL", "RESPOND", "ABANDON", "REQUEST_GATE")
+DETAILS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "ROUTE_TO_AGENT": (("target_agent_name",), ("context",)),
+    "USE_TOOL": ((), ("tool_name", "tool_params", "calls")),
+    "RESPOND": (("payload",), ()),
+    "ABANDON": (("rationale",), ()),
+    "REQUEST_GATE": (("reason",), ("detail",)),
+}
+"""What the details of each action must say, and what they may say beside it."""
+
+ACTIONS = tuple(DETAILS)
 """What a decision may say to do."""
 
 NO_LIST = (
@@ -43,6 +52,9 @@ NO_LIST = (
 
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """As large as a decider reads."""
+
+MAX_DOUBTS = 10
+"""Entries that are told to be odd; a file of another kind has thousands."""
 
 _SCRIPTED, _ENDING = "scripted:", ".json"
 
@@ -124,16 +136,49 @@ def _missing(path: Path, folder: Path, agents: Sequence[str]) -> str:
     return f"{path} is not there, and {who}{hint}"
 
 
-def script_doubts(source: str, script: Sequence[Any]) -> list[str]:
-    """Return what is odd in the entries of *script*, which is played as it is all the same."""
-    found: list[str] = []
-    for place, entry in enumerate(script):
-        if not isinstance(entry, Mapping):
-            continue
-        if "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
-            known = ", ".join(sorted(ENTRY_WORDS))
-            found.append(f"{source}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
-        if isinstance(action := entry.get("action"), str) and action not in ACTIONS:
-            hint = suggest_or_list(action, ACTIONS, shown=str)
-            found.append(f"{source}: entry {place}: no action is called {action}{hint}")
-    return found
+def script_doubts(source: str, script: Sequence[Any], agents: Sequence[str] = ()) -> list[str]:
+    """Return what is odd in the entries of *script*, which *agents* play; it is played as it is all the same."""
+    entries = [(f"{source}: entry {place}", one) for place, one in enumerate(script) if isinstance(one, Mapping)]
+    named = {one["agent"] for _, one in entries if isinstance(one.get("agent"), str)}
+    silent = sorted(set(agents) - named)
+    odd = ((place, word) for place, entry in entries for word in _odd_in_entry(entry, agents, silent))
+    found = [f"{place}: {word}" for place, word in islice(odd, MAX_DOUBTS)]
+    return [*found, f"{source}: more entries are odd"] if next(odd, None) else found
+
+
+def _odd_in_entry(entry: Mapping[str, Any], agents: Sequence[str], silent: Sequence[str]) -> Iterator[str]:
+    if "action" in entry:
+        yield from _odd_in_decision(entry)
+    agent = entry.get("agent")  # nobody is meant who has entries
+    if isinstance(agent, str) and agent not in agents and (meant := suggest_name(agent, silent, shown=str)):
+        yield f"no agent {agent} plays this script{meant}"
+
+
+def _odd_in_decision(entry: Mapping[str, Any]) -> Iterator[str]:
+    unknown = sorted(str(word) for word in set(entry) - ENTRY_WORDS)
+    for word in unknown:
+        yield f"no decision has {word}{suggest_or_list(word, sorted(ENTRY_WORDS), shown=str)}"
+    action = entry["action"]
+    if not isinstance(action, str):
+        return
+    if action not in DETAILS:
+        yield f"no action is called {action}{suggest_or_list(action, ACTIONS, shown=str)}"
+    elif isinstance(details := entry.get("action_details"), Mapping):
+        yield from _odd_in_details(action, details)
+    elif not unknown:
+        yield f"{action} has no action_details; they are an object with {_all_of(action)}"
+
+
+def _odd_in_details(action: str, details: Mapping[str, Any]) -> Iterator[str]:
+    must, may = DETAILS[action]
+    unknown = sorted(str(word) for word in set(details) - {*must, *may})
+    for word in unknown:
+        hint = suggest_or_list(word, (*must, *may), shown=str)
+        yield f"the action_details of {action} have no {word}{hint}"
+    if not unknown and (missing := [word for word in must if word not in details]):
+        yield f"the action_details of {action} lack {', '.join(missing)}"
+
+
+def _all_of(action: str) -> str:
+    must, may = DETAILS[action]
+    return ", ".join((*must, *may))

@@ -19,7 +19,7 @@ from towpath.cli.shared.exit_codes import UNREACHABLE
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
-from towpath.networks.script_files import ACTIONS, ENTRY_WORDS
+from towpath.networks.script_files import ACTIONS, DETAILS, ENTRY_WORDS
 from towpath_contracts.decisions.decision import AnyDecision, CheckedDecision
 from towpath_contracts.events.child_events import ChildGateWaitChanged
 from towpath_contracts.events.log import (
@@ -48,7 +48,7 @@ def test_an_unknown_word_of_a_script_s_entry_is_warned_of(tmp_path: Path, capsys
     )
     assert len(read_script(script)) == 4
     errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 1 and "entry 1 has agent_key" in errors[0] and " agent, " in errors[0]
+    assert errors == [f"{script}: entry 1: no decision has agent_key; did you mean agent?"]
 
 
 def test_a_condition_of_an_entry_is_one_of_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +60,11 @@ def test_a_condition_of_an_entry_is_one_of_its_words(tmp_path: Path, capsys: pyt
 def test_a_script_may_have_the_actions_and_the_words_of_the_contracts_and_what_a_decider_reads_beside_them() -> None:
     decisions = {*get_args(AnyDecision), *get_args(get_args(CheckedDecision)[0])}
     assert set(ACTIONS) == {decision.model_fields["action"].default for decision in decisions}
+    for decision in decisions:
+        fields = decision.model_fields["action_details"].annotation.model_fields
+        must, may = DETAILS[decision.model_fields["action"].default]
+        assert {name for name, field in fields.items() if field.is_required()} == set(must)
+        assert set(fields) == {*must, *may}
     answered = {word for decision in decisions for word in decision.model_fields}
     beside = {"agent": "clerk", "delay_ms": 1, "when": {}}
     assert answered | set(beside) == ENTRY_WORDS

@@ -324,7 +324,7 @@ def _look_at_script(path: Path, folder: Path, agents: Sequence[str]) -> list[str
         errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
         remedy = "Correct the script at the line that is named: the models of the network play it."
         raise RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
-    return faults or script_doubts(str(path), entries)
+    return faults or script_doubts(str(path), entries, agents)
 
 
 def _each_once(files: Sequence[Path]) -> list[Path]:

@@ -8,6 +8,8 @@ import pytest
 from towpath.cli.definitions.networks_commands import _check_form, _each_once
 from towpath.cli.shared.input_files import MAX_BYTES
 from towpath.errors import RefusedError
+from towpath.networks.script_files import MAX_DOUBTS, script_doubts
+from towpath_contracts.base import JsonObject
 from towpath_decider.adapters.script_source import FileScriptSource, ScriptLoadError
 
 
@@ -86,8 +88,46 @@ def test_odd_entries_of_a_script_are_notes(tmp_path: Path) -> None:
     script.write_text('[{"action": "REPLY"}]')
     (note,) = _check_form(write_desk(tmp_path))
     assert note.startswith(f"{script}: entry 0: no action is called REPLY")
-    script.write_text('[{"action": "RESPOND"}]')
+    script.write_text('[{"action": "RESPOND", "action_details": {"payload": "done"}}, "plain", {"raw": "text"}]')
     assert _check_form(write_desk(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"action": "RESPOND"}, "RESPOND has no action_details; they are an object with payload"),
+        ({"action": "RESPOND", "action_details": {}}, "the action_details of RESPOND lack payload"),
+        (
+            {"action": "ROUTE_TO_AGENT", "action_details": {"agent_key": "clerk"}},
+            "the action_details of ROUTE_TO_AGENT have no agent_key; there are target_agent_name, context",
+        ),
+        (
+            {"action": "USE_TOOL", "action_details": {"tool": "stock.count", "tool_prams": {}}},
+            "the action_details of USE_TOOL have no tool; did you mean tool_name?",
+        ),
+        ({"agent": "clrek", "kind": "validate"}, "no agent clrek plays this script; did you mean clerk?"),
+        ({"agent": "somebody", "kind": "validate"}, None),
+    ],
+)
+def test_what_a_decision_can_not_say_is_told_before_a_run_fails_of_it(
+    entry: JsonObject, said: str | None, tmp_path: Path
+) -> None:
+    script = tmp_path / "desk.json"
+    script.write_text(json.dumps([entry]))
+    notes = _check_form(write_desk(tmp_path))
+    assert (notes[0] if notes else None) == (said and f"{script}: entry 0: {said}")
+
+
+def test_an_entry_for_another_agent_is_not_odd_where_each_that_plays_has_its_own(tmp_path: Path) -> None:
+    entries = [{"agent": agent, "kind": "validate"} for agent in ("clerk", "clerks")]
+    assert script_doubts("desk.json", entries, ["clerk"]) == []
+
+
+def test_of_many_odd_entries_the_first_are_told() -> None:
+    assert script_doubts("desk.json", [{"action": "X"}] * MAX_DOUBTS)[-1].startswith(
+        f"desk.json: entry {MAX_DOUBTS - 1}: "
+    )
+    assert script_doubts("desk.json", [{"action": "X"}] * 20_000)[MAX_DOUBTS:] == ["desk.json: more entries are odd"]
 
 
 def test_a_file_that_is_named_twice_is_published_once_and_that_is_told(

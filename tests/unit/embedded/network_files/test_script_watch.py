@@ -42,7 +42,7 @@ def save(path: Path, text: str) -> None:
 
 def test_a_script_that_is_saved_broken_is_told_with_its_line_once_and_so_is_that_it_is_mended(tmp_path: Path) -> None:
     file, told = tmp_path / "desk.json", Told(tmp_path)
-    save(file, '[{"action": "RESPOND"}]')
+    save(file, '[{"action": "RESPOND", "action_details": {"payload": "done"}}]')
     assert told.after_look(DESK) == []
     save(file, '[\n  {"action": "RESPOND"}\n  {}\n]')
     ((name, faults),) = told.after_look(DESK)
@@ -51,9 +51,20 @@ def test_a_script_that_is_saved_broken_is_told_with_its_line_once_and_so_is_that
     save(file, '{"action": "RESPOND"}')
     ((_, faults),) = told.after_look(DESK)
     assert faults[0].startswith(f"{file}:1: a script is a list of decisions")
-    save(file, '[{"action": "RESPOND"}]')
+    save(file, '[{"action": "RESPOND", "action_details": {"payload": "done"}}]')
     assert told.after_look(DESK) == [("desk.json", [])]
     assert told.notices == ["desk.json: the script can be played again"]
+
+
+def test_what_is_odd_in_a_script_is_told_when_it_is_saved_and_once(tmp_path: Path) -> None:
+    file, told = tmp_path / "desk.json", Told(tmp_path)
+    save(file, '[{"agent": "clrek", "action": "RESPOND", "action_detials": {}}, {"agent": "lead", "action": "ROUTE"}]')
+    assert told.after_look(DESK) == [], "it can be played"
+    first, second, third = told.notices
+    assert first == f"{file}: entry 0: no decision has action_detials; did you mean action_details?"
+    assert second == f"{file}: entry 0: no agent clrek plays this script; did you mean clerk?"
+    assert third.startswith(f"{file}: entry 1: no action is called ROUTE")
+    assert told.after_look(DESK) == [] and len(told.notices) == 3
 
 
 def test_a_script_that_is_not_there_is_told_with_who_plays_it_and_which_one_may_be_meant(tmp_path: Path) -> None:
