@@ -2,7 +2,8 @@
 
 Every run of pytest loads it where Towpath is installed, so nothing of the platform is imported before a test needs it.
 pytest shows the two values that were compared, `'failed' == 'completed'`, and not the run that one of them is of: what
-the runs of a failing test came to is shown beside them.
+the runs of a failing test came to is shown beside them. An error that says what the test did wrong is shown where the
+test did it: what the harness and asyncio called meanwhile is left out, unless --full-trace asks for it.
 """
 
 import sys
@@ -49,15 +50,34 @@ def pytest_assertrepr_compare() -> Generator[None, list[list[str]], list[list[st
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    call: "pytest.CallInfo[None]",
+    item: pytest.Item, call: "pytest.CallInfo[None]"
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say below a failure what the runs came to, where what is said of the failure does not say so."""
+    if call.excinfo is not None and _is_ours(type(call.excinfo.value).__module__) and not item.config.option.fulltrace:
+        _end_in_test(call.excinfo.value)
     report = yield
     if call.excinfo is not None and report.failed:
         told = _told_runs()
         if told and not all(line in report.longreprtext for line in told):
             report.sections.append(("Runs of the harness", "\n".join(told)))
     return report
+
+
+def _end_in_test(error: BaseException) -> None:
+    """Leave out what is below the last frame that is not the platform's: *error* says what is to be known of it."""
+    last = entry = error.__traceback__
+    while entry is not None:
+        if not _is_ours(str(entry.tb_frame.f_globals.get("__name__"))):
+            last = entry
+        entry = entry.tb_next
+    if last is not None:
+        last.tb_next = None
+
+
+def _is_ours(module: str) -> bool:
+    """Return whether *module* is the platform's, or what runs its coroutines."""
+    package = module.partition(".")[0]
+    return package.startswith("towpath") or package == "asyncio"
 
 
 def _told_runs() -> list[str]:

@@ -126,3 +126,21 @@ def test_without_a_harness_nothing_is_added(pytester: pytest.Pytester) -> None:
 def test_what_changes_the_terminal_is_named(pytester: pytest.Pytester) -> None:
     found = failure(pytester, 'assert run(respond("\\x1b[2Jtea")).status == "failed"')
     assert "⟨U+001B⟩[2Jtea>" in str(found.stdout)
+
+
+def test_an_error_that_says_what_is_wrong_is_shown_in_the_test_alone(pytester: pytest.Pytester) -> None:
+    body = """
+with harness(LONE, policy=ALLOWED, tools=TOOLS, model=script([respond("tea")])) as h:
+    h.run("hello")
+    h.next_gate()
+""".strip()
+    shown = failure(pytester, body).stdout
+    shown.fnmatch_lines([">*h.next_gate()", "E*NoGateError: no gate: the run completed with 'tea'*"])
+    shown.no_fnmatch_line("*/sync.py:*")
+    shown.no_fnmatch_line("*asyncio*")
+    pytester.runpytest_inprocess(*OPTIONS, "--full-trace").stdout.fnmatch_lines(["*sync.py:*", "E*NoGateError*"])
+
+
+def test_an_error_of_another_kind_is_shown_down_to_where_it_was_raised(pytester: pytest.Pytester) -> None:
+    body = "with harness(LONE, policy=ALLOWED, tools=TOOLS) as h:\n    h._harness = None\n    h.next_gate()"
+    failure(pytester, body).stdout.fnmatch_lines([">*h.next_gate()", "E*AttributeError*", "*sync.py:*"])
