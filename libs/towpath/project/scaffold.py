@@ -149,8 +149,13 @@ def add_rule(
     else:
         _write(folder, {path: _text("policy.yaml", "policy", path) + _indented(rule, 2)})
     named = project.policy is not None
-    todo = f"say {'when' if who else 'who and when'}: {path}"
-    return AddedPart((path,), todo if named else f"{todo}, and name it in {PROJECT_FILE}: policy: {path}")
+    condition = "such as when: args.amount <= 100"
+    todo = (
+        f"where it is not about every call, add a condition in {path}, {condition}"
+        if who
+        else f"add in {path} whose calls it is about, such as who: {{network: NAME}}, and a condition, {condition}"
+    )
+    return AddedPart((path,), todo if named else f"{todo}; and name the file in {PROJECT_FILE}: policy: {path}")
 
 
 def _caller(pair: str) -> str:

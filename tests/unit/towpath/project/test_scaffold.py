@@ -202,6 +202,7 @@ def test_a_tool_is_python_and_bears_its_name(tmp_path: Path) -> None:
 def test_a_rule_is_added_to_the_policy_which_is_made_where_there_is_none(tmp_path: Path) -> None:
     bare = ProjectFile(kind="Project")
     added = add_rule(tmp_path, bare, "first", "a.*")
+    assert added.next_step.startswith("add in policies.yaml whose calls it is about, such as who: {network: NAME}, and")
     assert "policy: policies.yaml" in added.next_step
     add_rule(tmp_path, bare, "second")
     read = read_policy((tmp_path / "policies.yaml").read_text("utf-8"), compile_condition)
@@ -213,7 +214,9 @@ def test_a_rule_is_added_to_the_policy_which_is_made_where_there_is_none(tmp_pat
 def test_a_rule_says_what_becomes_of_whose_calls(tmp_path: Path) -> None:
     create_project(tmp_path, empty=True)
     who = ("network=stock", "agent=a*")
-    assert add_rule(tmp_path, PROJECT, "count", "a.b", effect="allow", who=who).next_step == "say when: policies.yaml"
+    assert add_rule(tmp_path, PROJECT, "count", "a.b", effect="allow", who=who).next_step == (
+        "where it is not about every call, add a condition in policies.yaml, such as when: args.amount <= 100"
+    )
     (rule,) = yaml.safe_load((tmp_path / "policies.yaml").read_text("utf-8"))["rules"]
     assert (rule["who"], rule["effect"]) == ({"network": "stock", "agent": "a*"}, "allow")
     before = files_in(tmp_path)
