@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,17 +16,21 @@ from towpath_contracts.dead_letters import ListDeadLetters
 from towpath_contracts.runs.costs import GetCosts
 from towpath_contracts.runs.records import ReplayRuns
 from towpath_contracts.runs.tree import GetTree
-from towpath_contracts.runs.views import GetRun, ListGates, ListRuns
+from towpath_contracts.runs.views import GetEvents, GetHistory, GetLlmCalls, GetRun, ListGates, ListRuns
 from towpath_contracts.tools.access import AuditQuery
 from towpath_contracts.tools.audit import ExportAudit, ProveRun
 from towpath_contracts.tools.policy import GetToolCallStatistics
 from towpath_contracts.tools.workers import ListWorkers
+from towpath_fabric.postgres.pool import Queries
 from towpath_gateway.adapters.key_store import KeyStore
-from towpath_log_writer.app.history_queries import CostQueries
+from towpath_log_writer.app.history_queries import CostQueries, HistoryQueries
+from towpath_orchestrator.adapters.run_store import QUERIES as RUNS
+from towpath_orchestrator.app.api import grant_history
 from towpath_orchestrator.app.api.budgets import BudgetRequests
 from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
 from towpath_orchestrator.app.api.queries import RunQueries
 from towpath_orchestrator.app.api.replay_requests import ReplayRequests
+from towpath_orchestrator.app.project_quotas import QUOTAS
 from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_orchestrator.app.webhook_delivery import QUERIES as NOTICES
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
@@ -34,44 +39,84 @@ from towpath_tas.app.audit.audit_proofs import AuditProofs
 from towpath_tas.app.audit.audit_queries import AuditQueries
 from towpath_tas.app.audit.erasures import QUERIES as ERASURES
 from towpath_tas.app.audit.sealer import Sealer
+from towpath_tas.app.policy.policy_diff import HISTORY
 from towpath_tas.app.policy.policy_statistics import PolicyStatisticsQueries
 from towpath_tas.app.worker_instances import WorkerInstances
 from towpath_tas.metrics import TasMetrics
 
 PROJECT = "default"
-KNOWN = ("top", "thread", "called", "middle", "gate")
+SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
+ONE_RUN = "/v1/runs/{run_id}"
+MODEL_CALLS = "steps/{step}/model-calls"
+KNOWN = ("top", "thread", "called", "call", "middle", "gate", "letter", "entry", "size")
 """Statements that find what is asked about."""
+
+FEW = {
+    "/v1/tools": ("proposals", "name"),
+    "/v1/networks": ("name", "before"),
+    "/v1/policy/versions": ("before",),
+    "/v1/policy/changes": ("before",),
+    "/v1/policy/shadow": (),
+    "/v1/switches": (),
+}
+"""Lists of what people make, and their parameters, which are all in the statements that are asked."""
 
 
 class Question(NamedTuple):
-    """A list with a filter, whose pool has what it asks the database, and how it is asked."""
+    """A list with a filter, whose pool has what it asks the database, and how it is asked.
+
+    `route` is where the gateway is asked for it; `parameters` are those of the route that it uses.
+    """
 
     about: str
     filtered: str
     pool: Any
     ask: Callable[[], Awaitable[Any]]
+    route: str = ""
+    parameters: tuple[str, ...] = ()
 
 
 def questions(pools: Mapping[str, Any], known: Mapping[str, UUID], now: datetime, signer: Signer) -> list[Question]:
     """Return everything that is asked; *pools* are those of the services."""
     return [
-        *_of_runs(pools["orchestrator"], known),
+        *_of_runs(pools["orchestrator"], known, now),
         *_of_gates(pools["orchestrator"], known),
         *_of_other_rows(pools, known, now),
         *_of_the_audit(pools["tas"], known, now, signer),
     ]
 
 
-def _of_runs(pool: Any, known: Mapping[str, UUID]) -> list[Question]:
+def _of_runs(pool: Any, known: Mapping[str, UUID], now: datetime) -> list[Question]:
     queries = RunQueries(pool, RunWaiters(), RunWaiters())
 
     def runs(filtered: str, **asked: Any) -> Question:
-        return Question("runs", filtered, pool, lambda: queries.list_runs(ListRuns(**{"project": PROJECT, **asked})))
+        request = ListRuns(**{"project": PROJECT, **asked})
+        return Question("runs", filtered, pool, lambda: queries.list_runs(request), "/v1/runs", tuple(asked))
+
+    def one(filtered: str, ask: Callable[[], Awaitable[Any]], route: str, *parameters: str) -> Question:
+        return Question("run", filtered, pool, ask, route, parameters)
+
+    def events(after: int) -> Any:
+        return queries.events(GetEvents(project=PROJECT, run_id=known["top"], after=after, limit=1_000))
+
+    def grants(filtered: str, network: str, label: str | None, since: datetime) -> Question:
+        statement = grant_history.QUERIES.completed_runs
+        most = (grant_history.MAX_ROOTS, grant_history.MAX_LOOKED, grant_history.MAX_BELOW)
+        asked = (
+            PROJECT,
+            UUID(int=int(since.timestamp() * 1_000) << 80),
+            network,
+            label,
+            *most,
+        )
+        parameters = ("since", *(() if label is None else ("label",)))
+        route = "/v1/grants/from-runs/{network}"
+        return Question("grants", filtered, pool, lambda: pool.fetch(statement, *asked), route, parameters)
 
     return [
         runs("newest"),
         runs("top of trees", depth=0),
-        runs("of a small project", project="project-3"),
+        runs("of a small project", project="project-small"),
         runs("of the middle of the time", before=known["middle"]),
         *(runs(f"status {one}", status=one) for one in ("completed", "failed", "waiting", "timed_out", "abandoned")),
         runs("status waiting, from the middle", status="waiting", before=known["middle"]),
@@ -86,13 +131,19 @@ def _of_runs(pool: Any, known: Mapping[str, UUID]) -> list[Question]:
         runs("tree of a run with many", root_run_id=known["top"]),
         runs("tree of a run with many, timed_out", root_run_id=known["top"], status="timed_out"),
         runs("thread", thread_id=known["thread"]),
-        Question("run", "tree", pool, lambda: queries.tree(GetTree(project=PROJECT, run_id=known["top"]))),
-        Question(
-            "run",
-            "one, with what it waits for",
-            pool,
-            lambda: queries.get_run(GetRun(project=PROJECT, run_id=known["top"])),
-        ),
+        runs("thread, from the middle", thread_id=known["thread"], before=known["middle"]),
+        runs("as deep as hardly any", depth=3),
+        runs("as deep as hardly any, failed", depth=3, status="failed"),
+        runs("tops of a small project, no network", project="project-small", depth=0, network="none"),
+        runs("of no project", project="nobody"),
+        one("tree", lambda: queries.tree(GetTree(project=PROJECT, run_id=known["top"])), f"{ONE_RUN}/tree"),
+        one("with what it waits for", lambda: queries.get_run(GetRun(project=PROJECT, run_id=known["top"])), ONE_RUN),
+        one("events", lambda: events(1), f"{ONE_RUN}/events"),
+        one("events, late in its log", lambda: events(4_500), f"{ONE_RUN}/events", "after"),
+        Question("quota", "of a project", pool, lambda: pool.fetchrow(QUOTAS.uses, [PROJECT], now), "/v1/quota"),
+        grants("a network", "support", None, now - timedelta(days=30)),
+        grants("a rare network", "rare", None, now - timedelta(days=700)),
+        grants("a network, label rare=yes", "support", '{"rare": "yes"}', now - timedelta(days=700)),
     ]
 
 
@@ -100,7 +151,12 @@ def _of_gates(pool: Any, known: Mapping[str, UUID]) -> list[Question]:
     queries = RunQueries(pool, RunWaiters(), RunWaiters())
 
     def gates(filtered: str, **asked: Any) -> Question:
-        return Question("gates", filtered, pool, lambda: queries.list_gates(ListGates(**{"project": PROJECT, **asked})))
+        request = ListGates(**{"project": PROJECT, **asked})
+        parameters = tuple("order" if name == "newest" else name for name in asked)
+        return Question("gates", filtered, pool, lambda: queries.list_gates(request), "/v1/gates", parameters)
+
+    def one(filtered: str, route: str, **asked: Any) -> Question:
+        return gates(filtered, **asked)._replace(route=route, parameters=())
 
     return [
         gates("pending"),
@@ -118,7 +174,10 @@ def _of_gates(pool: Any, known: Mapping[str, UUID]) -> list[Question]:
         gates("any, tool rare", status="all", tool="tools.rare"),
         gates("any, network rare", status="all", network="rare"),
         gates("any, assigned to rare", status="all", assigned_to=("role:rare",)),
+        gates("any, rule rare", status="all", rule="rule-rare"),
+        gates("any, of a small project", status="all", project="project-small"),
         gates("of a run", status="all", run_id=known["called"]),
+        one("one", "/v1/gates/{gate_id}", status="all", gate_id=known["gate"]),
         gates("of a tree with many runs", status="all", root_run_id=known["top"]),
         gates("closed last", status="all", newest=True),
         gates("closed last, void", status="void", newest=True),
@@ -132,55 +191,86 @@ def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: dat
     letters = DeadLetterRequests(pool, None, None, None, None)  # type: ignore[arg-type]
     budgets, replays = BudgetRequests(pool, None, None), ReplayRequests(pool)  # type: ignore[arg-type]
     workers, costs, keys = WorkerInstances(tas), CostQueries(of_history), KeyStore(lambda: of_keys)
+    past, top = HistoryQueries(of_history), {"project": PROJECT, "run_id": known["top"]}
 
     def dead(filtered: str, **asked: Any) -> Question:
         request = ListDeadLetters(**{"project": PROJECT, **asked})
-        return Question("dead letters", filtered, pool, lambda: letters.list(request))
+        return Question("dead letters", filtered, pool, lambda: letters.list(request), "/v1/dead-letters", tuple(asked))
 
     def replay(filtered: str, project: str = "", **asked: Any) -> Question:
         request = ReplayRuns(project=project, limit=500, **asked)
-        return Question("replay", filtered, pool, lambda: replays.runs_to_replay(request))
+        return Question("replay", filtered, pool, lambda: replays.runs_to_replay(request), "/v1/replays", tuple(asked))
 
     def notices(filtered: str, statement: str, *values: Any) -> Question:
-        return Question("notices", filtered, pool, lambda: pool.fetch(statement, *values))
+        parameters = ("before", "status")[: 1 + (len(values) > 3)]
+        return Question("notices", filtered, pool, lambda: pool.fetch(statement, *values), "/v1/notices", parameters)
 
     def cost(by: Any) -> Question:
         asked = GetCosts(project=PROJECT, by=by, since=(now - timedelta(days=60)).date())
-        return Question("costs", f"60 days by {by}", of_history, lambda: costs.get_costs(asked))
+        ask = partial(costs.get_costs, asked)
+        return Question("costs", f"60 days by {by}", of_history, ask, "/v1/costs", ("by", "since"))
 
-    lately, half = now - timedelta(hours=1), now - timedelta(days=30)
+    def budget(filtered: str, **asked: Any) -> Question:
+        request = ShowBudgets(project=PROJECT, **asked)
+        return Question("budgets", filtered, pool, lambda: budgets.show(request), "/v1/budgets", tuple(asked))
+
+    def of_one(filtered: str, ask: Callable[[], Awaitable[Any]], route: str, *parameters: str) -> Question:
+        return Question("run", filtered, of_history, ask, f"{ONE_RUN}/{route}", parameters)
+
+    def erasures(filtered: str, project: str, status: str | None, before: UUID | None = None) -> Question:
+        asked = (project, before, 100, *(() if status is None else (status,)))
+        statement = ERASURES.listed if status is None else ERASURES.listed_of_status
+        parameters = ("before", "status")[: 1 + (status is not None)]
+        return Question("erasures", filtered, tas, lambda: tas.fetch(statement, *asked), "/v1/erasures", parameters)
+
+    def few(about: str, filtered: str, one: Any, statement: str, values: tuple[Any, ...], route: str) -> Question:
+        return Question(about, filtered, one, lambda: one.fetch(statement, *values), route, FEW[route])
+
+    lately, half = now - timedelta(hours=1), now - timedelta(days=365)
     return [
         dead("open"),
         dead("all", status=None),
         dead("requeued", status="requeued"),
-        dead("open of a small project", project="project-3"),
+        dead("open of a small project", project="project-small"),
         dead("open, without a project", unowned=True),
         dead("stream TOOLOUT", stream="TOOLOUT", status=None),
         dead("of a run", run_id=known["called"], status=None),
-        Question("budgets", "limits", pool, lambda: budgets.show(ShowBudgets(project=PROJECT))),
-        Question("budgets", "of a caller", pool, lambda: budgets.show(ShowBudgets(project=PROJECT, caller="caller-7"))),
-        Question(
-            "budgets", "of a run", pool, lambda: budgets.show(ShowBudgets(project=PROJECT, run_id=known["called"]))
-        ),
+        dead("of no project", project="nobody", status=None),
+        dead("discarded, of a small project", project="project-small", status="discarded"),
+        dead("all, from the middle", status=None, before=known["letter"]),
+        dead("one", dead_letter_id=known["letter"])._replace(route="/v1/dead-letters/{dead_letter_id}", parameters=()),
+        budget("limits"),
+        budget("of a caller", caller="caller-7"),
+        budget("of a run", run_id=known["called"]),
         replay("all"),
         replay("all, since an hour ago", since=lately),
-        replay("of a project", "project-3"),
+        replay("of a project", "project-small"),
         replay("network rare", PROJECT, network="rare"),
         replay("since an hour ago", PROJECT, since=lately),
         replay("network rare, since half", PROJECT, network="rare", since=half),
         notices("all", NOTICES.list_notices, PROJECT, None, 100),
         notices("dead", NOTICES.list_notices_of_status, PROJECT, None, 100, "dead"),
         *(cost(by) for by in ("network", "caller", "label")),
-        Question("workers", "all", tas, lambda: workers.list(ListWorkers(project=PROJECT))),
-        Question("tools", "names and versions", tas, lambda: tas.fetch(LEDGER.tools, PROJECT)),
-        Question("tools", "proposals", tas, lambda: tas.fetch(LEDGER.proposals, PROJECT, 200, None)),
-        Question("erasures", "all", tas, lambda: tas.fetch(ERASURES.listed, PROJECT, None, None, 100)),
-        Question("erasures", "withdrawn", tas, lambda: tas.fetch(ERASURES.listed, PROJECT, "withdrawn", None, 100)),
-        Question(
-            "erasures", "of a small project", tas, lambda: tas.fetch(ERASURES.listed, "project-3", None, None, 100)
-        ),
-        Question("keys", "first page", of_keys, lambda: keys.page_of(PROJECT, None, 100)),
-        Question("keys", "of a small project", of_keys, lambda: keys.page_of("project-1", None, 100)),
+        replay("behind the middle", PROJECT, after=known["middle"]),
+        of_one("history", lambda: past.get_history(GetHistory(**top)), "history"),
+        of_one("history, late", lambda: past.get_history(GetHistory(**top, after_step=900)), "history", "after_step"),
+        of_one("model calls", lambda: past.get_llm_calls(GetLlmCalls(**top, after=900)), MODEL_CALLS, "after"),
+        of_one("model calls of a step", lambda: past.get_llm_calls(GetLlmCalls(**top, step=7)), MODEL_CALLS),
+        Question("workers", "all", tas, lambda: workers.list(ListWorkers(project=PROJECT)), "/v1/workers"),
+        few("tools", "names and versions", tas, LEDGER.tools, (PROJECT,), "/v1/tools"),
+        few("tools", "proposals", tas, LEDGER.proposals, (PROJECT, 200, None), "/v1/tools"),
+        few("networks", "current", pool, RUNS.current_networks, (PROJECT, 2_001), "/v1/networks"),
+        few("networks", "versions of one", pool, RUNS.network_versions, (PROJECT, "support", 50, 51), "/v1/networks"),
+        few("policies", "versions", tas, HISTORY.versions, (PROJECT, None, 51), "/v1/policy/versions"),
+        few("policies", "changes", tas, HISTORY.rules_of_versions, (PROJECT, [7, 8]), "/v1/policy/changes"),
+        few("policies", "shadow", tas, HISTORY.divergences, (PROJECT, 0, 1_001), "/v1/policy/shadow"),
+        few("pauses", "all", tas, SWITCHES.open_switches, (PROJECT,), "/v1/switches"),
+        erasures("all", PROJECT, None),
+        erasures("withdrawn", PROJECT, "withdrawn"),
+        erasures("of a small project", "project-small", None),
+        erasures("withdrawn, of a small project", "project-small", "withdrawn"),
+        Question("keys", "first page", of_keys, lambda: keys.page_of(PROJECT, None, 100), "/v1/keys", ("after",)),
+        Question("keys", "of a small project", of_keys, lambda: keys.page_of("project-1", None, 100), "/v1/keys"),
     ]
 
 
@@ -188,26 +278,30 @@ def _of_the_audit(pool: Any, known: Mapping[str, UUID], now: datetime, signer: S
     queries, counts = AuditQueries(pool), PolicyStatisticsQueries(pool)
     sealer = Sealer(pool, signer, [], TasMetrics(CollectorRegistry()), structlog.get_logger(), idle_s=1e9)
     log, proofs = AuditLogRequests(pool, sealer), AuditProofs(pool, sealer)
-    half, lately = now - timedelta(days=30), now - timedelta(hours=1)
+    half, lately = now - timedelta(days=365), now - timedelta(hours=1)
 
     def audit(filtered: str, **asked: Any) -> Question:
-        return Question("audit", filtered, pool, lambda: queries.query(AuditQuery(**{"project": PROJECT, **asked})))
+        request = AuditQuery(**{"project": PROJECT, **asked})
+        return Question("audit", filtered, pool, lambda: queries.query(request), "/v1/audit", tuple(asked))
 
     def figures(filtered: str, **asked: Any) -> Question:
         request = GetToolCallStatistics(**{"project": PROJECT, **asked})
-        return Question("statistics", filtered, pool, lambda: counts.statistics(request))
+        return Question(
+            "statistics", filtered, pool, lambda: counts.statistics(request), "/v1/statistics", tuple(asked)
+        )
 
     async def second(**asked: Any) -> Any:
         first = await log.export(ExportAudit(project=PROJECT, actor="person", **asked))
         behind = {"cursor": first.cursor, "previous": digest(first.lines[-1])}
         return await log.export(ExportAudit(project=PROJECT, actor="person", **behind, **asked))
 
-    async def prove() -> Any:
-        return await proofs.prove(ProveRun(project=PROJECT, run_id=known["called"]))
+    def proof(filtered: str, route: str, **asked: Any) -> Question:
+        request = ProveRun(project=PROJECT, **asked)
+        return Question("proof", filtered, pool, lambda: proofs.prove(request), f"/v1/audit/{route}", tuple(asked))
 
     return [
         audit("newest"),
-        audit("of a small project", project="project-3"),
+        audit("of a small project", project="project-small"),
         audit("of no project", project="nobody"),
         audit("tool rare", tool="tools.rare"),
         audit("verdict deny", verdict="deny"),
@@ -219,11 +313,19 @@ def _of_the_audit(pool: Any, known: Mapping[str, UUID], now: datetime, signer: S
         audit("the last hour", since=lately),
         audit("until the middle", until=half),
         audit("a day of the middle, denied", since=half - timedelta(days=1), until=half, verdict="deny"),
+        audit("tool rare, from the middle", tool="tools.rare", before=known["entry"]),
+        audit("verdict deny, from the middle", verdict="deny", before=known["entry"]),
         audit("of a run", run_id=known["called"]),
+        audit("of a call", run_id=known["called"], execution_id=known["call"]),
         figures("the last day by tool"),
         figures("60 days by caller", since=now - timedelta(days=60), by=("caller",)),
+        figures("a year, until the middle", since=now - timedelta(days=700), until=half, by=("rule", "tool")),
         Question("export", "first two pieces", pool, second),
         Question("export", "since an hour ago, two pieces", pool, lambda: second(since=lately)),
         Question("export", "since the middle, two pieces", pool, lambda: second(since=half)),
-        Question("proof", "of a run", pool, prove),
+        proof("of a run", "proof/{run_id}", run_id=known["called"]),
+        proof("of a call", "proof/{run_id}", run_id=known["called"], execution_id=known["call"]),
+        proof("of a run, at an old checkpoint", "proof/{run_id}", run_id=known["called"], size=known["size"]),
+        proof("of an entry", "entries/{entry_id}/proof", entry_id=known["entry"]),
+        proof("of an entry, at an old checkpoint", "entries/{entry_id}/proof", entry_id=7, size=known["size"]),
     ]

@@ -1,5 +1,6 @@
--- Many rows by generate_series, as uneven as those of real platforms: one project and one network have nearly all, of
--- some statuses, tools and networks there are hardly any, and one run has very many children. $1 is how many runs.
+-- Many rows by generate_series, as uneven as those of real platforms: one project has 60 % and others a long tail, one network
+-- has most runs, of some statuses, tools and networks there are hardly any, one run has very many children, and the last
+-- months are busier than the first. $1 is how many runs.
 
 -- name: prepare
 -- Ids tell their time, as those of real runs do.
@@ -8,14 +9,14 @@ CREATE FUNCTION bench.id_of(kind text, n bigint, at timestamptz) RETURNS uuid LA
   SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(lpad(to_hex(n), 15, '0'), 1, 3)
           || '8' || substr(lpad(to_hex(n), 15, '0'), 4, 12) || substr(md5(kind), 1, 3))::uuid
 $$;
-CREATE TABLE bench.run (n bigint PRIMARY KEY, run_id uuid NOT NULL, at timestamptz NOT NULL, project text NOT NULL,
-  network text NOT NULL);
+CREATE TABLE bench.run (n bigint PRIMARY KEY, run_id uuid NOT NULL, call_id uuid NOT NULL, at timestamptz NOT NULL,
+  project text NOT NULL, network text NOT NULL, caller text NOT NULL) WITH (autovacuum_enabled = off);
 
 -- name: partitions
 -- Those of the months that have passed, which a platform of that age has.
 DO $$
 DECLARE
-  month timestamptz := date_trunc('month', now() - interval '62 days');
+  month timestamptz := date_trunc('month', now() - interval '732 days');
   parent text;
 BEGIN
   WHILE month < date_trunc('month', now()) LOOP
@@ -28,12 +29,17 @@ BEGIN
 END $$
 
 -- name: ids
+-- A hundred runs that follow each other are of one project, so that trees and threads are. `project-small` has one such
+-- hundred of a thousand.
 INSERT INTO bench.run
-SELECT n, bench.id_of('run', n, t.at), t.at, CASE
-  WHEN n % 50 = 30 AND NOT n BETWEEN $1::bigint / 2 AND $1::bigint / 2 + least($1::bigint / 100, 5000) THEN 'project-' || n / 50 % 20 ELSE 'default' END,
-  CASE WHEN n % ($1::bigint / 5) = 7 THEN 'rare' WHEN n % 10 = 0 THEN 'network-' || n / 10 % 50 ELSE 'support' END
+SELECT n, bench.id_of('run', n, t.at), bench.id_of('call', n, t.at), t.at, CASE
+  WHEN n < 200 OR n / 100 BETWEEN $1::bigint / 200 AND ($1::bigint / 2 + least($1::bigint / 100, 5000)) / 100 THEN 'default'
+  WHEN n / 100 % 1000 = 17 THEN 'project-small'
+  WHEN n / 100 % 10 < 6 THEN 'default' ELSE 'project-' || floor(40 * power(n / 100 * 7919 % 1009 / 1009.0::float8, 3))::text END,
+  CASE WHEN n % ($1::bigint / 5) = 7 THEN 'rare' WHEN n % 10 IN (0, 4, 8) THEN 'network-' || n / 10 % 50 ELSE 'support' END,
+  'caller-' || floor(500 * power(n * 7919 % 10007 / 10007.0::float8, 4))::text
 FROM generate_series(1, $1::bigint) n CROSS JOIN LATERAL (
-  SELECT now() - interval '1 minute' - interval '60 days' * (1 - n::float8 / $1::bigint) AS at) t
+  SELECT now() - interval '1 minute' - interval '730 days' * power(1 - n::float8 / $1::bigint, 1.3) AS at) t
 
 -- name: runs
 -- Every hundredth run has ten children, and one in the middle 5,000 at most. The first runs are a thread.
@@ -41,28 +47,33 @@ INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, 
   max_steps, user_message, labels, created_at, started_at, ended_at, updated_at, wake_at, queue_at, parent_run_id, root_run_id,
   depth, thread_id, continues)
 SELECT b.run_id, b.project, CASE WHEN b.n % 40 = 3 THEN 'swarm' WHEN b.n % ($1::bigint / 5) = 11 THEN 'plan' ELSE 'network' END,
-  b.network, 1, 'sha256:0', s.status, '', 12, 'caller-' || b.n % 500, 5, 4, 10,
+  b.network, 1, 'sha256:0', s.status, '', 12, b.caller, 5, 4, 10,
   'where is order ' || b.n || ' of ours?', jsonb_build_object('team', 'team-' || b.n % 100, 'case', b.n::text)
     || CASE WHEN b.n % ($1::bigint / 5) = 13 THEN '{"rare": "yes"}' ELSE '{}' END::jsonb,
   b.at, b.at, CASE WHEN s.live THEN NULL ELSE b.at + interval '9 seconds' END, b.at + interval '9 seconds',
-  CASE WHEN s.live THEN now() + interval '30 days' END, b.at, p.run_id, p.run_id, CASE WHEN p.n IS NULL THEN 0 ELSE 1 END,
-  CASE WHEN b.n BETWEEN 2 AND 100 THEN f.run_id END,
+  CASE WHEN s.live THEN now() + interval '30 days' END, b.at, p.run_id, p.run_id, CASE WHEN k.parent IS NULL THEN 0 ELSE 1 END,
+  CASE WHEN b.n BETWEEN 2 AND 100 THEN (SELECT o.run_id FROM bench.run o WHERE o.n = 1) END,
   CASE WHEN b.n BETWEEN 2 AND 100 THEN (SELECT o.run_id FROM bench.run o WHERE o.n = b.n - 1) END
 FROM bench.run b
 CROSS JOIN LATERAL (SELECT CASE
     WHEN b.n > $1::bigint - 100 THEN 'running' WHEN b.n > $1::bigint - 2000 THEN 'queued'
     WHEN b.n % 500 = 5 THEN 'waiting' WHEN b.n % ($1::bigint / 5) = 17 THEN 'quarantined'
     WHEN b.n % 50 = 1 THEN 'failed' WHEN b.n % 1000 = 2 THEN 'escalated' WHEN b.n % ($1::bigint / 5) = 3 THEN 'timed_out'
-    ELSE 'completed' END AS status) k
+    ELSE 'completed' END AS status, CASE
+    WHEN b.n > $1::bigint / 2 AND b.n <= $1::bigint / 2 + least($1::bigint / 100, 5000) THEN $1::bigint / 2
+    WHEN b.n > 100 AND b.n % 100 BETWEEN 1 AND 10 THEN b.n - b.n % 100 END AS parent) k
 CROSS JOIN LATERAL (SELECT k.status, k.status IN ('running', 'queued', 'waiting') AS live) s
-LEFT JOIN bench.run p ON p.n = CASE
-  WHEN b.n > $1::bigint / 2 AND b.n <= $1::bigint / 2 + least($1::bigint / 100, 5000) THEN $1::bigint / 2
-  WHEN b.n > 100 AND b.n % 100 BETWEEN 1 AND 10 THEN b.n - b.n % 100 END
-LEFT JOIN bench.run f ON f.n = 1
+CROSS JOIN LATERAL (SELECT CASE WHEN k.parent IS NOT NULL THEN (SELECT o.run_id FROM bench.run o WHERE o.n = k.parent) END) p (run_id)
 
 -- name: events
+-- The first events of each tenth run, and the whole log of the one that is asked about most.
 INSERT INTO runs.run_event (run_id, seq, at, type, event)
-SELECT b.run_id, 1, b.at, 'run_created', '{"type": "run_created"}' FROM bench.run b
+SELECT b.run_id, 1, b.at, 'run_created', '{"type": "run_created"}' FROM bench.run b WHERE b.n % 10 = 0
+
+-- name: long_log
+INSERT INTO runs.run_event (run_id, seq, at, type, event)
+SELECT b.run_id, s, b.at, 'note_added', '{"type": "note_added", "step": 1, "text": "the answer is to be short"}'
+FROM bench.run b, generate_series(2, 5000) s WHERE b.n = $1::bigint / 2
 
 -- name: gates
 -- A gate for each fifth run; those of the waiting runs are open.
@@ -79,41 +90,45 @@ FROM bench.run b CROSS JOIN LATERAL (SELECT CASE WHEN b.n % 500 = 5 AND b.n <= $
 WHERE b.n % 5 = 0
 
 -- name: calls
+-- The ledger of each fifth run.
 INSERT INTO tas.tool_call (run_id, execution_id, project, network, snapshot_digest, agent_key, agent_type, caller, step, call_index,
   tool, operation, toolset, tool_version, effect_class, timeout_ms, args, args_digest, context, status, fence, attempt, deadline,
   policy_version, approvals, claims, accepted, settled_by, revision, created_at, updated_at)
-SELECT b.run_id, bench.id_of('call', b.n, b.at), b.project, b.network, 'sha256:0', 'clerk', 'llm', 'caller-' || b.n % 500, 1, 0,
+SELECT b.run_id, b.call_id, b.project, b.network, 'sha256:0', 'clerk', 'llm', b.caller, 1, 0,
   'orders.refund', 'write', 'orders', 1, 'idempotent', 60000, '{"order": 7}', 'sha256:1', '{}', 'succeeded', 0, 1, b.at, 1, 0, '[]', '',
-  '', 3, b.at, b.at FROM bench.run b
+  '', 3, b.at, b.at FROM bench.run b WHERE b.n % 5 = 0
 
 -- name: entries
 -- Four entries for each run, in the order of their times: decision, claim, dispatch and outcome.
-INSERT INTO tas.audit_record (at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,
-  actor, rule, policy_version, commitment)
-SELECT b.at + interval '1 millisecond' * k.place, b.project, b.run_id, bench.id_of('call', b.n, b.at), k.phase, k.verdict,
+INSERT INTO tas.audit_record (entry_id, at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,
+  actor, rule, policy_version, commitment) OVERRIDING SYSTEM VALUE
+SELECT b.n * 4 - 4 + k.place, b.at + interval '1 millisecond' * k.place, b.project, b.run_id, b.call_id, k.phase, k.verdict,
   CASE WHEN b.n % ($1::bigint / 5) = 5 THEN 'tools.rare' WHEN b.n % 10 = 0 THEN 'tools.' || b.n % 40 ELSE 'orders.refund' END,
-  'write', b.network, CASE WHEN b.n % ($1::bigint / 5) = 19 THEN 'agent-rare' ELSE 'clerk' END, 'caller-' || b.n % 500,
+  'write', b.network, CASE WHEN b.n % ($1::bigint / 5) = 19 THEN 'agent-rare' ELSE 'clerk' END, b.caller,
   CASE WHEN b.n % ($1::bigint / 5) = 23 THEN 'person-rare' WHEN k.phase = 'outcome' THEN 'worker-' || b.n % 20 ELSE '' END,
   'rule-' || b.n % 20, 1, sha256(int8send(b.n))
 FROM bench.run b CROSS JOIN LATERAL (VALUES
   (1, 'decision', CASE WHEN b.n % 50 = 1 THEN 'deny' WHEN b.n % 5 = 0 THEN 'require_approval' ELSE 'allow' END),
   (2, 'claim', 'granted'), (3, 'dispatch', 'sent'),
   (4, 'outcome', CASE WHEN b.n % ($1::bigint / 5) = 29 THEN 'unknown' WHEN b.n % 100 = 3 THEN 'failed' ELSE 'succeeded' END)
-) AS k (place, phase, verdict) ORDER BY b.n, k.place
+) AS k (place, phase, verdict)
+
+-- name: last_entry
+SELECT setval('tas.audit_record_entry_id_seq', $1::bigint * 4)
 
 -- name: payloads
 INSERT INTO tas.audit_payload (entry_id, salt, args_digest, detail)
-SELECT r.entry_id, '\x00000000000000000000000000000000',
-  CASE WHEN r.entry_id % (SELECT max(entry_id) / 5 FROM tas.audit_record) = 9 THEN 'sha256:rare' ELSE 'sha256:1' END, '{"tool_version": 1}'
-FROM tas.audit_record r ORDER BY r.entry_id
+SELECT n, '\x00000000000000000000000000000000', CASE WHEN n % ($1::bigint * 4 / 5) = 9 THEN 'sha256:rare' ELSE 'sha256:1' END,
+  '{"tool_version": 1, "effect_class": "idempotent"}' FROM generate_series(1, $1::bigint * 4) n
 
 -- name: leaves
+-- All leaves have one hash, so that checkpoints over millions of them are made at once: nothing here verifies entries.
 INSERT INTO tas.audit_leaf (leaf_index, entry_id, hash)
-SELECT r.entry_id - 1, r.entry_id, tas.audit_leaf_hash(d.fields_digest, r.project)
-FROM tas.audit_record r CROSS JOIN LATERAL (SELECT tas.audit_fields_digest(r) AS fields_digest OFFSET 0) d ORDER BY r.entry_id
+SELECT n - 1, n, $2::bytea FROM generate_series(1, $1::bigint * 4) n
 
--- name: hashes
-SELECT l.hash, r.at FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id ORDER BY l.leaf_index
+-- name: sealed
+-- When the last entries of checkpoints were written.
+SELECT entry_id, at FROM tas.audit_record WHERE entry_id % $1::bigint = 0 ORDER BY entry_id
 
 -- name: own_entries
 -- What the log says of itself, here and there: that payloads were erased, and segments dropped.
@@ -124,7 +139,7 @@ WHERE entry_id IN (SELECT DISTINCT (m * x)::bigint FROM (SELECT max(entry_id) - 
 -- name: approvals
 INSERT INTO tas.approval (approval_id, run_id, execution_id, project, status, digest, bound, rule, reason, requested_by, expires_at,
   decided_by, decided_reason, opened_at)
-SELECT bench.id_of('approval', b.n, b.at), b.run_id, bench.id_of('call', b.n, b.at), b.project, 'consumed', '', '', 'rule-1', '',
+SELECT bench.id_of('approval', b.n, b.at), b.run_id, b.call_id, b.project, 'consumed', '', '', 'rule-1', '',
   'caller-1', b.at, 'person', '', b.at FROM bench.run b WHERE b.n % 5 = 0
 
 -- name: votes
@@ -134,7 +149,7 @@ SELECT bench.id_of('approval', b.n, b.at), 'person', 'approved', 'fine', '', b.a
 -- name: accounts
 INSERT INTO runs.budget (project, scope, key, usd_micros_limit, usd_micros_spent, soft, on_soft)
 SELECT b.project, k.scope, k.key, 1000000, 1200, 0.8, 'warn' FROM bench.run b CROSS JOIN LATERAL (
-  VALUES ('run', b.run_id::text), ('agent', b.run_id || '/clerk')) AS k (scope, key)
+  VALUES ('run', b.run_id::text), ('agent', b.run_id || '/clerk')) AS k (scope, key) WHERE b.n % 10 = 0
 
 -- name: limits
 INSERT INTO runs.budget_limit (project, kind, name, per_day, usd_micros, soft, on_soft, set_by, set_at)
@@ -144,8 +159,8 @@ SELECT 'default', 'caller', 'caller-' || n, false, 1000000, 0.8, 'warn', 'local'
 INSERT INTO runs.dead_letter (at, stream, subject, run_id, reason, body, project, delivery, status, settled_at, settled_by,
   settled_reason)
 SELECT b.at, CASE WHEN b.n % 1000 = 0 THEN 'TOOLOUT' ELSE 'INBOX' END, 'run.inbox', b.run_id, 'a step that was not reached',
-  convert_to(repeat('{"step": 7} ', 20), 'UTF8'), b.project, b.n, CASE WHEN b.n % 200 = 0 THEN 'dead'
-    WHEN b.n % ($1::bigint / 5) = 40 THEN 'requeued' ELSE 'discarded' END, b.at, 'person', '' FROM bench.run b WHERE b.n % 20 = 0
+  convert_to(repeat('{"step": 7} ', 20), 'UTF8'), b.project, b.n, CASE WHEN b.n % 500 = 0 THEN 'dead'
+    WHEN b.n % ($1::bigint / 5) = 50 THEN 'requeued' ELSE 'discarded' END, b.at, 'person', '' FROM bench.run b WHERE b.n % 50 = 0
 
 -- name: notices
 INSERT INTO runs.notice (notice_id, webhook, gate_id, project, kind, body, status, tries, created_at, ended_at, error)
@@ -183,13 +198,53 @@ FROM generate_series(1, 1000) n
 INSERT INTO history.cost (project, part, day, name, runs, calls, tokens, usd, unpriced)
 SELECT 'default', p.part, d::date, p.part || '-' || n, 10, 20, 3000, 1.5, 0
 FROM (VALUES ('network', 50), ('caller', 500), ('agent', 200), ('model', 10), ('label', 1000)) AS p (part, many)
-CROSS JOIN generate_series(now() - interval '60 days', now(), interval '1 day') d 
+CROSS JOIN generate_series(now() - interval '92 days', now(), interval '1 day') d 
 CROSS JOIN LATERAL generate_series(1, greatest(1, p.many * least($1::bigint, 100000) / 100000)) n
 
 -- name: policies
 INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by, applied_at, rules_digest)
 SELECT 'default', n, 'sha256:' || n, '', 1, 'file', '', 'local', now() - interval '61 days', 'sha256:' || n
 FROM generate_series(1, 500) n
+
+-- name: networks
+INSERT INTO runs.snapshot (digest, snapshot) VALUES ('sha256:0', '{}')
+
+-- name: network_versions
+INSERT INTO runs.network_version (project, name, version, digest, spec, published_at, published_by)
+SELECT 'default', k.name, v, 'sha256:0', '{}', now() - interval '1 hour' * (1000 - v), 'local'
+FROM (SELECT 'network-' || n AS name FROM generate_series(0, 49) n UNION ALL VALUES ('support'), ('rare')) k, generate_series(1, 100) v
+
+-- name: histories
+-- The history of each fiftieth run, and a thousand steps of the one that is asked about most.
+INSERT INTO history.agent_execution_history (id, agent_id, task_id, project_id, kind, network, version, caller, created_at, started_at,
+  completed_at, total_steps, status, final_status, total_cost_usd, total_tokens, state_snapshot)
+SELECT b.run_id, 'clerk', b.run_id::text, b.project, 'network', b.network, 1, b.caller, b.at, b.at, b.at, 4, 'completed', 'success',
+  0.01, 900, '{"user_message": "where is my order?"}' FROM bench.run b WHERE b.n % 50 = 0
+
+-- name: cursors
+INSERT INTO history.run_cursor (run_id, project, seq, prior_seq)
+SELECT b.run_id, b.project, 12, 11 FROM bench.run b WHERE b.n % 50 = 0
+
+-- name: steps
+INSERT INTO history.agent_execution_steps (execution_id, step_number, id, project_id, "timestamp", ended_at, agent_id, input_preview,
+  action, result, success, attempt_number, tokens_used, cost_usd, decisions)
+SELECT b.run_id, s, b.call_id, b.project, b.at, b.at, 'clerk', 'where is my order?', '{"tool": "orders.refund"}', '{"0": "refunded"}',
+  true, 1, 300, 0.001, '{}'
+FROM bench.run b CROSS JOIN LATERAL generate_series(1, CASE b.n WHEN $1::bigint / 2 THEN 1000 ELSE 4 END) s WHERE b.n % 50 = 0
+
+-- name: tool_calls
+INSERT INTO history.tool_execution (run_id, execution_id, project_id, step_number, call_index, agent_id, tool, args, status, result,
+  duration_ms, requested_at, finished_at)
+SELECT b.run_id, bench.id_of('call', s, b.at), b.project, s, 0, 'clerk', 'orders.refund', '{"order": 7}', 'succeeded', '"refunded"', 12,
+  b.at, b.at
+FROM bench.run b CROSS JOIN LATERAL generate_series(1, CASE b.n WHEN $1::bigint / 2 THEN 1000 ELSE 4 END) s WHERE b.n % 50 = 0
+
+-- name: model_calls
+INSERT INTO history.llm_call (run_id, request_id, attempt, call, project_id, step_number, agent_id, kind, model, started_at, duration_ms,
+  input_tokens, output_tokens, total_tokens, cost_usd, price_source, prompt_digest)
+SELECT b.run_id, bench.id_of('request', s, b.at), 1, 1, b.project, s, 'clerk', 'decision', 'gemini:x', b.at, 900, 250, 50, 300, 0.001,
+  'built_in', 'sha256:1'
+FROM bench.run b CROSS JOIN LATERAL generate_series(1, CASE b.n WHEN $1::bigint / 2 THEN 1000 ELSE 4 END) s WHERE b.n % 50 = 0
 
 -- name: indexes
 -- What can be made anew when the rows are there, which is faster.
@@ -215,7 +270,21 @@ SELECT thread_id FROM runs.run WHERE thread_id IS NOT NULL LIMIT 1
 SELECT run_id FROM runs.gate WHERE project = 'default' AND status = 'approved' ORDER BY opened_at LIMIT 1
 
 -- name: middle
-SELECT run_id FROM runs.run WHERE project = 'default' AND created_at > now() - interval '30 days' ORDER BY run_id LIMIT 1
+SELECT run_id FROM runs.run WHERE project = 'default' AND created_at > now() - interval '365 days' ORDER BY run_id LIMIT 1
 
 -- name: gate
-SELECT gate_id FROM runs.gate WHERE project = 'default' AND opened_at > now() - interval '30 days' ORDER BY opened_at LIMIT 1
+SELECT gate_id FROM runs.gate WHERE project = 'default' AND opened_at > now() - interval '365 days' ORDER BY opened_at LIMIT 1
+
+-- name: call
+SELECT execution_id FROM tas.audit_record WHERE run_id = (
+  SELECT run_id FROM runs.gate WHERE project = 'default' AND status = 'approved' ORDER BY opened_at LIMIT 1) LIMIT 1
+
+-- name: letter
+SELECT dead_letter_id FROM runs.dead_letter WHERE project = 'default' AND at > now() - interval '365 days' ORDER BY dead_letter_id LIMIT 1
+
+-- name: entry
+SELECT entry_id FROM tas.audit_record WHERE project = 'default' AND entry_id > (SELECT max(entry_id) / 2 FROM tas.audit_record)
+ORDER BY entry_id LIMIT 1
+
+-- name: size
+SELECT size FROM tas.audit_seal WHERE size > (SELECT max(size) / 2 FROM tas.audit_seal) ORDER BY size LIMIT 1

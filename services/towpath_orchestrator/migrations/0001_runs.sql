@@ -301,6 +301,9 @@ CREATE TABLE runs.dead_letter (
 );
 CREATE INDEX dead_letter_open ON runs.dead_letter (dead_letter_id) WHERE status = 'dead';
 CREATE INDEX dead_letter_room ON runs.dead_letter (stream, (coalesce(project, ''))) WHERE status = 'dead';
+-- Letters of a project, and of one status. Letters without a project are listed beside them.
+CREATE INDEX dead_letter_project ON runs.dead_letter ((coalesce(project, '')), dead_letter_id);
+CREATE INDEX dead_letter_status ON runs.dead_letter ((coalesce(project, '')), status, (-dead_letter_id));
 CREATE INDEX dead_letter_run ON runs.dead_letter (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX dead_letter_effect ON runs.dead_letter (effect_id) WHERE effect_id IS NOT NULL;
 

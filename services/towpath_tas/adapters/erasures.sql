@@ -28,8 +28,18 @@ SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, 
        decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, run_ids[1:5] AS run_ids,
        parts
 FROM tas.erasure
-WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR erasure_id < $3)
-ORDER BY erasure_id DESC LIMIT $4;
+WHERE project = $1 AND erasure_id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ORDER BY erasure_id DESC LIMIT $3;
+
+-- name: listed_of_status
+-- The id is written as the index erasure_status has it, or erasures of all statuses would be looked through.
+SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
+       decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, run_ids[1:5] AS run_ids,
+       parts
+FROM tas.erasure
+WHERE project = $1 AND status = $4
+  AND uuid_send(erasure_id) < uuid_send(coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY uuid_send(erasure_id) DESC LIMIT $3;
 
 -- name: unfinished
 -- Of a run, what is left to do here: the owners of the run log come first, and may not be done yet.

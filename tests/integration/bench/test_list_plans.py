@@ -20,8 +20,8 @@ from tests.conftest import DatabaseUrl
 
 from towpath_audit.notes import Signer
 from towpath_fabric.postgres.pool import Queries, open_pool
+from towpath_orchestrator.app.api import grant_history, replay_requests
 from towpath_orchestrator.app.api import queries as run_queries
-from towpath_orchestrator.app.api import replay_requests
 from towpath_tas.app.audit import audit_queries
 from towpath_tas.app.policy import policy_statistics
 
@@ -37,6 +37,11 @@ OTHERWISE = {
     ("costs", "60 days by network"): "the sums of each day",
     ("costs", "60 days by caller"): "the sums of each day",
     ("costs", "60 days by label"): "the sums of each day",
+    ("run", "events"): "a page of a thousand events",
+    ("run", "events, late in its log"): "a page of hundreds of events",
+    ("run", "history"): "all steps of a run of a thousand, with their calls",
+    ("run", "model calls"): "those of a run of a thousand steps",
+    ("networks", "current"): "all of them are shown",
     ("workers", "all"): "all of them are shown",
     ("tools", "names and versions"): "all of them are shown",
     ("keys", "of a small project"): "keys of other projects, of which people make few",
@@ -58,7 +63,15 @@ OF_RUNS |= {
     "rule_count",
     "fence",
 }
-OF_RUNS |= {"agent_execution_history", "agent_execution_steps", "tool_execution", "llm_call", "tool_log", "run_cursor"}
+OF_RUNS |= {
+    "erasure",
+    "agent_execution_history",
+    "agent_execution_steps",
+    "tool_execution",
+    "llm_call",
+    "tool_log",
+    "run_cursor",
+}
 """Tables that have rows for each run, or call."""
 
 ROLES = {
@@ -88,12 +101,13 @@ async def test_no_list_looks_at_more_rows_where_there_are_more(
         *((audit_queries, name) for name in ("MAX_SCANNED", "MAX_SCANNED_PAYLOADS", "MAX_TOTAL")),
         (policy_statistics, "MAX_SCANNED"),
         (replay_requests, "LOOKED_AT"),
+        (grant_history, "MAX_LOOKED"),
     ):
         monkeypatch.setattr(module, name, PART)
     signer = Signer("bench", Ed25519PrivateKey.from_private_bytes(bytes(32)))
     owner = await asyncpg.connect(database())
     try:
-        await fill(owner, RUNS, signer, lambda _: None)
+        await fill(database(), RUNS, signer, lambda _: None)
         now = await owner.fetchval("SELECT max(created_at) FROM runs.run")
         known = {name: await owner.fetchval(getattr(STATEMENTS, name)) for name in KNOWN}
     finally:

@@ -20,8 +20,8 @@ from towpath_tas.core.calls import outcomes
 TOLD = [
     ("approvals.md", "other gateways may take it for two seconds more", key_store.CACHE_S, 2),
     ("provenance.md", "The 16 runs before it are read", run_ancestors.MAX_ANCESTORS, 16),
-    ("policies.md", "half a million entries are counted at once", policy_statistics.MAX_SCANNED, 500_000),
-    ("policies.md", "page of `audit search` looks through as many", audit_queries.MAX_SCANNED, 500_000),
+    ("policies.md", "250,000 entries are counted at once", policy_statistics.MAX_SCANNED, 250_000),
+    ("policies.md", "page of `audit search` looks through as many", audit_queries.MAX_SCANNED, 250_000),
     ("policies.md", "it looks through 50,000", audit_queries.MAX_SCANNED_PAYLOADS, 50_000),
     ("operations.md", "dead three times, the call fails", outcomes.MAX_DEAD_DELIVERIES, 3),
 ]

@@ -90,11 +90,12 @@ class DeadLetterRequests:
 
     async def list(self, request: ListDeadLetters) -> DeadLetterPage:
         """Return a page of letters, newest first; bodies only where one letter is asked for."""
-        rows = await self._pool.fetch(
-            QUERIES.letters,
-            *(request.project, request.unowned, request.status, request.stream, request.run_id),
-            *(request.dead_letter_id, request.before, request.limit),
-        )
+        asked = (request.project, request.unowned, request.stream, request.run_id, request.dead_letter_id)
+        page = (*asked, request.before, request.limit)
+        if request.status is None:
+            rows = await self._pool.fetch(QUERIES.letters, *page)
+        else:
+            rows = await self._pool.fetch(QUERIES.letters_of_status, *page, request.status)
         letters = _fitting(rows)
         more = (len(letters) == request.limit or len(letters) < len(rows)) and request.dead_letter_id is None
         return DeadLetterPage(letters=letters, next_before=letters[-1].dead_letter_id if more else None)

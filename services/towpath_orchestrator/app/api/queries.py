@@ -279,7 +279,8 @@ class RunQueries:
 
     async def _last_looked_at(self, request: ListRuns) -> UUID | None:
         """Return the last run that a page is chosen from where what it asks for may be rare; None where all are."""
-        if not any((request.network, request.label, request.kind)) or any(_family(request)):
+        filters = (request.network, request.label, request.kind, request.depth)
+        if all(one is None for one in filters) or any(_family(request)):
             return None
         query = QUERIES.runs_looked_at if request.status is None else QUERIES.runs_of_status_looked_at
         last: UUID | None = await self._reads.fetchval(

@@ -164,9 +164,11 @@ class Erasures:
         if request.erasure_id is not None:
             row = await self._pool.fetchrow(QUERIES.find, request.project, request.erasure_id)
             return ErasureList(erasures=(self._told(_found(row, request)),))
-        rows = await self._pool.fetch(
-            QUERIES.listed, request.project, request.status, request.before, request.limit + 1
-        )
+        asked = (request.project, request.before, request.limit + 1)
+        if request.status is None:
+            rows = await self._pool.fetch(QUERIES.listed, *asked)
+        else:
+            rows = await self._pool.fetch(QUERIES.listed_of_status, *asked, request.status)
         page = tuple(self._told(ErasureView.model_validate(dict(row))) for row in rows[: request.limit])
         return ErasureList(erasures=page, next_before=page[-1].erasure_id if len(rows) > request.limit else None)
 

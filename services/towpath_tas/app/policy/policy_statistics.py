@@ -12,8 +12,8 @@ from towpath_contracts.tools.policy import GetToolCallStatistics, ToolCallCounts
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at, shifted
 
-MAX_SCANNED = 500_000
-"""Entries counted for one answer: a third of a second of Postgres."""
+MAX_SCANNED = 250_000
+"""Entries counted for one answer: a fifth of a second of Postgres."""
 
 MAX_ROWS = 1_000
 MAX_CONSTANT_CHARS = 512
