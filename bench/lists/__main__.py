@@ -11,11 +11,13 @@ is not asked for, or if one takes more than 300 ms: by its median, or by the pro
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -91,17 +93,20 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def processor_ms(server: Postgres) -> float:
-    """Return the processor's time that this process and the sessions of *server* have had."""
+def processor_ms(server: Postgres) -> Counter[str]:
+    """Return the processor's time that this process and each process of *server* have had; some may just end."""
     assert server.process is not None
     parent = server.process.pid
     sessions = Path(f"/proc/{parent}/task/{parent}/children").read_text("utf-8").split()
-    had = [Path(f"/proc/{one}/schedstat").read_text("utf-8").split()[0] for one in sessions]
-    return time.process_time() * 1_000 + sum(map(int, had)) / 1e6
+    had = Counter({"own": round(time.process_time() * 1_000)})
+    for one in sessions:
+        with contextlib.suppress(OSError):
+            had[one] = round(int(Path(f"/proc/{one}/schedstat").read_text("utf-8").split()[0]) / 1e6)
+    return had
 
 
 async def answer(
-    question: Question, rounds: int, tables: dict[str, tuple[int, int]], used_ms: Callable[[], float]
+    question: Question, rounds: int, tables: dict[str, tuple[int, int]], used_ms: Callable[[], Counter[str]]
 ) -> dict[str, Any]:
     """Ask *question* once and then *rounds* times, and have its statements executed once more with their plans."""
     question.pool.asked.clear()
@@ -112,7 +117,7 @@ async def answer(
         before, began = used_ms(), time.perf_counter()
         given = await question.ask()
         took.append((time.perf_counter() - began) * 1_000)
-        used.append(used_ms() - before)
+        used.append((used_ms() - before).total())
         asked = asked or list(question.pool.asked)
     plans = [await plan_of(question.pool, *one) for one in asked]
     return {

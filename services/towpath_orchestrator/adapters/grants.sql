@@ -5,7 +5,7 @@
 -- project are looked at, $5 are taken, and of each tree $7 runs. `looked` counts the first.
 WITH looked AS MATERIALIZED (
   SELECT run_id, network, status, depth, labels, erased_at FROM runs.run
-  WHERE project = $1 AND run_id >= $2 ORDER BY run_id DESC LIMIT $6
+  WHERE project = $1 AND uuid_send(run_id) >= uuid_send($2) ORDER BY uuid_send(run_id) DESC LIMIT $6
 ), roots AS MATERIALIZED (
   SELECT run_id FROM looked
   WHERE network = $3 AND status = 'completed' AND depth = 0 AND erased_at IS NULL AND ($4::jsonb IS NULL OR labels @> $4::jsonb)

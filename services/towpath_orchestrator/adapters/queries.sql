@@ -477,12 +477,14 @@ SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
 
 -- name: runs_of_project
 -- Which runs a page has, newest first. Each way in is a statement of its own, so that it has its index: one plan is made
--- for all values. What is asked for may be rare, so $9 is the last run that is looked at.
+-- for all values. What is asked for may be rare, so $9 is the last run that is looked at. The order is written as the index
+-- run_project has it: by run_id alone the planner would look through the runs of all projects, which are stored in that order.
 SELECT run_id FROM runs.run WHERE project = $1 AND $2::text IS NULL
   AND ($3::text IS NULL OR network = $3) AND ($4::jsonb IS NULL OR labels @> $4::jsonb)
   AND ($7::int IS NULL OR depth = $7) AND ($8::text IS NULL OR kind = $8)
-  AND run_id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND run_id >= coalesce($9::uuid, '00000000-0000-0000-0000-000000000000')
-ORDER BY run_id DESC LIMIT $6
+  AND uuid_send(run_id) < uuid_send(coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+  AND uuid_send(run_id) >= uuid_send(coalesce($9::uuid, '00000000-0000-0000-0000-000000000000'))
+ORDER BY uuid_send(run_id) DESC LIMIT $6
 
 -- name: runs_of_status
 -- The order is written as the index run_status has it: by run_id alone the planner would read all runs in their order.
@@ -524,8 +526,9 @@ WHERE bytes <= $3 OR bytes = octet_length(user_message) ORDER BY run_id DESC
 -- name: runs_looked_at
 -- How far $4 runs of a project go behind $3.
 SELECT run_id FROM runs.run
-WHERE project = $1 AND $2::text IS NULL AND run_id < coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-ORDER BY run_id DESC OFFSET $4 - 1 LIMIT 1
+WHERE project = $1 AND $2::text IS NULL
+  AND uuid_send(run_id) < uuid_send(coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY uuid_send(run_id) DESC OFFSET $4 - 1 LIMIT 1
 
 -- name: runs_of_status_looked_at
 -- How far $4 runs with a status go behind $3.

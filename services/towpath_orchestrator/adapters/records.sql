@@ -30,7 +30,7 @@ UNION ALL (SELECT run_id, false FROM looked_at ORDER BY run_id OFFSET $7 - 1) OR
 -- name: runs_of_project_to_replay
 WITH looked_at AS MATERIALIZED (
   SELECT run_id, network, created_at, erased_at FROM runs.run
-  WHERE project = $1 AND run_id > greatest($4::uuid, $6::uuid) ORDER BY run_id LIMIT $7
+  WHERE project = $1 AND uuid_send(run_id) > uuid_send(greatest($4::uuid, $6::uuid)) ORDER BY uuid_send(run_id) LIMIT $7
 ), wanted AS (
   SELECT run_id FROM looked_at
   WHERE erased_at IS NULL AND ($2::text IS NULL OR network = $2) AND ($3::timestamptz IS NULL OR created_at >= $3)

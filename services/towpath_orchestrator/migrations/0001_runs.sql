@@ -53,11 +53,12 @@ CREATE TABLE runs.run (
 CREATE INDEX run_live ON runs.run (status, project) WHERE status IN ('running', 'waiting', 'cancelling');
 CREATE INDEX run_wake ON runs.run (inactive_wake_at) WHERE inactive_wake_at IS NOT NULL;
 CREATE INDEX run_updated ON runs.run (inactive_updated_at) WHERE inactive_updated_at IS NOT NULL;
-CREATE INDEX run_project ON runs.run (project, run_id DESC);
+-- In the order of run_id, which is written otherwise so that lists of a project or a status are read here and nowhere else: by
+-- run_id itself the planner would look through the runs of all projects.
+CREATE INDEX run_project ON runs.run (project, uuid_send(run_id) DESC);
 -- Oldest first, what retention may take: runs with which a tree or a thread begins. Pruned ones are passed over.
 CREATE INDEX run_oldest ON runs.run (project, run_id)
   WHERE parent_run_id IS NULL AND continues IS NULL AND erased_at IS NULL;
--- In the order of run_id, which is written otherwise so that lists of a status are read here and nowhere else.
 CREATE INDEX run_status ON runs.run (project, status, uuid_send(run_id) DESC);
 
 -- The place in a caller's queue for a network: when the run came, less so many seconds for each step of its priority.
