@@ -24,12 +24,14 @@ SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, 
 FROM tas.erasure WHERE project = $1 AND erasure_id = $2;
 
 -- name: listed
+-- The id is written as the index erasure_project has it, or erasures of all projects would be looked through.
 SELECT erasure_id, project, kind, run_id, execution_id, caller, before, reason, status, requested_by, requested_at, alone_from,
        decided_by, decided_at, erased, done_at, cardinality(run_ids) AS runs, run_ids[1:5] AS run_ids,
        parts
 FROM tas.erasure
-WHERE project = $1 AND erasure_id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-ORDER BY erasure_id DESC LIMIT $3;
+WHERE project = $1
+  AND uuid_send(erasure_id) < uuid_send(coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY uuid_send(erasure_id) DESC LIMIT $3;
 
 -- name: listed_of_status
 -- The id is written as the index erasure_status has it, or erasures of all statuses would be looked through.

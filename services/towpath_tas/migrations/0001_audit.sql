@@ -95,7 +95,7 @@ CREATE TABLE tas.erasure (
   run_ids      uuid[] NOT NULL DEFAULT '{}',
   parts        text[] NOT NULL DEFAULT '{}'
 );
-CREATE INDEX erasure_project ON tas.erasure (project, erasure_id);
+CREATE INDEX erasure_project ON tas.erasure (project, uuid_send(erasure_id));
 CREATE INDEX erasure_status ON tas.erasure (project, status, uuid_send(erasure_id));
 CREATE INDEX erasure_open ON tas.erasure (project, erasure_id) WHERE status IN ('requested', 'confirmed');
 
