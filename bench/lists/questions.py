@@ -81,6 +81,7 @@ def questions(pools: Mapping[str, Any], known: Mapping[str, UUID], now: datetime
     return [
         *_of_runs(pools["orchestrator"], known, now),
         *_of_gates(pools["orchestrator"], known),
+        *_of_letters_and_erasures(pools, known),
         *_of_other_rows(pools, known, now),
         *_of_the_audit(pools["tas"], known, now, signer),
     ]
@@ -186,16 +187,44 @@ def _of_gates(pool: Any, known: Mapping[str, UUID]) -> list[Question]:
     ]
 
 
-def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: datetime) -> list[Question]:
-    pool, tas, of_history, of_keys = (pools[name] for name in ("orchestrator", "tas", "log_writer", "gateway"))
+def _of_letters_and_erasures(pools: Mapping[str, Any], known: Mapping[str, UUID]) -> list[Question]:
+    pool, tas = pools["orchestrator"], pools["tas"]
     letters = DeadLetterRequests(pool, None, None, None, None)  # type: ignore[arg-type]
-    budgets, replays = BudgetRequests(pool, None, None), ReplayRequests(pool)  # type: ignore[arg-type]
-    workers, costs, keys = WorkerInstances(tas), CostQueries(of_history), KeyStore(lambda: of_keys)
-    past, top = HistoryQueries(of_history), {"project": PROJECT, "run_id": known["top"]}
 
     def dead(filtered: str, **asked: Any) -> Question:
         request = ListDeadLetters(**{"project": PROJECT, **asked})
         return Question("dead letters", filtered, pool, lambda: letters.list(request), "/v1/dead-letters", tuple(asked))
+
+    def erasures(filtered: str, project: str, status: str | None, before: UUID | None = None) -> Question:
+        asked = (project, before, 100, *(() if status is None else (status,)))
+        statement = ERASURES.listed if status is None else ERASURES.listed_of_status
+        parameters = ("before", "status")[: 1 + (status is not None)]
+        return Question("erasures", filtered, tas, lambda: tas.fetch(statement, *asked), "/v1/erasures", parameters)
+
+    return [
+        dead("open"),
+        dead("all", status=None),
+        dead("requeued", status="requeued"),
+        dead("open of a small project", project="project-small"),
+        dead("open, without a project", unowned=True),
+        dead("stream TOOLOUT", stream="TOOLOUT", status=None),
+        dead("of a run", run_id=known["called"], status=None),
+        dead("of no project", project="nobody", status=None),
+        dead("discarded, of a small project", project="project-small", status="discarded"),
+        dead("all, from the middle", status=None, before=known["letter"]),
+        dead("one", dead_letter_id=known["letter"])._replace(route="/v1/dead-letters/{dead_letter_id}", parameters=()),
+        erasures("all", PROJECT, None),
+        erasures("withdrawn", PROJECT, "withdrawn"),
+        erasures("of a small project", "project-small", None),
+        erasures("withdrawn, of a small project", "project-small", "withdrawn"),
+    ]
+
+
+def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: datetime) -> list[Question]:
+    pool, tas, of_history, of_keys = (pools[name] for name in ("orchestrator", "tas", "log_writer", "gateway"))
+    budgets, replays = BudgetRequests(pool, None, None), ReplayRequests(pool)  # type: ignore[arg-type]
+    workers, costs, keys = WorkerInstances(tas), CostQueries(of_history), KeyStore(lambda: of_keys)
+    past, top = HistoryQueries(of_history), {"project": PROJECT, "run_id": known["top"]}
 
     def replay(filtered: str, project: str = "", **asked: Any) -> Question:
         request = ReplayRuns(project=project, limit=500, **asked)
@@ -217,28 +246,11 @@ def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: dat
     def of_one(filtered: str, ask: Callable[[], Awaitable[Any]], route: str, *parameters: str) -> Question:
         return Question("run", filtered, of_history, ask, f"{ONE_RUN}/{route}", parameters)
 
-    def erasures(filtered: str, project: str, status: str | None, before: UUID | None = None) -> Question:
-        asked = (project, before, 100, *(() if status is None else (status,)))
-        statement = ERASURES.listed if status is None else ERASURES.listed_of_status
-        parameters = ("before", "status")[: 1 + (status is not None)]
-        return Question("erasures", filtered, tas, lambda: tas.fetch(statement, *asked), "/v1/erasures", parameters)
-
     def few(about: str, filtered: str, one: Any, statement: str, values: tuple[Any, ...], route: str) -> Question:
         return Question(about, filtered, one, lambda: one.fetch(statement, *values), route, FEW[route])
 
     lately, half = now - timedelta(hours=1), now - timedelta(days=365)
     return [
-        dead("open"),
-        dead("all", status=None),
-        dead("requeued", status="requeued"),
-        dead("open of a small project", project="project-small"),
-        dead("open, without a project", unowned=True),
-        dead("stream TOOLOUT", stream="TOOLOUT", status=None),
-        dead("of a run", run_id=known["called"], status=None),
-        dead("of no project", project="nobody", status=None),
-        dead("discarded, of a small project", project="project-small", status="discarded"),
-        dead("all, from the middle", status=None, before=known["letter"]),
-        dead("one", dead_letter_id=known["letter"])._replace(route="/v1/dead-letters/{dead_letter_id}", parameters=()),
         budget("limits"),
         budget("of a caller", caller="caller-7"),
         budget("of a run", run_id=known["called"]),
@@ -265,10 +277,6 @@ def _of_other_rows(pools: Mapping[str, Any], known: Mapping[str, UUID], now: dat
         few("policies", "changes", tas, HISTORY.rules_of_versions, (PROJECT, [7, 8]), "/v1/policy/changes"),
         few("policies", "shadow", tas, HISTORY.divergences, (PROJECT, 0, 1_001), "/v1/policy/shadow"),
         few("pauses", "all", tas, SWITCHES.open_switches, (PROJECT,), "/v1/switches"),
-        erasures("all", PROJECT, None),
-        erasures("withdrawn", PROJECT, "withdrawn"),
-        erasures("of a small project", "project-small", None),
-        erasures("withdrawn, of a small project", "project-small", "withdrawn"),
         Question("keys", "first page", of_keys, lambda: keys.page_of(PROJECT, None, 100), "/v1/keys", ("after",)),
         Question("keys", "of a small project", of_keys, lambda: keys.page_of("project-1", None, 100), "/v1/keys"),
     ]

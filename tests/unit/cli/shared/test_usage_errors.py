@@ -21,7 +21,7 @@ def test_a_word_without_a_near_command_gets_all_of_them(capsys: pytest.CaptureFi
         main(["gates", "decide"])
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert (
-        "There are watch, notices, list, show, approve, deny, resolve, delegate." in said
+        "There are watch, notices, bulk, list, show, approve, deny, resolve, delegate." in said
         and "towpath gates --help says" in said
     )
 
