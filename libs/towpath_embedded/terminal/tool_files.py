@@ -87,7 +87,11 @@ class ToolFiles:
         except (ValueError, MemoryError, RecursionError) as error:  # null bytes, or nested too deeply
             self._show(f"{path} can't be read as Python: {error}. Its worker would not start with it", "red")
             return
-        what = "is new, and no worker has it" if before is None else "was saved, and its worker goes on without that"
+        what = (
+            "is new, and no worker has it"
+            if before is None
+            else "was saved, and its worker goes on with the file as it was"
+        )
         self._show("; ".join([f"{path} {what}", *changes, START_AGAIN]), "yellow")
 
     def _files(self) -> list[Path]:

@@ -32,6 +32,7 @@ from towpath_contracts.events.log import (
     ToolCallDenied,
     ToolCallFinished,
 )
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.tools.calls import Denial, ToolFailure
 from towpath_decider.core.script import Script
 from towpath_readings.stream.tree import TreeEntry
@@ -274,6 +275,30 @@ async def test_only_a_whole_word_decides_at_a_gate(
     assert capsys.readouterr().out == (f"    {said}\n" if said else "") + (
         f"    still waiting; later: towpath gates approve {RUN}\n"
     )
+
+
+async def test_what_is_wrong_with_an_edit_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def still_waits(*_: object) -> bool:
+        return True
+
+    fault = "amount: 'lots' is not of type 'number'"
+    details = [ProblemDetail(pointer="/args/amount", code="type", detail=fault.removeprefix("amount: "))]
+    details.append(ProblemDetail(pointer="/args/note", code="type", detail="it is too long"))
+
+    async def refused(*_: object) -> bool:
+        raise ProblemError(problem("edit_refused", f"the arguments are not valid: {fault}", errors=tuple(details)))
+
+    lines = iter(["e", "s"])
+    monkeypatch.setattr(run_follower, "_is_pending", still_waits)
+    monkeypatch.setattr(run_follower, "_decide", refused)
+    monkeypatch.setattr(run_follower, "prompt", lambda _words: next(lines))
+    gate = GateOpened(gate_id=RUN, approval_id=RUN, gate_type="approval", reason="large", expires_at=AT)
+    nobody: Any = None
+    await run_follower.ask_at_gate(nobody, gate, OutputPrinter("table"))
+    shown = capsys.readouterr().out
+    assert shown.count(fault) == 1 and "note: it is too long\n" in shown, shown
 
 
 def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:

@@ -227,7 +227,8 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
             if await _decide(client, gate, word, out):
                 return
         except ProblemError as error:
-            for line in (refusal_line(error.problem), *fault_lines(error.problem)):
+            said = refusal_line(error.problem)
+            for line in (said, *(fault for fault in fault_lines(error.problem) if fault not in said)):
                 out.write(f"    {line}", "red")
     out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
 

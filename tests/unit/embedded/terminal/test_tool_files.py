@@ -21,14 +21,14 @@ AGAIN = "start towpath up again: tools are read at the start alone"
 @pytest.mark.parametrize(
     ("saved", "told"),
     [
-        (TOOLS + "# more\n", f"was saved, and its worker goes on without that; {AGAIN}"),
+        (TOOLS + "# more\n", f"was saved, and its worker goes on with the file as it was; {AGAIN}"),
         (
             TOOLS.replace("@tool\n", ""),
-            f"was saved, and its worker goes on without that; no @tool stands any more above find; {AGAIN}",
+            f"was saved, and its worker goes on with the file as it was; no @tool stands any more above find; {AGAIN}",
         ),
         (
             TOOLS.replace("find", "look_up"),
-            f"was saved, and its worker goes on without that; gone is find; {AGAIN}",
+            f"was saved, and its worker goes on with the file as it was; gone is find; {AGAIN}",
         ),
         (None, f"is gone, and its worker goes on with it; {AGAIN}"),
         (TOOLS, None),

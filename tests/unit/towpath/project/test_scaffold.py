@@ -218,6 +218,7 @@ def test_a_rule_says_what_becomes_of_whose_calls(tmp_path: Path) -> None:
         "where it is not about every call, add a condition in policies.yaml, such as when: args.amount <= 100"
     )
     (rule,) = yaml.safe_load((tmp_path / "policies.yaml").read_text("utf-8"))["rules"]
+    assert "note" not in rule, "an approver would read words that nobody wrote"
     assert (rule["who"], rule["effect"]) == ({"network": "stock", "agent": "a*"}, "allow")
     before = files_in(tmp_path)
     for wrong in ("stock", "net=stock", "network=", "network=a b"):
