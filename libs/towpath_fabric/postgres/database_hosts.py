@@ -184,8 +184,10 @@ class ConnectionAttempt:
         if before is not None:
             await self._asked[before].wait()
             waiting = asyncio.ensure_future(self._refused[before].wait())
-            await asyncio.wait([waiting], timeout=self._head_starts[before])
-            waiting.cancel()
+            try:
+                await asyncio.wait([waiting], timeout=self._head_starts[before])
+            finally:
+                waiting.cancel()
         self._asked[host].set()
         while True:
             try:

@@ -123,6 +123,18 @@ async def test_no_connection_stays_open_where_the_attempt_is_cancelled_at_its_en
     assert accepted.ended
 
 
+async def test_no_task_is_left_of_a_host_that_was_not_asked() -> None:
+    connected = Connected(ONE)
+
+    async def ask(_host: Host) -> Connected:
+        await asyncio.sleep(0)  # until the other host waits for its turn
+        return connected
+
+    assert await ConnectionAttempt((ONE, TWO), ask, head_start=30).first_to_accept() is connected
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_what_is_no_refusal_is_raised() -> None:
     async def ask(_host: Host) -> Connected:
         raise ValueError("an address that can't be read")
