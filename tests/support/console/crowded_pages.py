@@ -38,7 +38,8 @@ BOUNDED: Mapping[str, int] = {
     "-- How far $4 gates": 10_000,
     "-- Those that wait for people": 2_000,  # of no page: gauges, every 15 s, from the index alone
     "-- The highest used share": 5_000,  # of no page, likewise
-    "SELECT d.dead_letter_id": 5_000,
+    "-- Those of the project and those without one": 5_000,  # of which others may be other projects', by their runs
+    "-- One plan is made for all values: each way in": 5_000,  # likewise, of one status
     "SELECT notice_id": 5_000,
 }
 """Statements that may read more, and how many rows their own limits let them."""
