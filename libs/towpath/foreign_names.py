@@ -13,6 +13,13 @@ AGENT_OPTIONS = {
     "deps_type": "what a tool knows and the model must not say are a tool's SystemParameter(), given by run.sync(…, "
     "system_params={…})",
     "model_settings": "how its model is asked is settings=",
+    "temperature": 'how its model is asked is settings={"temperature": 0}',
+    "top_p": 'how its model is asked is settings={"top_p": 0.9}',
+    "seed": 'how its model is asked is settings={"seed": 1}',
+    "stop": 'how its model is asked is settings={"stop": ["END"]}',
+    "reasoning_effort": 'how its model is asked is settings={"reasoning_effort": "low"}',
+    "max_tokens": 'how its model is asked is settings={"max_output_tokens": 1000}',
+    "max_output_tokens": 'how its model is asked is settings={"max_output_tokens": 1000}',
     "max_turns": "how many steps a run has is max_steps=, of the run or of its Network",
 }
 """Of `Agent`."""

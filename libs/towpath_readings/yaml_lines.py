@@ -1,18 +1,19 @@
 """Which line of a YAML text holds what: problems name places by JSON pointers, people look for lines."""
 
+import json
 from collections.abc import Iterator
 
 import yaml
 
+_OTHERWISE = "this line is indented otherwise than those it belongs to"
 _HINTS = (
     ("found character '\\t'", "a tab begins this line; indent with spaces"),
     ("found character that cannot start any token", "a sign that begins no text; quote it, and indent with spaces"),
-    ("did not find expected '-' indicator", "this line is indented otherwise than those it belongs to"),
-    ("did not find expected key", "this line is indented otherwise than those it belongs to"),
+    ("did not find expected '-' indicator", _OTHERWISE),
+    ("did not find expected key", _OTHERWISE),
     ("did not find expected ',' or ']'", "a list begins here with [ and is not closed with ]"),
     ("did not find expected ',' or '}'", "a mapping begins here with { and is not closed with }"),
-    ("mapping values are not allowed", "a colon where none may stand; quote the text, or look at the indentation"),
-    ("expected <block end>", "this line is indented otherwise than those it belongs to"),
+    ("expected <block end>", _OTHERWISE),
     ("expected ',' or ']'", "a list begins here with [ and is not closed with ]"),
     ("expected ',' or '}'", "a mapping begins here with { and is not closed with }; quote a text that begins with {"),
     ("found unexpected end of stream", "a quote is opened and not closed"),
@@ -21,8 +22,12 @@ _HINTS = (
 """What the parser says, and what to do about it."""
 
 
-def describe_yaml_fault(error: yaml.YAMLError) -> tuple[int, str]:
-    """Return the line of what is wrong in a text that is no YAML, and what to do about it."""
+_BLOCK_ENDS = ("expected <block end>", "did not find expected key", "did not find expected '-' indicator")
+"""What the two parsers say where a line doesn't go on as the lines before it."""
+
+
+def describe_yaml_fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
+    """Return the line of what is wrong in *text*, which is no YAML, and what to do about it."""
     said = str(getattr(error, "problem", None) or " ".join(str(error).split()))
     mark = getattr(error, "problem_mark", None)
     begun = getattr(error, "context_mark", None)
@@ -31,16 +36,47 @@ def describe_yaml_fault(error: yaml.YAMLError) -> tuple[int, str]:
     ):
         mark = begun  # what is not closed is noticed lines later
     hint = next((hint for words, hint in _HINTS if words in said), said)
-    if "expected <block end>" in said and _text_before(mark):
-        hint = "the value ends before this text; quote the whole of it"
-    return (mark.line + 1 if mark is not None else 1), hint
+    if mark is None:
+        return 1, hint
+    lines = text.split("\n")[: mark.line + 1]
+    return mark.line + 1, (_hint_of_line(said, lines, mark.column) if mark.line < len(lines) else None) or hint
 
 
-def _text_before(mark: yaml.Mark | None) -> bool:
-    """Return whether something stands in the line before the place."""
-    if mark is None or mark.buffer is None:
-        return False
-    return bool(mark.buffer[: mark.pointer].rpartition("\n")[2].strip())
+def _hint_of_line(said: str, lines: list[str], column: int) -> str | None:
+    """Return what is wrong with the last of *lines*: the parser says the same of an indentation and of a text."""
+    line = lines[-1].rstrip()
+    before = line[:column]
+    if "mapping values are not allowed" in said:
+        if ": " not in before:
+            return _indented_otherwise(lines)
+        key, value = _split_value(line)
+        return f"a colon and a space inside a text; quote it: {key}: {_quoted(value)}"
+    if not any(words in said for words in _BLOCK_ENDS):
+        return None
+    if not before.strip():
+        return _indented_otherwise(lines)
+    key, value = _split_value(line)
+    if value.startswith("{"):
+        return f"a text that begins with {{ is read as a mapping; quote it: {key}: {_quoted(value)}"
+    return "the value ends before this text; quote the whole of it"
+
+
+def _split_value(line: str) -> tuple[str, str]:
+    """Return the key of a line, without the dash of a list, and the value behind its first colon, without a comment."""
+    key, _, value = line.strip().removeprefix("- ").partition(":")
+    return key.strip(), value.partition(" #")[0].strip()
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _indented_otherwise(lines: list[str]) -> str:
+    """Return that the last of *lines* is indented otherwise than the one above it, and in which columns both begin."""
+    above = next((one for one in reversed(lines[:-1]) if one.strip()), "").replace("- ", "  ", 1)
+    own, other = (len(one) - len(one.lstrip(" ")) + 1 for one in (lines[-1], above))
+    columns = f"; the line above begins in column {other}, this one in column {own}" if own != other else ""
+    return f"{_OTHERWISE}{columns}"
 
 
 class LineNumbers:

@@ -192,8 +192,9 @@ def address_fault(server: str) -> str:
         return f"{detail}; did you mean http://{shown}?"
     try:
         _ = urlsplit(server).port
-    except ValueError:  # its text quotes what may be a password
-        return f"{detail}: the host or the port can't be read; write e.g. http://127.0.0.1:8787"
+    except ValueError as error:  # its text quotes what may be a password
+        fault = "its port is no number up to 65535" if str(error).startswith("Port") else "its host can't be read"
+        return f"{detail}: {fault}; write e.g. http://127.0.0.1:8787"
     return f"{detail}; write http://… or nats://…"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from towpath_contracts.problems.json_syntax import describe_json_fault, excerpt_at
+from towpath_contracts.problems.json_syntax import describe_json_fault
 from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, suggest_or_list
 
 if TYPE_CHECKING:
@@ -120,9 +120,8 @@ def _syntax_fault(path: Path, data: bytes, said: ValueError) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         return f"{path}:{line}: this is not UTF-8; save the file as UTF-8"
     except json.JSONDecodeError as error:
-        return (
-            f"{path}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno}{excerpt_at(error)})"
-        )
+        line, fault = describe_json_fault(error)
+        return f"{path}:{line}: not JSON: {fault}"
     except (ValueError, RecursionError):  # an integer with thousands of digits, or brackets without end
         pass
     return f"{path}: not JSON: {said}"

@@ -5,6 +5,7 @@ A file is data: only plain YAML is read, a key may be given once, and every prob
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,19 @@ def load_network(path: str | Path) -> NetworkSpec:
     try:
         return spec_from(written)
     except RefusedError as error:
-        raise RefusedError(locate_problems("network_invalid", Path(path), lines, error.problem.errors)) from error
+        errors = [_agents_form(one, written) for one in error.problem.errors]
+        raise RefusedError(locate_problems("network_invalid", Path(path), lines, errors)) from error
+
+
+def _agents_form(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
+    """Return *fault* with how agents that are written by key are written as a list; another fault as it is."""
+    agents = written.get("agents")
+    if fault.pointer != "/agents" or not isinstance(agents, dict) or not agents:
+        return fault
+    first = f"`- key: {next(iter(agents))}`"
+    return fault.model_copy(
+        update={"detail": f"agents is a list: begin each agent with a dash and its key: {first}, then its fields below"}
+    )
 
 
 def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
@@ -72,9 +85,17 @@ def load_policy(path: str | Path) -> PolicyFile:
     written, lines, text = read_yaml(Path(path), "policy_invalid")
     refuse_other_kind("policy_invalid", Path(path), written, lines, "Policy")
     if not isinstance(written.get("rules", []), list):
-        fault = ProblemDetail(pointer="/rules", code="rules", detail="rules is a list: begin each rule with a dash")
+        fault = ProblemDetail(pointer="/rules", code="rules", detail=_rules_form(written["rules"]))
         raise RefusedError(locate_problems("policy_invalid", Path(path), lines, [fault]))
     return PolicyFile(text=text, source=str(path))
+
+
+def _rules_form(rules: Any) -> str:
+    """Return how *rules*, which are no list, are written as one."""
+    if not isinstance(rules, dict) or not rules:
+        return "rules is a list: begin each rule with a dash"
+    first = f"`- name: {next(iter(rules))}`"
+    return f"rules is a list: begin each rule with a dash and its name: {first}, then its fields below"
 
 
 def locate_policy_refusal(policy: PolicyFile, found: Problem) -> Problem:
@@ -105,7 +126,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
         lines = LineNumbers(yaml.compose(text, Loader=yaml.SafeLoader))
         written: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        line, message = describe_yaml_fault(error)
+        line, message = describe_yaml_fault(error, text)
         raise _refused(code, path, line, f"not YAML: {message}") from error
     if lines.duplicates:
         twice = [
@@ -123,7 +144,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
 def _read_text(path: Path, code: str) -> str:
     try:
         if path.is_dir():
-            raise RefusedError(problem("file_missing", f"{path} is a folder: name a file in it"))
+            raise RefusedError(problem("file_missing", f"{path} is a folder: name a file in it{_file_in(path)}"))
         if path.stat().st_size > MAX_FILE_BYTES:
             raise _refused(code, path, 1, f"the file is larger than {MAX_FILE_BYTES} bytes")
         content = path.read_bytes()
@@ -135,6 +156,12 @@ def _read_text(path: Path, code: str) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise _refused(code, path, line, "this is not UTF-8; save the file as UTF-8") from error
+
+
+def _file_in(folder: Path) -> str:
+    """Return the one YAML file that lies in *folder*, as an example of what to name; nothing where there are others."""
+    found = list(islice(folder.glob("*.y*ml"), 2))
+    return f", such as {folder}/{found[0].name}" if len(found) == 1 else ""
 
 
 def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:

@@ -117,3 +117,29 @@ async def test_a_file_that_was_refused_is_told_of_by_its_name_and_so_is_the_text
         *("policy applied", "policy refused", "policy unchanged", "policy refused", "policy applied"),
     ]
     assert {name for _, name in told} == {"policy.yaml"}
+
+
+async def test_an_empty_file_is_refused_only_where_it_is_still_empty_at_the_next_look(
+    tas: Running, tmp_path: Path
+) -> None:
+    """An editor empties a file before it writes it: what is read in between is no fault of anybody's."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("")
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
+        watcher = PolicyFileWatcher(policies, file, tas.caller.project, structlog.get_logger())
+
+        async def refusals() -> list[str]:
+            with structlog.testing.capture_logs() as logged:
+                await watcher.check()
+            return [one["problem"] for one in logged if one["event"] in {"policy refused", "policy problem"}]
+
+        assert await refusals() == []
+        file.write_text(CAREFUL)
+        assert await refusals() == []
+        assert (await tas.caller.ask(rpc.GET_POLICY, project=tas.caller.project)).text == CAREFUL
+        file.write_text("\n")
+        assert await refusals() == []
+        told = await refusals()
+        assert any("the policy is empty" in one for one in told), told
+        assert await refusals() == []

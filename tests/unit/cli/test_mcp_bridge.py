@@ -274,7 +274,7 @@ def test_a_broker_is_no_server_of_editors(contexts: ContextFile, capsys: pytest.
         for named in (("--server", broker), ("--context", "broker")):
             assert main(["mcp", "config", *options, *named]) == 2
             said = capsys.readouterr()
-            assert "is no address of a gateway" in said.err and "--server URL" in said.err
+            assert "is no address of a gateway" in said.err and "--server http://127.0.0.1:8787" in said.err
             assert "pass-word" not in f"{said}" and not said.out
 
 

@@ -240,7 +240,11 @@ def _transport(client: "Client") -> HttpTransport:
     if not isinstance(transport, HttpTransport):
         detail = f"{shown_address(client.server)} is no address of a gateway"
         raise RefusedError(
-            problem("server_unreachable", detail, remedy="Name one that begins with http: --server URL.")
+            problem(
+                "server_unreachable",
+                detail,
+                remedy="Name the gateway: --server http://127.0.0.1:8787, or where yours listens.",
+            )
         )
     return transport
 

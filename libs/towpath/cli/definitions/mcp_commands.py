@@ -205,7 +205,7 @@ def _of_gateway(address: str) -> str:
 
     if address.startswith(("http://", "https://")):
         return address
-    remedy = "Name the gateway, by an address that begins with http: --server URL."
+    remedy = "Name the gateway: --server http://127.0.0.1:8787, or where yours listens; towpath up names its address."
     raise ProblemError(
         problem("request_invalid", f"{shown_address(address)} is no address of a gateway", remedy=remedy)
     )

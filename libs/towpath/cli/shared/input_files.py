@@ -10,11 +10,13 @@ from typing import Any
 from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
-from towpath_contracts.problems.json_syntax import describe_json_fault, excerpt_at
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.json_syntax import describe_json_fault
+from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
 MAX_BYTES = 4_000_000
 """Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
+
+_CORRECT_FILE = "Correct the file at the line that is named, and run the command again."
 
 
 def read_text(path: Path) -> str:
@@ -34,20 +36,18 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     """Return the JSON in *path*; raises ProblemError naming the line."""
-    return parse_json(read_text(path), str(path))
+    return parse_json(read_text(path), str(path), remedy=_CORRECT_FILE)
 
 
-def parse_json(text: str, source: str) -> Any:
+def parse_json(text: str, source: str, *, remedy: str = REGISTRY["request_invalid"].remedy) -> Any:
     """Return *text* as JSON; raises ProblemError naming *source* and the line."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        detail = (
-            f"{source}:{error.lineno}: not JSON: {describe_json_fault(error)} (column {error.colno}{excerpt_at(error)})"
-        )
-        raise ProblemError(problem("request_invalid", detail)) from error
+        line, fault = describe_json_fault(error)
+        raise ProblemError(problem("request_invalid", f"{source}:{line}: not JSON: {fault}", remedy=remedy)) from error
     except ValueError as error:  # an integer with thousands of digits
-        raise ProblemError(problem("request_invalid", f"{source}: not JSON: {error}")) from error
+        raise ProblemError(problem("request_invalid", f"{source}: not JSON: {error}", remedy=remedy)) from error
 
 
 def read_script(path: Path) -> list[Any]:
@@ -58,7 +58,7 @@ def read_script(path: Path) -> list[Any]:
     if isinstance(script, dict) and "script" in script:  # a whole task brings its script along
         script = script["script"]
     if not isinstance(script, list):
-        raise ProblemError(problem("request_invalid", f"{path}:1: {NO_LIST}"))
+        raise ProblemError(problem("request_invalid", f"{path}:1: {NO_LIST}", remedy=_CORRECT_FILE))
     for doubt in script_doubts(str(path), script):
         print_notice(doubt)
     return script

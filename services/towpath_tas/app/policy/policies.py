@@ -195,6 +195,7 @@ class PolicyFileWatcher:
         self._project = project
         self._log = log
         self._applied: tuple[int, int] | None = None
+        self._empty: tuple[int, int] | None = None
         self._missing = False
 
     async def run(self) -> None:
@@ -215,6 +216,8 @@ class PolicyFileWatcher:
             return
         try:
             text = await asyncio.to_thread(self._path.read_text, "utf-8")
+            if self._may_be_half_written(text, stamp):
+                return
             written = await asyncio.to_thread(read_policy_text, text)  # what is stored has its profile written out
             if await self._policies.followed(self._project) == (self._source, digest_text(written.text)):
                 self._applied = stamp
@@ -234,6 +237,11 @@ class PolicyFileWatcher:
         else:
             self._applied = stamp
             self._log_applied(applied)
+
+    def _may_be_half_written(self, text: str, stamp: tuple[int, int]) -> bool:
+        """Return whether *text* is to be read again before it is refused: an editor empties a file before it writes."""
+        seen, self._empty = self._empty, stamp
+        return not text.strip() and seen != stamp
 
     def _take_refusal(self, error: ProblemError, stamp: tuple[int, int]) -> None:
         if error.problem.retryable:  # others of the project have much read just now: this file's turn comes

@@ -154,7 +154,7 @@ def _compose(text: str, found: _Findings) -> yaml.Node | None:
             return None
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
-        line, what = describe_yaml_fault(error)
+        line, what = describe_yaml_fault(error, text)
         found.problems.append(ProblemDetail(code="yaml", detail=f"line {line}: not YAML: {what}"))
         return None
     if node is None:

@@ -8,6 +8,7 @@ import towpath
 from towpath import foreign_names
 from towpath.networks.network import Agent
 from towpath.tasks.task import TaskKeywords
+from towpath_contracts.networks.model_settings import ModelSettings
 
 
 @pytest.mark.parametrize("name", sorted(foreign_names.IMPORTS))
@@ -26,3 +27,8 @@ def test_no_name_is_called_foreign_that_is_one_of_ours() -> None:
     assert not foreign_names.IMPORTS.keys() & set(towpath.__all__)
     assert not foreign_names.AGENT_OPTIONS.keys() & Agent.__dataclass_fields__.keys()
     assert not foreign_names.TASK_OPTIONS.keys() & TaskKeywords.__annotations__.keys()
+
+
+def test_every_setting_of_a_model_is_said_to_be_one_where_it_is_given_to_an_agent() -> None:
+    for name in ModelSettings.model_fields:
+        assert f'settings={{"{name}":' in foreign_names.AGENT_OPTIONS[name]
