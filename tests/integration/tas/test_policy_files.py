@@ -132,7 +132,7 @@ async def test_an_empty_file_is_refused_only_where_it_is_still_empty_at_the_next
         async def refusals() -> list[str]:
             with structlog.testing.capture_logs() as logged:
                 await watcher.check()
-            return [one["problem"] for one in logged if one["event"] in {"policy refused", "policy problem"}]
+            return [str(one.get("problem")) for one in logged if one["event"] in {"policy refused", "policy problem"}]
 
         assert await refusals() == []
         file.write_text(CAREFUL)

@@ -207,9 +207,7 @@ class PolicyFileWatcher:
         """Apply the file if it is not the one applied last."""
         stamp = await asyncio.to_thread(_stamp, self._path)
         if stamp is None:
-            if not self._missing:
-                self._log.warning("policy file is missing, the last policy stays in force", file=str(self._path))
-            self._missing = True
+            self._tell_missing()
             return
         self._missing = False
         if stamp == self._applied:
@@ -237,6 +235,11 @@ class PolicyFileWatcher:
         else:
             self._applied = stamp
             self._log_applied(applied)
+
+    def _tell_missing(self) -> None:
+        if not self._missing:
+            self._log.warning("policy file is missing, the last policy stays in force", file=str(self._path))
+        self._missing = True
 
     def _may_be_half_written(self, text: str, stamp: tuple[int, int]) -> bool:
         """Return whether *text* is to be read again before it is refused: an editor empties a file before it writes."""
