@@ -56,10 +56,7 @@ _NOT_SENT = {"project", "actor", "effects", "key_prefix", "key_commitment"}
 knows, and `effects` is on by itself."""
 
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
-_DENIED_REMEDY = (
-    "Use a credential that is listed as this caller, or name the caller that it is listed as: Client(…, caller=NAME); "
-    "to pause and resume it has to be listed under `operators` as well. docs/operations.md lists whose each subject is."
-)
+_LISTED_IN = "docs/operations.md lists whose each subject is."
 
 
 class NatsTransport:
@@ -231,7 +228,7 @@ class NatsTransport:
             reply = await requests.request(subject, body, limit_s=limit_s, repeat=repeat, held_s=wait_s)
         except PublishDeniedError as error:
             detail = f"the broker lets nobody of this credential ask on {subject}"
-            raise DeniedError(problem("forbidden", detail, remedy=_DENIED_REMEDY)) from error
+            raise DeniedError(problem("forbidden", detail, remedy=_denied_remedy(subject, self._caller))) from error
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:
@@ -241,6 +238,20 @@ class NatsTransport:
     def _silence(self, subject: str, error: Exception) -> TowpathError:
         fault, self._fault = self._fault, ""
         return error_from(problem("unavailable", f"no answer on {subject} ({fault or type(error).__name__})"))
+
+
+def _denied_remedy(subject: str, caller: str) -> str:
+    """Return what lets *caller* ask on *subject*, whose own it is."""
+    if caller == subjects.ANONYMOUS:
+        cure = "Name the caller that the credential is listed as: Client(…, caller=NAME)"
+    else:
+        cure = (
+            f"Connect with a user and password listed as {caller}, Client('nats://USER:PASSWORD@HOST:PORT', …), or "
+            "name the caller that yours is listed as: caller=NAME; without a credential leave caller= out"
+        )
+    operates = subject in {subjects.task_act(act, caller) for act in ("pause", "resume")}
+    listed = "; to pause and resume it has to be listed under `operators` as well" if operates else ""
+    return f"{cure}{listed}. {_LISTED_IN}"
 
 
 def _steering(run_id: UUID, act: SteeringAct, text: str) -> BaseModel:

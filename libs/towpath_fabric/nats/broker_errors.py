@@ -16,6 +16,7 @@ from nats.errors import AuthorizationError, StaleConnectionError
 from nats.errors import Error as NatsError
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.rpc import REGISTER_TOOLS
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.broker_owner import BrokerOwnerError
 from towpath_fabric.outages.outage import Outage
@@ -39,6 +40,16 @@ WORKER = "worker"
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
+
+_REGISTERS = f"{REGISTER_TOOLS.subject}."
+_OWN_PLATFORM = (
+    "For the platform on this machine, unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
+    "it in the folder of towpath up."
+)
+_CREDENTIAL = (
+    "Give it a credential: towpath workers credential add {toolset} --project {project} --toolset {toolset}, and set "
+    "TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD to what that prints. " + _OWN_PLATFORM
+)
 
 
 class PublishDeniedError(NatsError):
@@ -124,11 +135,23 @@ def is_login_denied(error: Exception) -> bool:
 def connect_refusal(settings: BrokerSettings, error: Exception) -> ProblemError | None:
     """Return the problem of a first connection that fails in the same way however often it is tried, else None."""
     if is_login_denied(error):
-        return broker_denied(settings, "connect to the broker")
+        return _login_denied(settings)
     return None
 
 
-def broker_denied(settings: BrokerSettings, what: str) -> ProblemError:
-    """Return the problem of a login that may not do *what*, which it names."""
+def broker_denied(settings: BrokerSettings, subject: str) -> ProblemError:
+    """Return the problem of a login that may not say anything on *subject*; a worker's names the toolset it lacks."""
     who = f"the user {settings.nats_user}" if settings.nats_user else "a process without a user and password"
-    return ProblemError(problem("broker_denied", f"{who} may not {what}"))
+    registers = subject.removeprefix(_REGISTERS) if subject.startswith(_REGISTERS) else ""
+    project, _, toolset = registers.partition(".")
+    remedy = {"remedy": _CREDENTIAL.format(project=project, toolset=toolset)} if toolset else {}
+    return ProblemError(problem("broker_denied", f"{who} may not say {subject}", **remedy))
+
+
+def _login_denied(settings: BrokerSettings) -> ProblemError:
+    if settings.nats_user:
+        detail = f"the broker does not know the user {settings.nats_user} with this password"
+        return ProblemError(problem("broker_denied", detail, remedy=f"Correct TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"))
+    detail = "the broker wants a user and a password"
+    remedy = f"Set TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"
+    return ProblemError(problem("broker_denied", detail, remedy=remedy))

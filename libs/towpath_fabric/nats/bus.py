@@ -253,7 +253,7 @@ class Bus:
         except nats_errors.MaxPayloadError as error:
             raise ProblemError(problem("request_too_large", f"no message to {subject} can hold this")) from error
         except PublishDeniedError as error:
-            raise broker_denied(self._settings, f"say {subject}") from error
+            raise broker_denied(self._settings, subject) from error
         except (TimeoutError, nats_errors.Error) as error:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2)) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:

@@ -54,7 +54,8 @@ async def test_a_worker_without_a_credential_is_told_so_at_once(guarded: Nats, f
         assert await worker.ended() == DENIED
     said = worker.log.read_text()
     assert "broker_denied: a process without a user and password may not say svc.tas.register_tools.default.crm" in said
-    assert "Start it in the folder of towpath up, or give it a credential" in said
+    assert "Give it a credential: towpath workers credential add crm --project default --toolset crm, and set" in said
+    assert "unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start it in the folder of" in said
     assert "Traceback" not in said
 
 
@@ -70,7 +71,12 @@ async def test_a_worker_with_a_wrong_password_is_told_so_at_once(guarded: Nats, 
     with worker_process(folder, guarded.url(), str(tools), environment=login(guarded, "billing", "wrong")) as worker:
         assert await worker.ended() == DENIED
     said = worker.log.read_text()
-    assert "broker_denied: the user billing may not connect to the broker" in said
+    assert (
+        "broker_denied: the broker does not know the user billing with this password. Correct TOWPATH_NATS_PASSWORD."
+        in said
+    )
+    assert "unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD" in said
+    assert "credential add" not in said
     assert "Traceback" not in said
 
 
