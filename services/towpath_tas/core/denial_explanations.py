@@ -1,10 +1,10 @@
 """What people are told of a denial: which rule, where it stands, and what would allow the call.
 
-The cure never gives more than what was refused without saying so: where a rule of the tool comes near, that rule is
-to be corrected, since a new one beside it would lift its conditions. It is kept apart from what the model is told
-(`denials`): a model that is shown the rules of others, or how a policy would have to be changed, learns what to ask
-for. It is made of what the denial was found with, without another query; only the conditions of rules that miss the
-call are evaluated, on the budget of advice.
+The cure never gives more than what was refused without saying so: a rule that is added beside one of the tool for
+others has the effect of that one and its condition. It is kept apart from what the model is told (`denials`): a model
+that is shown the rules of others, or how a policy would have to be changed, learns what to ask for. It is made of what
+the denial was found with, without another query; only the conditions of rules that miss the call are evaluated, on the
+budget of advice.
 """
 
 import re
@@ -12,16 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.tools.calls import AlternativeTool, Denial
 from towpath_contracts.tools.violations import DenialCode, DenialExplanation
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.conditions import ConditionResult
-from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, MissedPattern, Rule
+from towpath_tas.core.policy.matrix import LimitKind, Matrix, MatrixVerdict, MissedPattern, Rule
 from towpath_tas.core.tools.registry import ToolVersion
 
 MAX_NAMED = 5
 """Tools named of those that the agent may call; the denial has more."""
+
+_WHO = frozenset({"project", "network", "agent", "agent_type", "caller"})
+"""Patterns of a rule that `towpath new policy --who` writes."""
 
 MAX_WHEN_CHARS = 200
 """Of the condition of a rule: `policy rule show` has all of it."""
@@ -75,22 +79,32 @@ def explain_denial(
         return None
     refused = f"{query.principal.agent or 'this agent'} may not call {query.tool}"
     if verdict.rule is not None:
-        return _by_rule(refused, denial, query, verdict.rule, is_limit=verdict.limited is not None)
+        return _by_rule(refused, denial, query, verdict.rule, limit=verdict.limit)
     near = _nearest(query, tool, matrix, verdict, others, context)
     return _by_no_rule(refused, query, verdict, others, near)
 
 
 def _by_rule(
-    refused: str, denial: Denial, query: AuthorizationQuery, rule: Rule, *, is_limit: bool
+    refused: str, denial: Denial, query: AuthorizationQuery, rule: Rule, *, limit: LimitKind | None
 ) -> DenialExplanation:
     named = f"rule {_placed(rule)}"
-    if is_limit:
-        remedy = f"Ask again later or in another run, or raise the limit of {rule.name}."
+    if limit is not None:
+        remedy = _raised_limit(rule, limit)
         return DenialExplanation(detail=f"{refused} now: {named}: {denial.reason}.", remedy=remedy, rule_at=rule.at)
     where = f" denies it where {_shortened(rule.when)}" if rule.when else " denies it, whatever the arguments are"
     return DenialExplanation(
         detail=f"{refused}: {named}{where}.", remedy=f"Try what would pass: {_check(query)}", rule_at=rule.at
     )
+
+
+def _raised_limit(rule: Rule, limit: LimitKind) -> str:
+    """Return how a call passes the *limit* that is used up: what is counted for a run begins anew in another one."""
+    if limit == "rate":
+        return f"Ask again in {rule.rate_per_s} s, or raise the rate of {rule.name}, which is {rule.rate_calls} calls."
+    if limit == "cost":
+        most = f"raise max_cost_per_run_usd of {rule.name}, which is {rule.max_cost_per_run_usd:g}"
+        return f"Start another run, or {most}; where its model has no price, give it one (docs/budgets.md)."
+    return f"Start another run, or raise max_calls_per_run of {rule.name}, which is {rule.max_calls_per_run}."
 
 
 def _by_no_rule(
@@ -112,18 +126,34 @@ def _by_no_rule(
 
 
 def _remedy(query: AuthorizationQuery, verdict: MatrixVerdict, near: NearRule | None) -> str:
-    """Return what to correct in the nearest rule; only where no rule names the tool, how a new one is added."""
+    """Return what to correct in the nearest rule, or how one is added: beside a rule for others with its condition."""
     if near is not None and (near.is_misspelt or (near.missed and near.rule.tool != "*")):
         wrong = " and ".join(f"its {one.field} is {one.pattern!r}, the call's {one.value!r}" for one in near.missed)
         if near.is_misspelt:
             return f"Probably misspelt: correct rule {_placed(near.rule)}: {wrong}."
+        if all(one.field in _WHO for one in near.missed):
+            return _rule_beside(query, near)
         return f"If rule {_placed(near.rule)} is to cover this call, change it there: {wrong}."
     if verdict.unmet:
         return f"Try what would pass: {_check(query)}"
-    agent, tool = query.principal.agent, query.tool
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", f"{agent}-{tool}").strip("-")[:64]
-    added = f"towpath new policy {name} --tool {tool} --effect allow --who agent={agent}"
-    return f"To allow every call of {tool} to {agent}, whatever its arguments are: {added}"
+    added = _new_rule(query, "allow", {"agent": query.principal.agent})
+    return f"To allow every call of {query.tool} to {query.principal.agent}, whatever its arguments are: {added}"
+
+
+def _rule_beside(query: AuthorizationQuery, near: NearRule) -> str:
+    """Return how a rule of its own is added with the effect of the rule that comes near, and with its condition."""
+    who = {"agent": query.principal.agent} | {one.field: one.value for one in near.missed}
+    added = _new_rule(query, near.rule.effect, who)
+    if near.rule.when is None:
+        return f"Add a rule for such calls, whatever their arguments are: {added}"
+    condition = f"when: {_shortened(near.rule.when)}"
+    return f"Add a rule for such calls: {added}; then write the condition of {near.rule.name} below it: {condition}"
+
+
+def _new_rule(query: AuthorizationQuery, effect: RuleEffect, who: Mapping[str, str]) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", f"{query.principal.agent}-{query.tool}").strip("-")[:64]
+    named = " ".join(f"--who {field}={value}" for field, value in who.items())
+    return f"towpath new policy {name} --tool {query.tool} --effect {effect} {named}"
 
 
 def _nearest(

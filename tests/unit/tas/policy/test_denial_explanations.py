@@ -68,10 +68,22 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
     found = explained(FIND, bars, techs)
     assert found.detail.endswith("Nearest rule: techs (policies.yaml:7): agent 'billing' is not 'tech'.")
     assert (found.nearest, found.nearest_at) == ("techs", "policies.yaml:7")
-    assert found.remedy == (
-        "If rule techs (policies.yaml:7) is to cover this call, change it there: its agent is 'tech', "
-        "the call's 'billing'."
+    added = "towpath new policy billing-orders-refund --tool orders.refund --effect {} --who agent=billing"
+    assert found.remedy == f"Add a rule for such calls, whatever their arguments are: {added.format('allow')}"
+    asks = Rule(
+        name="asks",
+        effect="require_approval",
+        tool="orders.refund",
+        agent="tech",
+        network="hotel",
+        when="args.amount > 3",
     )
+    assert explained(FIND, bars, asks).remedy == (
+        f"Add a rule for such calls: {added.format('require_approval')} --who network=support; "
+        "then write the condition of asks below it: when: args.amount > 3"
+    )
+    written = Rule(name="writes", effect="allow", tool="orders.refund", operation="write", at="policies.yaml:9")
+    assert explained(FIND, written).remedy.startswith("If rule writes (policies.yaml:9) is to cover this call, change")
 
 
 def test_a_rule_that_fits_the_arguments_and_misspells_who_calls_is_to_be_corrected_where_it_stands() -> None:
@@ -132,7 +144,22 @@ def test_a_limit_that_is_used_up_is_told_with_its_rule() -> None:
     assert found.detail.startswith("billing may not call orders.refund now: rule few (policies.yaml:5): ")
     assert (found.rule_at, found.remedy) == (
         "policies.yaml:5",
-        "Ask again later or in another run, or raise the limit of few.",
+        "Start another run, or raise max_calls_per_run of few, which is 2.",
+    )
+
+
+def test_a_limit_is_told_with_its_key_and_another_run_only_where_that_begins_anew() -> None:
+    def remedy(rule: Rule, rates: dict[str, int] | None = None) -> str:
+        denied = bundle(rule).authorize(asked(), {}, rates).denial
+        assert denied is not None
+        assert denied.explanation is not None
+        return denied.explanation.remedy
+
+    often = Rule(name="few", effect="allow", rate_calls=4, rate_per_s=60)
+    assert remedy(often, {"few": 4}) == "Ask again in 60 s, or raise the rate of few, which is 4 calls."
+    assert remedy(Rule(name="few", effect="allow", max_cost_per_run_usd=0.5)) == (
+        "Start another run, or raise max_cost_per_run_usd of few, which is 0.5; where its model has no price, give it "
+        "one (docs/budgets.md)."
     )
 
 
