@@ -46,7 +46,7 @@ _CODES = {
 _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
 
-_NO_PATH = "Nothing is served at this path; GET /openapi.json lists what there is."
+_NO_PATH = "GET /openapi.json lists every path."
 
 
 _SLIP = 0.7
@@ -143,9 +143,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     remedy = {"remedy": _NO_PATH} if code == "not_found" else {}
     headers, detail = error.headers, f"{request.method} {request.url.path}: {error.detail}"
     if code == "not_found" and (near := _near_path(request)):
-        detail = f"{request.method} {request.url.path}: nothing is served there; did you mean {near}?"
+        detail = f"{request.method} {request.url.path}: did you mean {near}?"
     elif code == "not_found" and is_openai(meant := f"/v1{request.scope['path']}"):
-        detail = f"{request.method} {request.url.path}: nothing is served there; did you mean {meant}?"
+        detail = f"{request.method} {request.url.path}: did you mean {meant}?"
         remedy = {"remedy": "End the address that the client has in /v1: base_url=http://HOST:PORT/v1."}
     if code == "method_not_allowed" and (allowed := _methods_at(request)):
         detail = f"{request.method} {request.url.path}: this path does not take {request.method}"
