@@ -144,7 +144,10 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Say in the JSON Schema what the validators ask for, so that the run can mend its answer.",
     ),
     ProblemKind(
-        "model_unknown", 422, "The model string names no provider", "Use provider:model; docs/models.md lists them."
+        "model_unknown",
+        422,
+        "There is no such model",
+        "Correct the model: provider:NAME, such as openai:gpt-5-mini.",
     ),
     ProblemKind(
         "provider_missing",

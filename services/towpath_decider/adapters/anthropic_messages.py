@@ -24,7 +24,7 @@ from towpath_decider.adapters.model_options import (
 )
 from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import OnText, http_client_options, model_name
-from towpath_decider.adapters.provider_failures import ONE_CALL, WHERE_IT_IS_SET
+from towpath_decider.adapters.provider_failures import ONE_CALL, how_to_set
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, assemble_message, read_unstreamed
 from towpath_decider.core.answer_schema import closed, schema_of
@@ -92,7 +92,7 @@ class ClaudeProvider(SdkProvider):
     @property
     def missing(self) -> str:
         """What has to be set before anything can be asked."""
-        return "" if self._api_key else f"no key for Anthropic: set ANTHROPIC_API_KEY {WHERE_IT_IS_SET}"
+        return "" if self._api_key else f"no key for Anthropic: {how_to_set('ANTHROPIC_API_KEY')}"
 
     def _connect(self, sdk: Any) -> Any:
         assert self._api_key is not None

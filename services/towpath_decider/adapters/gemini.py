@@ -20,11 +20,11 @@ from towpath_decider.adapters.gemini_answers import read_malformed_call, read_re
 from towpath_decider.adapters.model_options import SETTINGS, DroppableOption, DroppableOptions, chosen, options_unset
 from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import (
-    WHERE_IT_IS_SET,
     error_details,
     failure_of_answer,
     failure_of_connection,
     failure_of_status,
+    how_to_set,
 )
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, StreamedLength, status_of
 from towpath_decider.core.answer_schema import schema_of
@@ -63,7 +63,7 @@ class GeminiProvider:
     @property
     def missing(self) -> str:
         """What has to be set before anything can be asked; empty when nothing has."""
-        return "" if self._api_key else f"no key for Gemini: set GEMINI_API_KEY {WHERE_IT_IS_SET}"
+        return "" if self._api_key else f"no key for Gemini: {how_to_set('GEMINI_API_KEY')}"
 
     async def complete(
         self, request: DecisionRequest, question: ModelQuestion, on_text: OnText | None = None

@@ -25,7 +25,7 @@ from towpath_decider.adapters.model_options import (
 )
 from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import OnText, http_client_options, model_name
-from towpath_decider.adapters.provider_failures import ONE_CALL, WHERE_IT_IS_SET
+from towpath_decider.adapters.provider_failures import ONE_CALL, how_to_set
 from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
@@ -117,8 +117,8 @@ class OpenAiProvider(SdkProvider):
     def missing(self) -> str:
         """What has to be set before anything can be asked."""
         if self._local:
-            return "" if self._base_url else f"no local server: set TOWPATH_LOCAL_URL {WHERE_IT_IS_SET}"
-        return "" if self._api_key else f"no key for OpenAI: set OPENAI_API_KEY {WHERE_IT_IS_SET}"
+            return "" if self._base_url else f"no local server: {how_to_set('TOWPATH_LOCAL_URL')}"
+        return "" if self._api_key else f"no key for OpenAI: {how_to_set('OPENAI_API_KEY')}"
 
     def _connect(self, sdk: Any) -> Any:
         options = http_client_options()

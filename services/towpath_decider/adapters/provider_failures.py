@@ -75,8 +75,9 @@ class ErrorDetails:
     reasons: tuple[str, ...] = ()
 
 
-WHERE_IT_IS_SET = "in the environment of the decider (of towpath up, where that starts it), and start it again"
-"""Of a key or an address: what is said after its name."""
+def how_to_set(variable: str) -> str:
+    """Return how a key or an address comes into the process that asks the model."""
+    return f"stop towpath up, export {variable}=…, and start it again; deployed, set it in the decider's environment"
 
 
 def error_details(headers: Mapping[str, str], body: Any) -> ErrorDetails:
@@ -129,7 +130,7 @@ def failure_of_status(
     if code == REFUSED_REQUEST and ("API_KEY_INVALID" in details.reasons or _NO_ACCESS.search(text)):
         code = UNAUTHORIZED
     if code == UNAUTHORIZED and key_name:
-        message += f" (set a key that this API takes as {key_name} {WHERE_IT_IS_SET})"
+        message += f" (for a key that this API takes, {how_to_set(key_name)})"
     again = code in (RATE_LIMITED, "model_unavailable")
     wait = details.retry_after_s if again else None
     if wait is None and (details.daily_quota or _QUOTA_GONE.search(text)):

@@ -224,7 +224,7 @@ async def test_a_stranger_sees_nothing_but_how_to_get_in(platform: Platform, bro
 
 async def test_the_box_of_the_first_page_starts_a_run(browser: httpx2.AsyncClient) -> None:
     refused = await form(browser, "/runs", network="support", message="Where is it?", model="gemini:x")
-    assert refused.status_code == 409 and "set GEMINI_API_KEY" in refused.text, "said before anything is sent"
+    assert refused.status_code == 409 and "export GEMINI_API_KEY=…" in refused.text, "said before anything is sent"
     started = await form(browser, "/runs", network="support", message="Where is my order?")
     assert started.status_code == 303 and started.headers["location"].startswith("/runs/")
     refused = await form(browser, "/runs", network="nobody", message="x")

@@ -22,7 +22,7 @@ def readiness(folder: Path | None, *, key: str = "", allowed: bool = True) -> Mo
 @pytest.mark.parametrize(
     ("model", "missing"),
     [
-        ("gemini:gemini-2.5-flash", "set GEMINI_API_KEY"),
+        ("gemini:gemini-2.5-flash", "export GEMINI_API_KEY=…"),
         ("scripted:task", "this task has none"),
         (
             "scripted:other",
