@@ -82,7 +82,7 @@ RUN_EXAMPLES = {
     ),
     "answer_missing": ProblemExample(
         "A client of OpenAI, A2A or NATS agents asked, and its run ended without an answer.",
-        "failed, model_unauthorized: no key for OpenAI: stop towpath up, export OPENAI_API_KEY=…, and start it again → "
+        "failed, model_unauthorized: no key for OpenAI: set OPENAI_API_KEY, and start the platform again → "
         "`towpath runs show 7c1e`",
     ),
     "answer_replaced": ProblemExample(
