@@ -59,7 +59,7 @@ def load_from_source(folder: Path, trusted: AbstractSet[int]) -> None:
 
 def _find_below(place: str) -> FileFinder:
     """Return the finder of a user's folder or of a package in it; ImportError leaves *place* to Python's own."""
-    if _folder_of(Path(place)) is None or not Path(place).is_dir():  # a script that is run by its path, an archive
+    if _folder_of(Path(place)) is None or not Path(place).is_dir():  # a script that is run by its path
         raise ImportError(place)
     return FileFinder(place, (_OwnExtensionLoader, EXTENSION_SUFFIXES), (_OwnSourceLoader, SOURCE_SUFFIXES))
 

@@ -1,7 +1,7 @@
 """What people are told of a denial: which rule, where it stands, and what would allow the call.
 
 The cure never gives more than what was refused without saying so: a rule that is added beside one of the tool for
-others has the effect of that one and its condition. It is kept apart from what the model is told (`denials`): a model
+others asks a person until it has the condition of that one. It is kept apart from what the model is told (`denials`): a model
 that is shown the rules of others, or how a policy would have to be changed, learns what to ask for. It is made of what
 the denial was found with, without another query; only the conditions of rules that miss the call are evaluated, on the
 budget of advice.
@@ -141,13 +141,19 @@ def _remedy(query: AuthorizationQuery, verdict: MatrixVerdict, near: NearRule | 
 
 
 def _rule_beside(query: AuthorizationQuery, near: NearRule) -> str:
-    """Return how a rule of its own is added with the effect of the rule that comes near, and with its condition."""
+    """Return how a rule of its own is added with the effect of the rule that comes near, and with its condition.
+
+    A rule is in force as soon as it is written: until it has its condition, a person is asked.
+    """
     who = {"agent": query.principal.agent} | {one.field: one.value for one in near.missed}
-    added = _new_rule(query, near.rule.effect, who)
     if near.rule.when is None:
+        added = _new_rule(query, near.rule.effect, who)
         return f"Add a rule for such calls, whatever their arguments are: {added}"
-    condition = f"when: {_shortened(near.rule.when)}"
-    return f"Add a rule for such calls: {added}; then write the condition of {near.rule.name} below it: {condition}"
+    added = _new_rule(query, "require_approval", who)
+    lines = f"the condition of {near.rule.name}, when: {_shortened(near.rule.when)}"
+    if near.rule.effect != "require_approval":
+        lines += f", and its effect: {near.rule.effect}"
+    return f"Add a rule for such calls: {added}; then write below it {lines}"
 
 
 def _new_rule(query: AuthorizationQuery, effect: RuleEffect, who: Mapping[str, str]) -> str:

@@ -8,7 +8,6 @@ import queue
 import runpy
 import secrets
 import sys
-import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -217,14 +216,10 @@ def test_no_module_is_imported_from_a_file_that_others_may_change(folder: Path, 
     assert load_module("shop_tools").shop.part.__file__ == str(folder / "shop" / "part.py")
 
 
-def test_a_script_of_the_folder_is_run_by_its_path_and_an_archive_of_it_imported_from(folder: Path) -> None:
+def test_a_script_of_the_folder_is_run_by_its_path(folder: Path) -> None:
     load_module("shop_tools")
     (folder / "report.py").write_text("TOLD = 7\n")
     assert runpy.run_path(str(folder / "report.py"))["TOLD"] == 7
-    with zipfile.ZipFile(folder / "parts.zip", "w") as archive:
-        archive.writestr("of_an_archive.py", "WORD = 'packed'\n")
-    sys.path.append(str(folder / "parts.zip"))
-    assert importlib.import_module("of_an_archive").WORD == "packed"
 
 
 def test_an_environment_in_the_working_folder_keeps_its_bytecode(folder: Path) -> None:

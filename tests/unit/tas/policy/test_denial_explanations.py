@@ -80,7 +80,12 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
     )
     assert explained(FIND, bars, asks).remedy == (
         f"Add a rule for such calls: {added.format('require_approval')} --who network=support; "
-        "then write the condition of asks below it: when: args.amount > 3"
+        "then write below it the condition of asks, when: args.amount > 3"
+    )
+    small = Rule(name="small", effect="allow", tool="orders.refund", agent="tech", when="args.amount <= 3")
+    assert explained(FIND, bars, small).remedy == (
+        f"Add a rule for such calls: {added.format('require_approval')}; "
+        "then write below it the condition of small, when: args.amount <= 3, and its effect: allow"
     )
     written = Rule(name="writes", effect="allow", tool="orders.refund", operation="write", at="policies.yaml:9")
     assert explained(FIND, written).remedy.startswith("If rule writes (policies.yaml:9) is to cover this call, change")
