@@ -1,10 +1,10 @@
 """What people are told of a denial: which rule, where it stands, and what would allow the call.
 
 The cure never gives more than what was refused without saying so: a rule that is added beside one of the tool for
-others asks a person until it has the condition of that one. It is kept apart from what the model is told (`denials`): a model
-that is shown the rules of others, or how a policy would have to be changed, learns what to ask for. It is made of what
-the denial was found with, without another query; only the conditions of rules that miss the call are evaluated, on the
-budget of advice.
+others asks a person until it has the condition of that one. It is kept apart from what the model is told (`denials`):
+a model that is shown the rules of others, or how a policy would have to be changed, learns what to ask for. It is made
+of what the denial was found with, without another query; only the conditions of rules that miss the call are evaluated,
+on the budget of advice.
 """
 
 import re
