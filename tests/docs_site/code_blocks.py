@@ -33,6 +33,7 @@ RUN_BY = {
     "docs/operations.md": "tests/integration/embedded/test_whole_platform.py",
     "docs/mcp.md": "tests/e2e/protocols/test_mcp_server.py",
     "docs/projects.md": "tests/e2e/sdk/test_projects.py",
+    "docs/quickstart.md": "tests/e2e/sdk/test_quickstart.py",
     "docs/tutorial.md": "tests/e2e/test_readme.py",
     "docs/tools.md": "tests/unit/towpath/test_tools_page.py",
 }

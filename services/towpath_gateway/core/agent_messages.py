@@ -131,7 +131,7 @@ def gate_question(gate: GateView, refused: str) -> str | None:
     shown = (
         ("Call", plain_line(summary_of_gate(detail))),
         ("Tool", plain_line(detail.get("tool") or "")),
-        *(("Look at", plain_line(line)) for line in doubt_lines(detail)),
+        *(("Doubt", plain_line(line)) for line in doubt_lines(detail)),
         ("Arguments", arguments),
         ("Rule", plain_line(detail.get("rule") or "")),
         ("Run", gate.run_id),

@@ -41,5 +41,5 @@ def call_question(gate_type: str, tool: str, summary: str, args: Any, url: str, 
     shown = shown_arguments(args)
     if len(shown) > MAX_SHOWN_CHARS:
         shown = f"too long to be shown here; read them at {url}"
-    told = [asked, *(f"Look at {plain_line(line)}" for line in doubts), *([f"Arguments: {shown}"] if shown else [])]
+    told = [asked, *(f"Doubt: {plain_line(line)}" for line in doubts), *([f"Arguments: {shown}"] if shown else [])]
     return "\n".join(told)

@@ -99,6 +99,6 @@ def test_which_value_to_look_at_is_said_in_the_same_words_everywhere(shown: Show
     origins = [{"path": "amount", "from": "unknown"}, {"path": "order", "from": "task"}]
     waits = holding({"amount": 1200, "order": "8812"}, origins=origins)
     told = "amount: not found in the task or in a trusted result, so check it"
-    assert f"Look at {told}" in (shown(waits) or "").replace("Look at: ", "Look at ").splitlines()
-    assert "Look at" not in (shown(holding({"amount": 1200}, origins=origins[1:])) or "")
+    assert f"Doubt: {told}" in (shown(waits) or "").splitlines()
+    assert "Doubt" not in (shown(holding({"amount": 1200}, origins=origins[1:])) or "")
     assert gate_questions.gate_summary(waits.model_dump(mode="json"), SITE)["doubts"] == [told]

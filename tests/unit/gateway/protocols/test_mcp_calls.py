@@ -346,5 +346,5 @@ async def test_what_waits_and_where_it_is_decided_come_as_the_first_text() -> No
     answers = {**WAITING, "/v1/gates": {"gates": [waits]}}
     bare = Heard(mcp_types.ClientCapabilities())
     (text,) = (await called(answers, "run_network", RUN_IT, heard=bare)).content
-    assert "waits: approval: large. Look at amount: not found in the task" in text.text
+    assert "waits: approval: large. Doubt: amount: not found in the task" in text.text
     assert f"`towpath gates approve {waits['gate_id']}`" in text.text

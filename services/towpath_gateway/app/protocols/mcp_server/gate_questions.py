@@ -177,7 +177,7 @@ def _question(gate: Gate) -> ElicitRequest:
         *([f"Call: {plain_line(summary)}"] if summary else []),
         *(f"{title}: {plain_line(detail[name])}" for title, name in _SHOWN if detail.get(name)),
     ]
-    lines += [f"Look at {plain_line(line)}" for line in doubt_lines(detail)]
+    lines += [f"Doubt: {plain_line(line)}" for line in doubt_lines(detail)]
     if arguments := shown_arguments(detail.get("args")):
         lines.append(f"Arguments: {arguments}")
     lines.append(f"Run: {gate['run_id']}")

@@ -77,7 +77,7 @@ def _waiting_text(waited: WaitedRun, site: str) -> str:
     words = "; ".join(waited.view.get("waits") or ()) or "a person has to decide"
     places = [f"{site}/approvals/{gate['gate_id']}" for gate in waited.gates] or [f"{site}/approvals"]
     command = f"towpath gates approve {waited.gates[0]['gate_id']}" if waited.gates else "towpath gates list"
-    doubts = [f"Look at {plain_line(line)}" for gate in waited.gates for line in doubt_lines(gate.get("detail") or {})]
+    doubts = [f"Doubt: {plain_line(line)}" for gate in waited.gates for line in doubt_lines(gate.get("detail") or {})]
     how = f"It is decided at {' '.join(places)}, by `{command}`, or with decide_approval; ask follow_run then"
     return join_sentences(f"Run {waited.view['run_id']} waits: {words}", *doubts, how)
 
