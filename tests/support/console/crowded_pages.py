@@ -32,7 +32,7 @@ BOUNDED: Mapping[str, int] = {
     "-- Every group of the window": 200_000,
     "SELECT count(*) FROM ( SELECT FROM tas.audit_entry": 200_000,  # the window of the audit, which a rare filter reads
     "-- $13 and $14 bound what is looked through": 200_000,
-    "SELECT leaf_index, hash FROM tas.audit_leaf": 4_096,
+    "SELECT leaf_index, hash FROM tas.audit_leaf": 512,
     "-- Who holds how much of the room": 10_000,  # of no page: what goes on, for admission
     "-- What people have limited": 501,  # one more tells whether there are more
     "-- How far $4 gates": 10_000,
