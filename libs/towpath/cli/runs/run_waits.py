@@ -20,21 +20,26 @@ REMEDY = "start the worker that has it: towpath worker MODULE_OR_FILE"
 MOST_ASKED = 20
 """Runs of one list that are asked what they wait for: those above, which are the newest."""
 
+ASKED_AT_ONCE = 4
+"""Requests that one list has under way: a key that is used elsewhere too keeps the rest of its turns."""
+
 _STANDING = ("queued", "running", "waiting")
 
 
 async def short_waits(client: "Client", runs: "Iterable[RunView]") -> dict["UUID", tuple[str, ...]]:
     """Return what the unfinished ones of *runs* wait for, each as short as a list needs it; lists do without."""
     asked = [run.run_id for run in runs if run.status in _STANDING][:MOST_ASKED]
-    found = await asyncio.gather(*(_waits_of(client, run_id) for run_id in asked))
+    turns = asyncio.Semaphore(ASKED_AT_ONCE)
+    found = await asyncio.gather(*(_waits_of(client, run_id, turns) for run_id in asked))
     return dict(zip(asked, found, strict=True))
 
 
-async def _waits_of(client: "Client", run_id: "UUID") -> tuple[str, ...]:
-    try:
-        return tuple(map(shorten_wait, (await client.get(run_id)).waits))
-    except TowpathError:  # it was erased since, or nobody answers
-        return ()
+async def _waits_of(client: "Client", run_id: "UUID", turns: asyncio.Semaphore) -> tuple[str, ...]:
+    async with turns:
+        try:
+            return tuple(map(shorten_wait, (await client.get(run_id)).waits))
+        except TowpathError:  # it was erased since, or nobody answers
+            return ()
 
 
 def shorten_wait(wait: str) -> str:

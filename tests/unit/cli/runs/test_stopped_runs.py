@@ -12,7 +12,7 @@ from towpath.cli.administration.doctor_command import check_untaken_calls
 from towpath.cli.administration.queues_commands import _trouble
 from towpath.cli.runs.next_command import next_command
 from towpath.cli.runs.run_follower import RunFollower
-from towpath.cli.runs.run_waits import calls_without_worker, short_waits
+from towpath.cli.runs.run_waits import ASKED_AT_ONCE, MOST_ASKED, calls_without_worker, short_waits
 from towpath.cli.runs.runs_commands import _why, show_untaken
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
@@ -130,10 +130,16 @@ class ListedRuns(Client):
     def __init__(self, *found: RunView) -> None:
         super().__init__("http://127.0.0.1:9")
         self.asked = list[UUID]()
+        self.most_at_once = 0
+        self._asking = 0
         self._found = {one.run_id: one for one in found}
 
     async def get(self, run_id: UUID | str, *, wait_ms: int = 0) -> RunView:
         self.asked.append(UUID(str(run_id)))
+        self._asking += 1
+        self.most_at_once = max(self.most_at_once, self._asking)
+        await asyncio.sleep(0)
+        self._asking -= 1
         if self._found[UUID(str(run_id))].caller == "erased":
             raise DeniedError(problem("forbidden", "no"))
         return self._found[UUID(str(run_id))]
@@ -159,6 +165,14 @@ async def test_a_list_says_of_unfinished_runs_in_short_what_they_wait_for() -> N
         "",
         "budget_exceeded: it spent 0.5 of 0.5 USD",
     ]
+
+
+async def test_of_the_runs_of_a_list_few_are_asked_at_once() -> None:
+    runs = [view(run_id=UUID(int=number), status="waiting", waits=("tool: x",)) for number in range(MOST_ASKED + 9)]
+    async with ListedRuns(*runs) as client:
+        found = await short_waits(client, runs)
+    assert len(found) == len(client.asked) == MOST_ASKED
+    assert client.most_at_once == ASKED_AT_ONCE
 
 
 @pytest.mark.parametrize(
