@@ -266,6 +266,15 @@ def test_a8_a_misspelt_parameter_is_not_told_as_a_missing_one_too() -> None:
     ]
 
 
+def test_a8_each_of_many_misspelt_parameters_is_one_problem() -> None:
+    names = [f"{letter * 3}_value" for letter in "abcdefghijklmnop"]
+    schema = {"properties": {name: {} for name in names}, "required": names, "additionalProperties": False}
+    strict = PAY.model_copy(update={"parameters": schema, "system_params": ()})
+    _merged, problems = merge_arguments(strict, {name.replace("value", "vlaue"): 1 for name in names}, {})
+    assert len(problems) == len(names)
+    assert all(f"did you mean {name!r}?" in one for name, one in zip(names, problems, strict=True))
+
+
 def test_a8_of_many_unknown_parameters_only_the_first_are_compared_with_those_that_are_missing() -> None:
     strict = PAY.model_copy(update={"parameters": {**PAY.parameters, "additionalProperties": False}})
     _merged, problems = merge_arguments(strict, {f"amuont{n}": "5" for n in range(50)}, {"account": "acme"})

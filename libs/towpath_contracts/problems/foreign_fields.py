@@ -4,9 +4,9 @@ People bring these words along, and letter by letter some of them are nearer to 
 `tools` is like nothing that an agent has, and `routes` not like `allowed_routes`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from towpath_contracts.problems.near_names import nearest_name
+from towpath_contracts.problems.near_names import nearest_name, pair_names
 
 MEANT = {
     "key": ("id", "name", "agent", "agent_name", "role"),
@@ -41,6 +41,17 @@ MEANT = {
 def meant_field(word: str, known: Collection[str]) -> str | None:
     """Return the one of the fields *known* that other frameworks call *word*; None where none has this name there."""
     return next((own for own, words in MEANT.items() if own in known and word in words), None)
+
+
+def pair_fields(words: Sequence[str], missing: Collection[str]) -> dict[str, str]:
+    """Return which of the *missing* fields each of *words* stands for: as others call it, or else misspelt."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        own = meant_field(word, missing)
+        if own is not None and own not in pairs.values():
+            pairs[word] = own
+    rest = [word for word in words if word not in pairs]
+    return pairs | pair_names(rest, sorted(set(missing).difference(pairs.values())))
 
 
 def unknown_field(word: str, known: Collection[str], inside: str | None = None) -> tuple[str, str | None]:

@@ -6,13 +6,14 @@ thousands of places a short sample is validated once more, and its faults stand 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from towpath_contracts.problems.foreign_fields import meant_field, unknown_field
+from towpath_contracts.problems.foreign_fields import meant_field, pair_fields, unknown_field
 from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.text import counted
@@ -34,6 +35,8 @@ SAMPLE_FIELDS = 100
 
 _OF_THE_WHOLE = frozenset({"missing", "too_short", "value_error", "assertion_error"})
 """Kinds of faults that a sample may have and its input not."""
+
+_Place = tuple[int | str, ...]
 
 
 class FaultList(NamedTuple):
@@ -108,50 +111,69 @@ def details_of(
     """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
 
     *errors* is what pydantic raised, or the list that it gives of it. At most MAX_LISTED are listed. With *kind*, of
-    which the input was to be, each of the first SUGGESTED unknown fields is told with the one that may have been meant.
+    which the input was to be, each of the first SUGGESTED unknown fields is told with the one that may have been meant,
+    and of the others each that stands for a missing one.
     """
     return _listed(_entries(errors) if isinstance(errors, ValidationError) else errors, kind)
 
 
 def _listed(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[ProblemDetail, ...]:
     written = list(entries)
-    missing = {tuple(entry["loc"]) for entry in written if entry["type"] == "missing"}
+    unknown, meant = _unknown_fields(written, kind)
     found: dict[ProblemDetail, None] = {}
-    told: set[tuple[int | str, ...]] = set()
-    left = SUGGESTED
     for entry in written:
-        if entry["type"] != "extra_forbidden":
-            detail = entry_message(entry)
-        elif left:
-            detail, meant = _unknown_field(entry, kind, missing)
-            left, told = left - 1, told | ({meant} if meant is not None else set())
-        else:
-            detail = f"there is no field {_name_of(entry)!r}"
+        detail = unknown.get(_place_of(entry)) or entry_message(entry)
         pointer = "".join(f"/{str(part)[:MAX_PART_CHARS]}" for part in entry["loc"])
         found[ProblemDetail(pointer=pointer, code=str(entry["type"]), detail=detail)] = None
         if len(found) == MAX_LISTED:
             break
-    twice = {"".join(f"/{part}" for part in place) for place in told}
+    twice = {"".join(f"/{part}" for part in place) for place in meant}
     return tuple(one for one in found if one.code != "missing" or one.pointer not in twice)
 
 
-def _unknown_field(
-    entry: Any, kind: type[BaseModel] | None, missing: Collection[tuple[int | str, ...]]
-) -> tuple[str, tuple[int | str, ...] | None]:
-    """Return what is said of an unknown field, and the place of the missing one that was meant by it, if one was.
+def _unknown_fields(entries: Iterable[Any], kind: type[BaseModel] | None) -> tuple[dict[_Place, str], set[_Place]]:
+    """Return what is said of unknown fields, by their places, and the places of the missing ones that were meant.
 
-    That one is not told as well: who mends the name has mended both.
+    Those are not told as well: who mends the name has mended both.
     """
-    place, word = tuple(entry["loc"][:-1]), _name_of(entry)
+    absent: defaultdict[_Place, set[str]] = defaultdict(set)
+    unknown: list[_Place] = []
+    for entry in entries:
+        if entry["type"] == "missing":
+            absent[tuple(entry["loc"][:-1])].add(str(entry["loc"][-1]))
+        elif entry["type"] == "extra_forbidden":
+            unknown.append(_place_of(entry))
+    told: dict[_Place, str] = {}
+    meant: set[_Place] = set()
+    for *place, word in unknown[:SUGGESTED]:
+        told[*place, word], own = _unknown_field(tuple(place), str(word), kind, sorted(absent[tuple(place)]))
+        meant |= {(*place, own)} if own in absent[tuple(place)] else set()
+    others: defaultdict[_Place, list[str]] = defaultdict(list)
+    for *place, word in unknown[SUGGESTED:MAX_LISTED]:
+        others[tuple(place)].append(str(word))
+    for at, words in others.items():
+        for word, own in pair_fields(words, [name for name in absent[at] if (*at, name) not in meant]).items():
+            told[*at, word], _ = unknown_field(word, (own,))
+            meant.add((*at, own))
+    return told, meant
+
+
+def _unknown_field(
+    place: _Place, word: str, kind: type[BaseModel] | None, absent: Sequence[str]
+) -> tuple[str, str | None]:
+    """Return what is said of the field *word*, and the one that was meant by it, if one was."""
     models = _models_at(kind, place) if kind is not None else []
     known = sorted({field for one in models for field in one.model_fields})
-    absent = {str(at[-1]) for at in missing if at[:-1] == place}
     if known:
-        detail, own = unknown_field(word, known, _field_that_has(word, models))
-    else:  # of its neighbours only those are known that are missing, and no list of them says what there is
-        detail, own = unknown_field(word, sorted(absent))
-        detail = detail if own is not None else f"there is no field {word!r}"
-    return detail, (*place, own) if own in absent else None
+        return unknown_field(word, known, _field_that_has(word, models))
+    # of its neighbours only those are known that are missing, and no list of them says what there is
+    detail, own = unknown_field(word, absent)
+    return (detail, own) if own is not None else (f"there is no field {word!r}", None)
+
+
+def _place_of(entry: Any) -> _Place:
+    """Return where a fault is, as far as its name is told."""
+    return (*entry["loc"][:-1], _name_of(entry)) if entry["loc"] else ()
 
 
 def _name_of(entry: Any) -> str:

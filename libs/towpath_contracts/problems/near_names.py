@@ -21,7 +21,13 @@ COMPARED = 5
 """Names that are compared letter by letter."""
 
 SUGGESTED = 5
-"""Faults of one request for which it is said what was probably meant; whoever makes more has another mistake."""
+"""Faults of one request for which it is said which of all names was meant; of others, which missing one."""
+
+MAX_MISMATCHES = 20
+"""Wrong names of one input that are compared letter by letter with none found; behind these no more are compared."""
+
+_SHARED = 0.25
+"""Names that share fewer of their letters and pairs of letters are never compared letter by letter."""
 
 _ALIKE = 0.6
 """From which likeness on a name is suggested."""
@@ -33,6 +39,32 @@ def nearest_name(wanted: str, names: Iterable[str]) -> str | None:
     near = heapq.nlargest(COMPARED, islice(names, MAX_NAMES), key=alike)
     best = max(near, key=exactly, default=None)
     return best if best is not None and exactly(best) >= _ALIKE else None
+
+
+def pair_names(wrong: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Return which of *names* each of *wrong* probably means, each meant once; those that mean none are left out.
+
+    However many there are, it takes as long as those of one request may: MAX_NAMES of either are looked at, and
+    behind MAX_MISMATCHES that were compared letter by letter in vain no more are.
+    """
+    known = {name: _letters(name) for name in islice(names, MAX_NAMES)}
+    free = set(known)
+    pairs: dict[str, str] = {}
+    mismatches = 0
+    for word in islice(wrong, MAX_NAMES):
+        if not free or mismatches == MAX_MISMATCHES:
+            break
+        own = _letters(word)
+        shares = {name: _share(own, others) for name, others in known.items()}
+        near = max(shares, key=shares.__getitem__)
+        if shares[near] < _SHARED or near not in free:
+            continue
+        if likeness(word)(near) >= _ALIKE:
+            pairs[word] = near
+            free.remove(near)
+        else:
+            mismatches += 1
+    return pairs
 
 
 def suggest_name(wrong: str, known: Iterable[str], *, shown: Callable[[str], str] = repr, otherwise: str = "") -> str:
@@ -52,12 +84,7 @@ def suggest_or_list(wrong: str, known: Collection[str], *, shown: Callable[[str]
 def shared_letters(wanted: str) -> Callable[[str], float]:
     """Return what says, from 0 to 1 and in the time of reading it, how much of its letters a name shares with this."""
     own = _letters(wanted)
-
-    def alike(name: str) -> float:
-        others = _letters(name)
-        return 2 * len(own & others) / (len(own) + len(others) or 1)
-
-    return alike
+    return lambda name: _share(own, _letters(name))
 
 
 def likeness(wanted: str) -> Callable[[str], float]:
@@ -69,6 +96,10 @@ def likeness(wanted: str) -> Callable[[str], float]:
         return matcher.ratio()
 
     return alike
+
+
+def _share(one: set[str], other: set[str]) -> float:
+    return 2 * len(one & other) / (len(one) + len(other) or 1)
 
 
 def _letters(name: str) -> set[str]:

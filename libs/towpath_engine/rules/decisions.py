@@ -31,7 +31,7 @@ from towpath_contracts.ids import execution_id
 from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
 from towpath_contracts.networks.swarm import handoff_name_in
-from towpath_contracts.problems.near_names import SUGGESTED, nearest_name, suggest_name
+from towpath_contracts.problems.near_names import SUGGESTED, nearest_name, pair_names, suggest_name
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_engine.reducers.routes import handoff_of, routes_of
@@ -176,9 +176,13 @@ def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tu
         known = [name for name in properties if name not in owned]
         absent = {*required}.intersection(known) - given.keys()
         listed = ", ".join(known) or "none"
-        for place, name in enumerate(one for one in given if one not in properties):
-            near = nearest_name(name, sorted(absent)) if place < SUGGESTED else None  # a model may write any number
-            meant.add(near)
+        unknown = [name for name in given if name not in properties]
+        nearest = {name: nearest_name(name, sorted(absent)) for name in unknown[:SUGGESTED]}
+        # A model may write any number of them, and each of the few above is compared with every name letter by letter.
+        nearest |= pair_names(unknown[SUGGESTED:], sorted(absent.difference(filter(None, nearest.values()))))
+        meant.update(nearest.values())
+        for name in unknown:
+            near = nearest.get(name)
             hint = f"did you mean {near!r}? It takes" if near is not None else "it takes"
             problems.append(f"{spec.name}: there is no parameter {name!r}; {hint}: {listed}.")
     merged = {name: value for name, value in given.items() if name not in owned}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from towpath_contracts.problems.near_names import nearest_name, suggest_name, suggest_or_list
+from towpath_contracts.problems.near_names import nearest_name, pair_names, suggest_name, suggest_or_list
 
 TOOLS = ("desk.send", "desk.mail", "orders.find", "orders.find_all")
 
@@ -49,3 +49,21 @@ def test_names_that_take_long_to_be_compared_cost_little() -> None:
     for name in wanted:
         nearest_name(name, names)
     assert time.thread_time() - began < 1  # letter by letter it would be half a minute
+
+
+def test_names_are_paired_with_those_that_are_missing_each_once() -> None:
+    wrong = ("xyzzy", "amuont", "amoumt", "acount", "curency", "")
+    assert pair_names(wrong, ("account", "amount", "currency", "note")) == {
+        "amuont": "amount",
+        "acount": "account",
+        "curency": "currency",
+    }
+    assert pair_names(wrong, ()) == pair_names((), ("amount",)) == {}
+
+
+def test_pairing_costs_little_however_many_names_there_are_and_however_long_they_take() -> None:
+    names = long_names(20_000)
+    began = time.thread_time()
+    pair_names(names, long_names(20_020)[20_000:])
+    pair_names((f"amuont{number}" for number in range(20_000)), [f"amount{number}" for number in range(20)])
+    assert time.thread_time() - began < 1  # letter by letter it would be a minute

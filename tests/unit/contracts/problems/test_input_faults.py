@@ -135,6 +135,23 @@ def test_a_misspelt_field_is_not_told_as_a_missing_one_too() -> None:
     assert {one for one in told if one[1] == "missing"} == {("/agents/1/key", "missing")}, "it was not meant there"
 
 
+def test_each_of_many_misspelt_fields_is_one_problem() -> None:
+    """Of the first few all fields are compared; of the others those that are missing where they stand."""
+    words = ("name", "kye", "id", "agent", "keyy", "kez", "role", "name", "kkey", "key_")
+    written = {"name": "n", "agents": [{word: "a"} for word in words] + [{"role": "a", "name": "b", "promt": "c"}]}
+    with pytest.raises(ValidationError) as caught:
+        NetworkSpec.model_validate(written)
+    told = details_of(caught.value, NetworkSpec)
+    assert [one.pointer for one in told if one.code == "missing"] == []
+    assert [one.pointer for one in told[: len(words)]] == [f"/agents/{at}/{word}" for at, word in enumerate(words)]
+    assert all(one.detail.endswith(("here it is 'key'", "did you mean 'key'?")) for one in told[: len(words)])
+    assert {one.pointer: one.detail for one in told[len(words) :]} == {
+        "/agents/10/role": "there is no field 'role'; here it is 'key'",
+        "/agents/10/name": "there is no field 'name'",
+        "/agents/10/promt": "there is no field 'promt'",
+    }
+
+
 def test_a_missing_field_is_named_by_whoever_says_it() -> None:
     error = refused({"user_message": "u"})
     (entry,) = error.errors(include_url=False)
