@@ -30,6 +30,9 @@ HIDDEN = re.compile(f"[{HIDDEN_SIGNS}]|(?<![#*0-9\u00a9\u00ae\u203c-\u3299\U0001
 """Characters that show nothing, or change the order in which others are read; but for what makes a sign an emoji."""
 
 
+SECRET_NAME = re.compile(r"passw|secret|token|(?:api|access|private)[_-]?key|credential|authorization", re.IGNORECASE)
+"""Names of arguments and keys whose values stay out of texts."""
+
 _UNSEEN = re.compile(r"(?<= ) |[^ -~]")
 """What may have to be escaped in JSON to be seen: a space after another stands inside a value."""
 

@@ -1,7 +1,14 @@
-"""Says in plain words why a text is no JSON: the parser of Python's library names what it would have taken."""
+"""Says in plain words why a text is no JSON: the parser of Python's library names what it would have taken.
+
+What it says is logged, and read in terminals and pages. So the values of keys that are called like secrets are left
+out of the text that is shown around the fault, and in it whatever can't be seen, or changes how the rest is read, is
+escaped.
+"""
 
 import json
 import re
+
+from towpath_contracts.text import ELLIPSIS, HIDDEN, SECRET_NAME
 
 EXCERPT_CHARS = 24
 """Of the text are shown from the fault on, and up to half as many in whole words before it."""
@@ -24,6 +31,20 @@ _MEANINGS = (
 _BEFORE_AN_END = ("Illegal trailing comma", "Expecting value", "Expecting property name")
 _TRAILING_COMMA = re.compile(r",\s*([}\]])")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_NAMED_VALUE = re.compile(
+    r"""(?<![\w.-])([\w.-]{1,128}+)["']?+\s*+(?:[:=]\s*+(?=[^\s\d{\[,}\]-])(?!(?:true|false|null)\b)(["']?)|(["']))"""
+)
+"""A name, also one whose quotes or colon are missing, and how its text begins: with a quote, or without one."""
+
+_TEXT_END = re.compile(r"""["'](?=\s*(?:[,}\]\n]|$))""")
+_WORD_END = re.compile(r"[,}\]\n]")
+
+_LOOKED_AT = 16_384
+"""Characters before a fault in which the name is looked for whose value is around it."""
+
+_LEFT_OUT = "\0"
+"""Stands for each character of a secret, so that all others keep their places."""
+
 _KINDS = {"{": ("object", "}"), "[": ("list", "]")}
 
 
@@ -51,7 +72,7 @@ def _read_fault(error: json.JSONDecodeError) -> tuple[int, str, str]:
     end = len(text.rstrip())
     if place >= end and (begun := _unclosed(text)):
         kind, closing, line = begun
-        last = text[max(0, end - EXCERPT_CHARS) : end].rpartition("\n")[2]
+        last = _shown(_without_secrets(text, end)[max(0, end - EXCERPT_CHARS) : end].rpartition("\n")[2])
         open_part = f"the {kind} that begins in line {line} is not closed with {closing}"
         return place, f"the text ends behind `{last}`: {open_part}", ""
     # Until Python 3.12 the parser names what stands behind the comma, and from 3.13 on the comma itself.
@@ -74,12 +95,40 @@ def _unclosed(text: str) -> tuple[str, str, int] | None:
 
 
 def _excerpt(text: str, place: int) -> str:
+    text = _without_secrets(text, place + EXCERPT_CHARS)
     line = text[:place].rpartition("\n")[2]
     before = line[-(EXCERPT_CHARS // 2) :]
     if len(before) < len(line) and not line[-len(before) - 1].isspace():
         before = before.partition(" ")[2]
     behind = text[place : place + EXCERPT_CHARS].partition("\n")[0].rstrip()
-    return f": at `{before.lstrip()}{behind}`"
+    return f": at `{_shown(before.lstrip() + behind)}`"
+
+
+def _without_secrets(text: str, end: int) -> str:
+    """Return *text* up to *end*, of the same length, with _LEFT_OUT for each character of a secret.
+
+    A text that is no JSON may not close the secret where it ends: then all that follows in it is taken for the secret.
+    """
+    start = max(0, end - _LOOKED_AT)
+    shown = text[start:end].replace(_LEFT_OUT, " ")
+    place = 0
+    while (named := _NAMED_VALUE.search(shown, place)) is not None:
+        place = named.end()
+        if SECRET_NAME.search(named[1]) and not named[1].endswith("tokens"):
+            closed = (_TEXT_END if named[2] or named[3] else _WORD_END).search(shown, place)
+            until = closed.start() if closed is not None else len(shown)
+            hidden = "".join(sign if sign == "\n" else _LEFT_OUT for sign in shown[place:until])
+            shown, place = shown[:place] + hidden + shown[until:], until
+    return text[:start] + shown
+
+
+def _shown(excerpt: str) -> str:
+    """Return *excerpt* with an ellipsis for a secret, and as JSON writes them all signs that can't be seen."""
+    short = re.sub(f"{_LEFT_OUT}+", ELLIPSIS, excerpt)
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], short)
+
+
+_UNSEEN = re.compile(rf"{HIDDEN.pattern}|[\r\ud800-\udfff]")
 
 
 def _line_and_column(text: str, place: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.text import name_hidden, truncate
+from towpath_contracts.text import SECRET_NAME, name_hidden, truncate
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_orchestrator.core.webhook_notices import UNKNOWN_EFFECT, told_reason
 
@@ -27,10 +27,9 @@ SUBJECT_CHARS = 150
 CHAT_CHARS = 1_900
 """A message in a chat: Discord takes 2,000 characters, and refuses longer ones."""
 
-SECRET_NAME = re.compile(r"passw|secret|token|api_?key|credential|authorization|private_?key", re.IGNORECASE)
-"""Names of arguments whose values stay out of texts; whoever decides sees them behind the link."""
-
 LEFT_OUT = "(left out: its name says that it is a secret)"
+"""In place of the value of an argument; whoever decides sees it behind the link."""
+
 _DOUBTFUL = frozenset({"untrusted", "unknown"})
 _FIRST = re.compile(r"[.\[ ]")
 

@@ -1,6 +1,7 @@
 """What is wrong with a text that should be JSON is told in words of whoever wrote it."""
 
 import json
+import time
 
 import pytest
 
@@ -84,3 +85,49 @@ def test_a_comma_before_the_end_is_told_at_the_comma(text: str, line: int, said:
 
 def test_what_is_no_fault_of_syntax_stays_as_it_is() -> None:
     assert describe_json_error(ValueError("too many digits")) == "too many digits"
+
+
+@pytest.mark.parametrize(
+    ("text", "excerpt"),
+    [
+        ('{"password": "hunter22"x}', '`"…`'),
+        ('{"password": "hunter22" "a": 1}', '`"…`'),
+        ('{"password": "hunter22", "a" 1}', '`"a" 1}`'),
+        ('{"password": "hunter22", , 1}', '`"…", , 1}`'),
+        ('{"password" "hunter22"}', '`{"password" "…"}`'),
+        ("{'client_secret': 'hunter22'}", "`{'client_secret': '…`"),
+        ('{"apiKey": hunter22}', '`{"apiKey": …}`'),
+        ('{"access_token": "hunter22\nhunter23"}', '`"…`'),
+        ('{"access_token": "hunter22', '`"…`'),
+        ('{"access_token": "' + "hunter22" * 99, '`"…`'),
+        ('{"access_token": "hunter22"', '`ccess_token": "…"`'),
+        ('{"max_tokens": "12" x}', '`"12" x}`'),
+        ('{"password": 12x}', "`12x}`"),
+        ('{"key": "billing" "a": 1}', '`"billing" "a": 1}`'),
+    ],
+)
+def test_the_value_of_a_key_that_is_called_like_a_secret_is_left_out(text: str, excerpt: str) -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads(text)
+    for said in (describe_json_error(caught.value), describe_json_fault(caught.value)[1]):
+        assert "hunter" not in said
+        assert excerpt in said
+
+
+def test_signs_that_nobody_sees_are_escaped_in_what_is_shown() -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads('{"a": "\u202eb\u200b", \x1b[2Jx\rc}')
+    assert describe_json_error(caught.value).endswith('at `"\\u202eb\\u200b", \\u001b[2Jx\\rc}`)')
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads('{"a": "\u202eb",')
+    assert 'behind `{"a": "\\u202eb",`' in describe_json_error(caught.value)
+
+
+def test_what_is_shown_of_a_long_text_is_found_soon() -> None:
+    """Names that look like the beginning of a secret's do not add up."""
+    began = time.thread_time()
+    for part in ("password", '"password": "', "a.", '"'):
+        with pytest.raises(json.JSONDecodeError) as caught:
+            json.loads("[" + part * (1_000_000 // len(part)))
+        describe_json_error(caught.value)
+    assert time.thread_time() - began < 2
