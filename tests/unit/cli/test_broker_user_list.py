@@ -200,6 +200,14 @@ def test_a_program_that_submits_has_a_credential_in_its_own_name(
     assert clients(deploy, "remove", "web") != 0
 
 
+@pytest.mark.parametrize("kind", ["worker", "agent", "client"])
+def test_a_credential_that_is_not_there_is_told_in_the_same_words_by_all_kinds(
+    deploy: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([f"{kind}s", "credential", "remove", "nobody", "--deploy", str(deploy), "-o", "json"]) == 3
+    assert f"{deploy / 'credentials.yaml'} has no {kind} nobody" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["gateway", "worker", "nats", "b c"])
 def test_no_program_that_submits_has_the_name_of_somebody_else(deploy: Path, name: str) -> None:
     before = {path.name: path.read_bytes() for path in deploy.rglob("*") if path.is_file()}

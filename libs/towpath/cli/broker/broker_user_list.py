@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import yaml
 from cyclopts import Parameter
@@ -69,9 +69,14 @@ class BrokerUserList(ClientMessagePart):
     operators: tuple[Token, ...] = ()
     nkeys: dict[Token, Nkey] = {}
 
-    def nkeys_without(self, name: str) -> dict[Token, Nkey]:
-        """Return the nkeys of everybody but *name*, who is removed."""
-        return {user: key for user, key in self.nkeys.items() if user != name}
+    def without(self, name: str) -> Self:
+        """Return the list of everybody but *name*, who is removed."""
+        left: dict[str, Any] = {
+            part: {user: one for user, one in getattr(self, part).items() if user != name}
+            for part in ("workers", "agents", "nkeys")
+        }
+        left |= {part: tuple(user for user in getattr(self, part) if user != name) for part in ("clients", "operators")}
+        return self.model_copy(update=left)
 
     def users(self) -> dict[str, NatsUserRights]:
         """Return every user of the broker with its rights; raises `request_invalid` for a name that is taken."""

@@ -8,18 +8,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.broker.broker_user_list import (
-    FILE,
-    Deploy,
-    forget_password,
-    load,
-    require_whole_secrets,
-    store,
-)
-from towpath.cli.broker.credential_options import DEPLOY, save_user
+from towpath.cli.broker.broker_user_list import FILE, Deploy, load, require_whole_secrets
+from towpath.cli.broker.credential_options import DEPLOY, remove_credential, save_user, show_credentials
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
-from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(
     name="clients",
@@ -60,7 +52,7 @@ def add(
     operators = [other for other in made["operators"] if other != name]
     made["operators"] = [*operators, name] if operates else operators
     save_user(name, made, f"Client {name}: TOWPATH_NATS_USER={name}", deploy, printed)
-    _show(deploy, printed)
+    show_credentials("clients", _COLUMNS, deploy, printed)
 
 
 @credential.command(
@@ -72,7 +64,7 @@ def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -
     Args:
         deploy: The folder with credentials.yaml.
     """
-    _show(deploy, printed)
+    show_credentials("clients", _COLUMNS, deploy, printed)
 
 
 @credential.command(
@@ -85,21 +77,5 @@ def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: OutputOptions = OU
         name: The user of the broker.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
-    known = load(deploy / FILE)
-    if name not in known.clients:
-        raise ProblemError(problem("not_found", f"no client is called {name} in {deploy / FILE}"))
-    left = {
-        "clients": tuple(other for other in known.clients if other != name),
-        "operators": tuple(other for other in known.operators if other != name),
-        "nkeys": known.nkeys_without(name),
-    }
-    store(deploy, known.model_copy(update=left), name)
-    forget_password(deploy / "secrets", name)
-    _show(deploy, printed)
-
-
-def _show(deploy: Deploy, printed: OutputOptions) -> None:
-    known = load(deploy / FILE)
-    rows = [{"name": name, "operates": name in known.operators} for name in known.clients]
-    hint = f"There are none in {deploy / FILE}. Add one: towpath clients credential add NAME."
-    printed.out().rows("credentials", rows, _COLUMNS, empty=hint)
+    remove_credential("clients", name, deploy)
+    show_credentials("clients", _COLUMNS, deploy, printed)

@@ -53,20 +53,23 @@ def save_user(name: str, made: dict[str, Any], told: str, deploy: Path, printed:
         print(missing, file=sys.stderr)
 
 
-def remove_credential(kind: Kind, name: str, deploy: Path) -> None:
+def remove_credential(kind: Kind | Literal["clients"], name: str, deploy: Path) -> None:
     """Remove the entry *name* with its password and nkey; raises ProblemError `not_found`."""
     known = load(deploy / FILE)
-    entries = getattr(known, kind)
-    if name not in entries:
+    if name not in getattr(known, kind):
         raise ProblemError(problem("not_found", f"{deploy / FILE} has no {kind.removesuffix('s')} {name}"))
-    left = {other: one for other, one in entries.items() if other != name}
-    store(deploy, known.model_copy(update={kind: left, "nkeys": known.nkeys_without(name)}), name)
+    store(deploy, known.without(name), name)
     forget_password(deploy / "secrets", name)
 
 
-def show_credentials(kind: Kind, columns: tuple[Column, ...], deploy: Path, printed: OutputOptions) -> None:
+def show_credentials(
+    kind: Kind | Literal["clients"], columns: tuple[Column, ...], deploy: Path, printed: OutputOptions
+) -> None:
     """Print the entries of *kind*."""
-    entries = getattr(load(deploy / FILE), kind)
-    rows = [{"name": name, **one.model_dump(mode="json")} for name, one in entries.items()]
+    known = load(deploy / FILE)
+    if kind == "clients":
+        rows = [{"name": name, "operates": name in known.operators} for name in known.clients]
+    else:
+        rows = [{"name": name, **one.model_dump(mode="json")} for name, one in getattr(known, kind).items()]
     hint = f"There are none in {deploy / FILE}. Add one: towpath {kind} credential add NAME."
     printed.out().rows("credentials", rows, columns, empty=hint)
