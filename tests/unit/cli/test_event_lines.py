@@ -247,8 +247,8 @@ IDS = [UUID(f"0192f3aa-0000-7000-8000-{number:012x}") for number in (0x1A1, 0x2B
 
 
 def test_a_shortened_id_means_the_one_it_fits() -> None:
-    assert unique_match("2b2", IDS, "run_not_found", "of the runs") == IDS[1]
-    assert unique_match(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found", "of the runs") == IDS[2]
+    assert unique_match("2b2", IDS, "run_not_found", "runs") == IDS[1]
+    assert unique_match(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found", "runs") == IDS[2]
 
 
 @pytest.mark.parametrize(
@@ -256,16 +256,18 @@ def test_a_shortened_id_means_the_one_it_fits() -> None:
 )
 def test_a_shortened_id_that_fits_several_or_none_is_refused(given_id: str, code: str) -> None:
     with pytest.raises(ProblemError) as refused:
-        unique_match(given_id, IDS, "run_not_found", "of the runs")
+        unique_match(given_id, IDS, "run_not_found", "runs")
     assert refused.value.problem.code == code
 
 
 @pytest.mark.parametrize(
-    ("among", "said"),
+    ("kind", "newest", "said"),
     [
-        ("of the gates", "none of the gates has an id that begins or ends with 'ffff'"),
+        ("gates", None, "none of the gates has an id that begins or ends with 'ffff'"),
+        ("newest gates", None, "none of the newest gates has an id that begins or ends with 'ffff'"),
         (
-            "of the newest 1000 runs",
+            "runs",
+            1_000,
             (
                 "none of the newest 1000 runs has an id that begins or ends with 'ffff'; "
                 "the whole id, 36 characters, finds older ones too"
@@ -273,9 +275,11 @@ def test_a_shortened_id_that_fits_several_or_none_is_refused(given_id: str, code
         ),
     ],
 )
-def test_a_shortened_id_that_fits_none_is_told_among_which_it_was_looked_for(among: str, said: str) -> None:
+def test_a_shortened_id_that_fits_none_is_told_among_which_it_was_looked_for(
+    kind: str, newest: int | None, said: str
+) -> None:
     with pytest.raises(ProblemError) as refused:
-        unique_match("ffff", IDS, "run_not_found", among)
+        unique_match("ffff", IDS, "run_not_found", kind, newest=newest)
     assert refused.value.problem.detail == said
 
 
@@ -284,7 +288,7 @@ def test_a_shortened_id_never_means_another_one(ids: set[UUID], data: st.DataObj
     wanted = data.draw(st.sampled_from(sorted(ids, key=str)))
     length = data.draw(st.integers(1, 36))
     try:
-        found = unique_match(str(wanted)[:length], sorted(ids, key=str), "run_not_found", "of the runs")
+        found = unique_match(str(wanted)[:length], sorted(ids, key=str), "run_not_found", "runs")
     except ProblemError as refused:
         assert refused.problem.code == "id_ambiguous"
     else:

@@ -31,7 +31,7 @@ async def resolve_run_id(client: "Client", given: str) -> UUID:
         before = page.next_before
         if before is None:
             break
-    return unique_match(given, found, "run_not_found", f"of the newest {RECENT_RUNS} runs" if before else "of the runs")
+    return unique_match(given, found, "run_not_found", "runs", newest=len(found) if before else None)
 
 
 async def resolve_gate_id(client: "Client", given: str) -> UUID:
@@ -40,7 +40,7 @@ async def resolve_gate_id(client: "Client", given: str) -> UUID:
     if whole is not None:
         return whole
     gates = await client.gates.list(status="all")
-    return unique_match(given, [gate.gate_id for gate in gates], "gate_not_found", "of the gates")
+    return unique_match(given, [gate.gate_id for gate in gates], "gate_not_found", "gates")
 
 
 async def resolve_erasure_id(client: "Client", given: str) -> UUID:
@@ -49,14 +49,14 @@ async def resolve_erasure_id(client: "Client", given: str) -> UUID:
     if whole is not None:
         return whole
     page = await client.audit.erasures(limit=RECENT_ERASURES)
-    among = f"of the newest {RECENT_ERASURES} erasures" if page.next_before else "of the erasures"
-    return unique_match(given, [one.erasure_id for one in page.erasures], "erasure_not_found", among)
+    found = [one.erasure_id for one in page.erasures]
+    return unique_match(given, found, "erasure_not_found", "erasures", newest=len(found) if page.next_before else None)
 
 
-def unique_match(given: str, ids: Sequence[UUID], code: str, among: str) -> UUID:
+def unique_match(given: str, ids: Sequence[UUID], code: str, kind: str, *, newest: int | None = None) -> UUID:
     """Return the one id that begins with *given*, or else the one that ends with it; raises ProblemError.
 
-    *among* says in words which ones *ids* are.
+    *kind* is what they are ids of, and *newest* how many of them were looked at where there are older ones.
     """
     short = given.strip().lower().replace("…", "")
     for fits in (str.startswith, str.endswith):
@@ -65,8 +65,10 @@ def unique_match(given: str, ids: Sequence[UUID], code: str, among: str) -> UUID
             return found[0]
         if found:
             raise ProblemError(problem("id_ambiguous", f"{given} may be {len(found)} of them, {found[0]} among others"))
-    whole = "; the whole id, 36 characters, finds older ones too" if "newest" in among else ""
-    raise ProblemError(problem(code, f"none {among} has an id that begins or ends with {given!r}{whole}"))
+    among, whole = f"the {kind}", ""
+    if newest is not None:
+        among, whole = f"the newest {newest} {kind}", "; the whole id, 36 characters, finds older ones too"
+    raise ProblemError(problem(code, f"none of {among} has an id that begins or ends with {given!r}{whole}"))
 
 
 def _whole(given: str) -> UUID | None:
