@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterator
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
 
-_OWN = "twp_"
-"""How the keys that a gateway makes begin."""
+from towpath_fabric.process_protection import is_own_key
 
 
 class ModelKeys(BaseSettings):
@@ -46,7 +45,7 @@ class ModelKeys(BaseSettings):
         ):
             held: SecretStr | None = getattr(self, variable.lower())
             if held is not None and (key := held.get_secret_value().strip()):
-                yield provider, variable, key.startswith(_OWN) or key in own
+                yield provider, variable, is_own_key(key, own)
 
 
 def no_provider_key(variables: Collection[str]) -> str:
@@ -54,5 +53,5 @@ def no_provider_key(variables: Collection[str]) -> str:
     names = " and ".join(variables)
     return (
         f"{names} {'holds a key' if len(variables) == 1 else 'hold keys'} of Towpath and none of a provider: "
-        "a run with a model of theirs would send it to them, and they would refuse it"
+        "it is not given to the decider, and a run with a model of theirs fails for want of a key"
     )

@@ -57,6 +57,10 @@ class LocalAccess:
         """Return the token; raises OSError where none was made."""
         return self.file.read_text("ascii").removeprefix(_HEADER).strip()
 
+    def own_keys(self) -> tuple[str, ...]:
+        """Return the token, where one was made: it lets in to this platform, and to no provider."""
+        return (self.token(),) if self.file.exists() else ()
+
     def authorization(self) -> dict[str, str]:
         """Return the header that shows the token, or the key, if one is asked for and there is one."""
         return {"Authorization": f"Bearer {shown}"} if (shown := self._credential()) else {}

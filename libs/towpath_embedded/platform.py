@@ -326,7 +326,7 @@ class Platform:
 
     def _environment_of(self, role: str, name: str) -> dict[str, str]:
         environment = {
-            **role_process.inherited(role),
+            **role_process.inherited(role, self.access.own_keys()),
             "TOWPATH_EMBEDDED": "1",
             "TOWPATH_INSTANCE": name,
             "TOWPATH_NATS_URL": self.nats.url(),

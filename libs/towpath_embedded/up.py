@@ -197,7 +197,7 @@ async def _serve(
     views: list[LiveView] = []
     logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, served, views))
     tasks = [asyncio.create_task(logs.follow())]
-    folder, models = None, _models_with_key(platform, screen, told)
+    folder, models = None, [] if options.servers_only else _models_with_key(platform, screen, told)
     try:
         if options.networks is not None and not options.servers_only:
             from towpath_embedded.network_folder import NetworkFolderPublisher
@@ -260,7 +260,7 @@ def _models_with_key(platform: Platform, screen: UpConsole, told: dict[str, Any]
     """Return the providers that can be asked from here, and tell of a key of Towpath in the place of theirs."""
     from towpath.model_keys import ModelKeys, no_provider_key  # settings: not on the way to readiness
 
-    keys, own = ModelKeys(), (platform.access.token(),) if platform.access.file.exists() else ()
+    keys, own = ModelKeys(), platform.access.own_keys()
     if mistaken := keys.taken_for_keys(own):
         screen.notice(line := no_provider_key(mistaken), "yellow")
         told["warnings"] = [*told.get("warnings", ()), line]

@@ -10,7 +10,7 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from towpath_fabric.redaction import redact
@@ -28,10 +28,18 @@ _OWN_CREDENTIALS: Final = PLATFORM_SECRETS[:2]
 PROVIDER_KEYS: Final = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 """Variables with the keys of model providers."""
 
+_OWN_KEY: Final = "twp_"
+"""How the API keys that a gateway makes begin."""
+
 SECRETS_DESCRIPTOR: Final = "TOWPATH_SECRETS_DESCRIPTOR"
 """The variable that names the open pipe with secrets: one JSON object of variables and values."""
 
 _PR_SET_DUMPABLE: Final = 4
+
+
+def is_own_key(key: str, own: Collection[str]) -> bool:
+    """Return whether *key* lets in to a platform, and to no provider: an API key, or one of *own*."""
+    return key.startswith(_OWN_KEY) or key in own
 
 
 def protect_process() -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -21,7 +21,7 @@ from towpath.process_arguments import AgentArguments, WorkerArguments
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes import child_process, fork_server
 from towpath_embedded.processes.ports import LOOPBACK, free_port, listen
-from towpath_fabric.process_protection import LOCAL_KEY, PROVIDER_KEYS, without_secrets
+from towpath_fabric.process_protection import LOCAL_KEY, PROVIDER_KEYS, is_own_key, without_secrets
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
 STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s by default) at most
@@ -213,8 +213,12 @@ def module_command(role: str, *words: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", f"towpath_{role}", *words)
 
 
-def inherited(role: str) -> dict[str, str]:
-    """Return what *role* sees of this process's own environment."""
+def inherited(role: str, own_keys: Collection[str] = ()) -> dict[str, str]:
+    """Return what *role* sees of this process's own environment.
+
+    The decider is given no key of Towpath, those of *own_keys* among them, in the place of a provider's: it would send
+    it there. An agent is: its code may ask Towpath as clients of OpenAI do.
+    """
     plain, secrets = without_secrets(os.environ)
     plain = {name: value for name, value in plain.items() if name not in _NAMED_FILES}
     if role == "worker":
@@ -225,6 +229,8 @@ def inherited(role: str) -> dict[str, str]:
         return {**plain, **keys}
     beginnings = (*_INHERITED, *_PROVIDERS) if role == "decider" else _INHERITED
     environment = {name: value for name, value in plain.items() if name.startswith(beginnings)}
+    own = {*own_keys, secrets.get("TOWPATH_API_KEY", "")}
+    keys = {name: value for name, value in keys.items() if name == LOCAL_KEY or not is_own_key(value.strip(), own)}
     return fork_server.with_absolute_path({**environment, **(keys if role == "decider" else {})})
 
 

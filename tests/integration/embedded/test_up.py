@@ -83,8 +83,9 @@ def servers(*words: str, prefix: tuple[str, ...] = (), **more: str) -> Iterator[
 
 def test_the_servers_tell_where_they_are_and_stop_on_ctrl_c(folder: Path) -> None:
     data = folder / "data"
-    with servers("--data", str(data)) as (process, ready):
+    with servers("--data", str(data), OPENAI_API_KEY="twp_0123456789ab.s3cret") as (process, ready):
         assert ready["nats_url"].startswith("nats://127.0.0.1:")
+        assert "warnings" not in ready, "nobody decides here, and no key of a provider is used"
         assert ready["database_url"].startswith("postgresql://")
         assert set(ready["processes"]) == {"nats", "postgres"}
         state = read_state(data)

@@ -47,6 +47,15 @@ def test_a_worker_gets_the_secrets_that_its_operator_names(monkeypatch: pytest.M
     assert "OPENAI_API_KEY" not in seen("tas")
 
 
+@pytest.mark.parametrize("key", ["twp_0123456789ab.s3cret", " twp_0123456789ab.s3cret", "of a person", "tok-en"])
+def test_the_decider_gets_no_key_of_towpath_in_the_place_of_a_providers(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {**SHELL, "OPENAI_API_KEY": key, "TOWPATH_LOCAL_API_KEY": "of a person"})
+    assert set(inherited("decider", ("tok-en",))) & KEYS == KEYS - {"OPENAI_API_KEY"}
+    assert inherited("agent", ("tok-en",))["OPENAI_API_KEY"] == key, "its code may ask Towpath as OpenAI's clients do"
+
+
 @pytest.mark.parametrize(("grace", "timeout_s"), [(None, 15), ("1", 15), ("10", 15), ("60", 65), ("soon", 15)], ids=str)
 def test_a_role_is_killed_only_after_the_time_that_it_was_told_to_take(grace: str | None, timeout_s: float) -> None:
     environment = {} if grace is None else {"TOWPATH_STOP_GRACE_S": grace}
