@@ -131,10 +131,8 @@ async def tools_without_worker(client_url: str, specs: Collection[JsonObject], s
             toolsets = {one["name"]: one["toolset"] for one in tools["tools"] if not one.get("internal")}
             answering = [queue for queue in queues["queues"] if queue["toolset"] and not queue.get("missing")]
             workers: Any = (await client.get("/v1/workers")).raise_for_status().json()
-            others = [one for one in workers["workers"] if one["state"] != "gone" and one["name"] not in served.workers]
-            elsewhere = {toolset for one in others for toolset in one["toolsets"]}
             listeners = {one["toolset"]: one["listeners"] for one in answering}
-            return served.untold_lines(specs, toolsets, listeners, elsewhere)
+            return served.untold_lines(specs, toolsets, listeners, workers["workers"])
     except ANSWER_ERRORS:
         return ()
 

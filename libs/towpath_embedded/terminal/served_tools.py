@@ -6,8 +6,11 @@ that equips it, and its calls wait for a worker that never comes.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from towpath_contracts.base import JsonObject
+from towpath_fabric.clock import wall
 
 _REGISTERED = "tool registered"
 START_AGAIN = "start towpath up again: tools are read at the start alone"
@@ -23,6 +26,7 @@ class ServedTools:
     def __init__(self) -> None:
         self._own: dict[str, set[str]] = {}
         self._told: set[str] = set()
+        self._began = wall()
         self.workers: set[str] = set()
         """The names of the own workers."""
 
@@ -43,29 +47,43 @@ class ServedTools:
         specs: Collection[JsonObject],
         toolsets: Mapping[str, str],
         listeners: Mapping[str, int],
-        served_elsewhere: Collection[str] = (),
+        workers: Collection[Mapping[str, Any]] = (),
     ) -> Sequence[str]:
         """Return a line for each registered tool that the networks *specs* equip and no worker has, once for each.
 
         *toolsets* has the toolset of every registered tool that workers run, *listeners* who takes calls of a toolset.
-        Of a toolset *served_elsewhere* another worker takes calls too, which may have what the own ones lack.
+        *workers* are all that are known: one that is not ours may have what the own ones lack, and none that is
+        drained takes calls.
         """
+        taking = [one for one in workers if one["state"] == "taking"]
+        elsewhere = {toolset for one in taking if one["name"] not in self.workers for toolset in one["toolsets"]}
+        drained = {toolset for one in workers if self._is_drained(one) for toolset in one["toolsets"]}
+        drained -= {toolset for one in taking for toolset in one["toolsets"]}
         lacking: list[str] = []
         for tool, networks in equipping_networks(specs).items():
             toolset = toolsets.get(tool)
-            if toolset is None or tool in self._own.get(toolset, ()):
+            is_offered = tool in self._own.get(toolset or "", ())
+            if toolset is None or (is_offered and toolset not in drained):
                 self._told.discard(tool)
                 continue
             is_served_here = toolset in self._own
-            if is_served_here and toolset in served_elsewhere:
+            if is_served_here and toolset in elsewhere:
                 continue
             if tool in self._told or not (is_served_here or listeners.get(toolset) == 0):
                 continue
             self._told.add(tool)
             remedy = REGAIN_TOOL if is_served_here else f"{REGAIN_TOOL}; or {START_WORKER}"
             whose = f"{'networks' if len(networks) > 1 else 'network'} {', '.join(networks)}"
-            lacking.append(f"{tool} is registered, but no worker here has it, so calls of {whose} would wait: {remedy}")
+            lack = "no worker here has it"
+            if is_offered:
+                lack, remedy = "the worker here that has it is drained", f"start towpath up again; or {START_WORKER}"
+            lacking.append(f"{tool} is registered, but {lack}, so calls of {whose} would wait: {remedy}")
         return lacking
+
+    def _is_drained(self, worker: Mapping[str, Any]) -> bool:
+        """Return whether *worker* is an own one, and not one of a start before, that takes no calls."""
+        is_own = worker["name"] in self.workers and datetime.fromisoformat(worker["started_at"]) >= self._began
+        return is_own and worker["state"] in {"draining", "drained"}
 
 
 def equipping_networks(specs: Collection[JsonObject]) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from towpath_embedded.console import UpConsole
 from towpath_embedded.log_notices import LACKS_TOOL, WITHOUT_TOOL, read_at_start, show_log_line, tool_notice
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.terminal.served_tools import ServedTools
+from towpath_fabric.clock import wall
 from towpath_worker.wiring import note_files_without_tools
 
 FORGOTTEN = "def find(order: str) -> str:\n    return order\n\n\ndef _rounded() -> None: ...\n"
@@ -22,6 +23,12 @@ TOOLS = {"orders.find": "default", "orders.refund": "default", "mail.send": "mai
 
 def network(name: str, *tools: str) -> JsonObject:
     return {"name": name, "agents": [{"key": "clerk", "equipped_tools": list(tools)}, {"key": "boss"}]}
+
+
+def listed(*toolsets: str, name: str = "by hand", state: str = "taking") -> JsonObject:
+    """A worker as the gateway lists it."""
+    started_at = wall().isoformat().replace("+00:00", "Z")
+    return {"name": name, "toolsets": list(toolsets), "state": state, "started_at": started_at}
 
 
 def offered(*tools: str, toolset: str = "default") -> ServedTools:
@@ -111,9 +118,28 @@ def test_equipped_tools_that_are_registered_and_that_no_worker_has_are_told(
 def test_a_tool_that_a_worker_started_by_hand_may_have_is_not_told_until_that_worker_is_gone() -> None:
     served, specs = offered("orders.refund"), [network("support", "orders.find")]
     assert served.workers == {"worker-2"}
-    assert served.untold_lines(specs, TOOLS, {"default": 2}, {"default"}) == []
-    (line,) = served.untold_lines(specs, TOOLS, {"default": 1}, {"builtin"})
+    assert served.untold_lines(specs, TOOLS, {"default": 2}, [listed("default"), listed("default", state="gone")]) == []
+    (line,) = served.untold_lines(specs, TOOLS, {"default": 1}, [listed("builtin")])
     assert line.startswith("orders.find is registered, but no worker here has it")
+
+
+@pytest.mark.parametrize("state", ["gone", "draining", "drained"])
+def test_a_worker_that_takes_no_calls_counts_for_none(state: str) -> None:
+    served, specs = offered("orders.refund"), [network("support", "orders.find")]
+    assert len(served.untold_lines(specs, TOOLS, {"default": 1}, [listed("default", state=state)])) == 1
+
+
+def test_a_tool_whose_own_workers_are_drained_is_told() -> None:
+    served, specs = offered("orders.refund"), [network("support", "orders.refund")]
+    own, other = listed("default", name="worker-2", state="drained"), listed("default")
+    before = own | {"started_at": "2026-11-22T00:00:00Z"}
+    for taken in ([own | {"state": "taking"}], [own, own | {"state": "taking"}], [own, other], [before], []):
+        assert served.untold_lines(specs, TOOLS, {"default": 0}, taken) == []
+    (line,) = served.untold_lines(specs, TOOLS, {"default": 0}, [own, other | {"state": "gone"}])
+    assert line == (
+        "orders.refund is registered, but the worker here that has it is drained, so calls of network support would "
+        "wait: start towpath up again; or start the worker that has it: towpath worker MODULE_OR_FILE"
+    )
 
 
 def test_a_tool_of_no_network_is_not_told_and_one_that_is_lost_again_is() -> None:
