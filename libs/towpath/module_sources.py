@@ -2,7 +2,7 @@
 
 Bytecode that lies beside a source is run in its place: who may write a `__pycache__` runs code as whoever imports from
 there. So it is neither read nor written below these folders, while installed packages keep theirs. A source that others
-may change, or that lies in a package that they may change, is refused.
+may change, or that lies in a package that they may change, is refused, and so is an archive on the path.
 """
 
 import os
@@ -13,6 +13,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFi
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import CodeType
+from zipimport import zipimporter
 
 from towpath.errors import DeclarationError
 from towpath_contracts.problems.near_names import likeness
@@ -48,6 +49,13 @@ class _OwnExtensionLoader(ExtensionFileLoader):
         return super().create_module(spec)  # type: ignore[arg-type]
 
 
+class _OwnArchive(zipimporter):
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of a module in the archive; raises DeclarationError where others may change that."""
+        _refuse_shared(Path(self.archive))
+        return super().get_code(fullname)
+
+
 def load_from_source(folder: Path, trusted: AbstractSet[int]) -> None:
     """Have modules below *folder* loaded from sources that nobody but the *trusted* users may change."""
     if _find_below not in sys.path_hooks:
@@ -57,16 +65,22 @@ def load_from_source(folder: Path, trusted: AbstractSet[int]) -> None:
         del sys.path_importer_cache[known]
 
 
-def _find_below(place: str) -> FileFinder:
-    """Return the finder of a user's folder or of a package in it; ImportError leaves *place* to Python's own."""
-    if _folder_of(Path(place)) is None or not Path(place).is_dir():  # a script that is run by its path
+def _find_below(place: str) -> FileFinder | zipimporter:
+    """Return the finder of a user's folder or of a package or archive in it; ImportError leaves *place* to others."""
+    if _folder_of(Path(place)) is None:
         raise ImportError(place)
+    if not Path(place).is_dir():
+        return _OwnArchive(place)  # for a script that is run by its path an ImportError, too
     return FileFinder(place, (_OwnExtensionLoader, EXTENSION_SUFFIXES), (_OwnSourceLoader, SOURCE_SUFFIXES))
 
 
 def _folder_of(place: Path) -> str | None:
-    """Return the user's folder that *place* is found by; an environment inside of such a folder is not the user's."""
-    entries = [entry for entry in {*sys.path, *_folders} if entry and place.is_relative_to(entry)]
+    """Return the user's folder that *place* is found by; an environment inside of such a folder is not the user's.
+
+    An archive is on the path by itself: there the folder counts that it lies in.
+    """
+    known = [Path(entry) for entry in {*sys.path, *_folders} if entry]
+    entries = [str(entry) for entry in known if place.is_relative_to(entry) and not entry.is_file()]
     nearest = max(entries, key=len, default=None)
     return nearest if nearest in _folders else None
 

@@ -8,6 +8,7 @@ import queue
 import runpy
 import secrets
 import sys
+import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -220,6 +221,20 @@ def test_a_script_of_the_folder_is_run_by_its_path(folder: Path) -> None:
     load_module("shop_tools")
     (folder / "report.py").write_text("TOLD = 7\n")
     assert runpy.run_path(str(folder / "report.py"))["TOLD"] == 7
+
+
+def test_modules_are_imported_from_an_archive_that_nobody_else_may_change(folder: Path) -> None:
+    (folder / "shop_tools.py").write_text("import of_an_archive\n")
+    packed = folder / "parts.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("of_an_archive/__init__.py", "from of_an_archive.part import WORD\n")
+        archive.writestr("of_an_archive/part.py", "WORD = 'packed'\n")
+    sys.path.append(str(packed))
+    packed.chmod(0o666)
+    with pytest.raises(DeclarationError, match=f"{packed} can be written by other users, so parts.zip is not imported"):
+        load_module("shop_tools")
+    packed.chmod(0o644)
+    assert load_module("shop_tools").of_an_archive.WORD == "packed"
 
 
 def test_an_environment_in_the_working_folder_keeps_its_bytecode(folder: Path) -> None:
