@@ -1,18 +1,19 @@
 """What people are told of a denial: which rule, where it stands, and what would allow the call.
 
 The cure never gives more than what was refused without saying so: a rule that is added beside one of the tool for
-others asks a person until it has the condition of that one. It is kept apart from what the model is told (`denials`):
-a model that is shown the rules of others, or how a policy would have to be changed, learns what to ask for. It is made
-of what the denial was found with, without another query; only the conditions of rules that miss the call are evaluated,
-on the budget of advice.
+others asks a person until it has the condition and the limits of that one. It is kept apart from what the model is told
+(`denials`): a model that is shown the rules of others, or how a policy would have to be changed, learns what to ask
+for. It is made of what the denial was found with, without another query; only the conditions of rules that miss the
+call are evaluated, on the budget of advice.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
-from towpath_contracts.files.policy_document import RuleEffect
+from towpath_contracts.files.policy_document import DEFAULT_EXPIRES_S, RuleEffect
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.tools.calls import AlternativeTool, Denial
 from towpath_contracts.tools.violations import DenialCode, DenialExplanation
@@ -141,25 +142,42 @@ def _remedy(query: AuthorizationQuery, verdict: MatrixVerdict, near: NearRule | 
 
 
 def _rule_beside(query: AuthorizationQuery, near: NearRule) -> str:
-    """Return how a rule of its own is added with the effect of the rule that comes near, and with its condition.
+    """Return how a rule of its own is added for what the rule that comes near is for, with its condition and limits.
 
-    A rule is in force as soon as it is written: until it has its condition, a person is asked.
+    A rule is in force as soon as it is written: until it has these, a person is asked.
     """
-    who = {"agent": query.principal.agent} | {one.field: one.value for one in near.missed}
-    if near.rule.when is None:
-        added = _new_rule(query, near.rule.effect, who)
+    rule = near.rule
+    kept = {field: getattr(rule, field) for field in _WHO if getattr(rule, field) != "*"}
+    missed = {one.field: one.value for one in near.missed}
+    who = {"agent": query.principal.agent} | {field: kept[field] for field in sorted(kept.keys() - {"agent"})} | missed
+    limits = _limits_of(rule)
+    if rule.when is None and not limits:
+        added = _new_rule(query, rule.effect, who)
         return f"Add a rule for such calls, whatever their arguments are: {added}"
     added = _new_rule(query, "require_approval", who)
-    lines = f"the condition of {near.rule.name}, when: {_shortened(near.rule.when)}"
-    if near.rule.effect != "require_approval":
-        lines += f", and its effect: {near.rule.effect}"
-    return f"Add a rule for such calls: {added}; then write below it {lines}"
+    lines = [] if rule.when is None else [f"the condition of {rule.name}, when: {_shortened(rule.when)}"]
+    lines += [f"the {'limits' if len(limits) > 1 else 'limit'} of {rule.name}, {', '.join(limits)}"] if limits else []
+    lines += [f"its effect: {rule.effect}"] if rule.effect != "require_approval" else []
+    return f"Add a rule for such calls: {added}; then write below it {', and '.join(lines)}"
+
+
+def _limits_of(rule: Rule) -> list[str]:
+    """Return what limits the calls that *rule* lets pass, and how they are approved, as a policy has it."""
+    written = {
+        "max_calls_per_run": rule.max_calls_per_run,
+        "rate": None if rule.rate_calls is None else f"{{calls: {rule.rate_calls}, per_s: {rule.rate_per_s}}}",
+        "max_cost_per_run_usd": None if rule.max_cost_per_run_usd is None else f"{rule.max_cost_per_run_usd:g}",
+        "quorum": None if rule.quorum == 1 else rule.quorum,
+        "expires_s": None if rule.expires_s == DEFAULT_EXPIRES_S else rule.expires_s,
+        "on_expiry": None if rule.on_expiry == "deny" else rule.on_expiry,
+    }
+    return [f"{key}: {value}" for key, value in written.items() if value is not None]
 
 
 def _new_rule(query: AuthorizationQuery, effect: RuleEffect, who: Mapping[str, str]) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]", "-", f"{query.principal.agent}-{query.tool}").strip("-")[:64]
-    named = " ".join(f"--who {field}={value}" for field, value in who.items())
-    return f"towpath new policy {name} --tool {query.tool} --effect {effect} {named}"
+    named = " ".join(f"--who {quote(f'{field}={value}')}" for field, value in who.items())
+    return f"towpath new policy {name} --tool {quote(query.tool)} --effect {effect} {named}"
 
 
 def _nearest(
@@ -222,6 +240,6 @@ def _shortened(when: str) -> str:
 def _check(query: AuthorizationQuery) -> str:
     """Return the command that weighs such a call; its arguments are those of a person who may have been given them."""
     return (
-        f"towpath policy check --network {query.principal.network} --agent {query.principal.agent} "
-        f"--tool {query.tool} --args '{{…}}'"
+        f"towpath policy check --network {quote(query.principal.network)} --agent {quote(query.principal.agent)} "
+        f"--tool {quote(query.tool)} --args '{{…}}'"
     )

@@ -1,7 +1,9 @@
 """People are told which rule refused a call, where it stands and what would allow it; a model is told none of it."""
 
 import json
+import shlex
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +91,44 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
     )
     written = Rule(name="writes", effect="allow", tool="orders.refund", operation="write", at="policies.yaml:9")
     assert explained(FIND, written).remedy.startswith("If rule writes (policies.yaml:9) is to cover this call, change")
+
+
+def test_the_rule_that_is_added_beside_one_for_others_has_its_limits_and_is_for_no_more_callers() -> None:
+    added = (
+        "towpath new policy billing-orders-refund --tool orders.refund --effect require_approval --who agent=billing"
+    )
+    few = Rule(name="few", effect="allow", tool="orders.refund", agent="tech", max_calls_per_run=2)
+    assert explained(FIND, few).remedy == (
+        f"Add a rule for such calls: {added}; then write below it the limit of few, max_calls_per_run: 2, "
+        "and its effect: allow"
+    )
+    every = Rule(
+        name="every",
+        effect="require_approval",
+        tool="orders.refund",
+        agent="tech",
+        network="sup*",
+        when="args.amount > 3",
+        rate_calls=4,
+        rate_per_s=60,
+        max_cost_per_run_usd=0.5,
+        quorum=2,
+        expires_s=3600,
+        on_expiry="escalate",
+    )
+    assert explained(FIND, every).remedy == (
+        f"Add a rule for such calls: {added} --who 'network=sup*'; then write below it the condition of every, "
+        "when: args.amount > 3, and the limits of every, rate: {calls: 4, per_s: 60}, max_cost_per_run_usd: 0.5, "
+        "quorum: 2, expires_s: 3600, on_expiry: escalate"
+    )
+
+
+@pytest.mark.parametrize("caller", ["mia'; rm -rf ~ #", "two words", "$(id)"])
+def test_what_a_shell_would_read_is_quoted_in_the_commands_of_a_cure(caller: str) -> None:
+    query = replace(asked(), principal=replace(asked().principal, caller=caller))
+    others = Rule(name="others", effect="allow", tool="orders.refund", caller="desk")
+    said = explained(FIND, others, query=query).remedy.partition("arguments are: ")[2]
+    assert shlex.split(said)[-1] == f"caller={caller}"
 
 
 def test_a_rule_that_fits_the_arguments_and_misspells_who_calls_is_to_be_corrected_where_it_stands() -> None:
