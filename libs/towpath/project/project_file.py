@@ -15,8 +15,8 @@ from towpath_contracts.base import ClientMessagePart, JsonObject
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 
-OWN_TESTS = "docs/projects.md#a-test-of-your-own-files"
-"""Where a test of what a project has itself is shown."""
+OWN_TESTS = "tests/test_support.py of a sample: towpath init ../help-desk"
+"""Where a test of what a project has itself is shown: whoever has the package can have the sample."""
 
 PROJECT_FILE = Path("towpath.yaml")
 CODE = "project_invalid"

@@ -60,12 +60,14 @@ def test_its_own_tests_pass_without_a_platform(
 def test_a_test_of_one_s_own_files_passes_as_the_page_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     assert main(["init", "--empty", "-o", "table"]) == 0
-    assert f"towpath test                                      # of your own: {OWN_TESTS}" in capfd.readouterr().out
-    name, _, anchor = OWN_TESTS.partition("#")
-    assert ROOT / name == PAGE
-    assert f"### {anchor.replace('-', ' ').capitalize()}\n" in PAGE.read_text("utf-8")
+    assert f"towpath test                                      # of your own, as {OWN_TESTS}" in capfd.readouterr().out
+    file, _, command = OWN_TESTS.partition(" of a sample: towpath ")
+    assert main([*command.split(), "-o", "json"]) == 0
+    assert "towpath_harness" in (tmp_path / "help-desk" / file).read_text("utf-8"), "it shows how one is written"
     assert [main(words[1:]) for words in commands("own-files")] == [0, 0, 0]
     network = Path("networks/stock.yaml")
     agent = "    allow_respond: true\n"

@@ -39,7 +39,7 @@ EMPTY_NEXT = (
     "towpath new tool stock.count",
     "towpath new network stock                         # then give its agent equipped_tools: [stock.count]",
     "towpath new policy count --tool stock.count --effect allow --who network=stock",
-    f"towpath test                                      # of your own: {OWN_TESTS}",
+    f"towpath test                                      # of your own, as {OWN_TESTS}",
     "towpath up",
 )
 

@@ -62,7 +62,7 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
         raise ProblemError(problem("file_missing", f"{path} is not there"))
     python, yaml = has_python_tests(path), yaml_tests(path)
     if not python and not yaml:
-        remedy = f"Write tests/test_NAME.py, as {OWN_TESTS} shows, or a file with kind: PolicyTest or kind: Evaluation."
+        remedy = f"Write a file with kind: PolicyTest or kind: Evaluation, or tests/test_NAME.py, as {OWN_TESTS}"
         raise ProblemError(problem("not_found", f"there are no tests at {path}", remedy=remedy))
     return python, yaml
 
