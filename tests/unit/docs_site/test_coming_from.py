@@ -102,6 +102,16 @@ def test_each_program_of_the_others_is_python_and_imports_its_framework() -> Non
         assert "towpath" not in modules
 
 
+def test_each_program_of_ours_imports_public_modules_alone() -> None:
+    for pair in pairs():
+        imported = {
+            node.module or ""
+            for node in ast.walk(ast.parse(pair.ours[0].text))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("towpath")
+        }
+        assert imported <= {"towpath", "towpath.testing"}, pair.title
+
+
 def test_one_formatter_wraps_both_sides(tmp_path: Path) -> None:
     files = written(tmp_path)
     texts = [file.read_text("utf-8") for file in files]
