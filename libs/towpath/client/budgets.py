@@ -120,7 +120,7 @@ class QuotaResource:
             quota = ProjectQuota.model_validate({name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
             details = details_of(error)
-            raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+            raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from None
         return await self._set(quota, reason)
 
     async def lift(self, *, reason: str = "") -> QuotaStatus:
@@ -143,7 +143,7 @@ def budget_of(limits: dict[str, Any]) -> Budget:
         return Budget.model_validate({word: value for word, value in limits.items() if value is not None})
     except ValidationError as error:
         details = tuple(map(_with_amounts, details_of(error)))
-        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from None
 
 
 def _with_amounts(found: ProblemDetail) -> ProblemDetail:

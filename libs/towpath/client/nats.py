@@ -262,4 +262,4 @@ def _steering(run_id: UUID, act: SteeringAct, text: str) -> BaseModel:
         return ClientSteerRun(run_id=run_id, reason=text)
     except ValidationError as error:
         wrong = details_of(error)
-        raise RefusedError(problem("request_invalid", summary_of(wrong), errors=wrong)) from error
+        raise RefusedError(problem("request_invalid", summary_of(wrong), errors=wrong)) from None

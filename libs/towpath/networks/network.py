@@ -182,7 +182,7 @@ class Network:
         try:
             spec = spec_from({"name": self.name, "model": self.model, **written})
         except RefusedError as error:
-            raise RefusedError(place_problems(error.problem.errors, places)) from error
+            raise RefusedError(place_problems(error.problem.errors, places)) from None
         if found := check_network(spec):
             raise RefusedError(place_problems(tuple(found), places))
         return spec
@@ -213,4 +213,4 @@ def spec_from(written: JsonObject) -> NetworkSpec:
         return NetworkSpec.model_validate(written)
     except ValidationError as error:
         details = (*in_plain_words(details_of(error, NetworkSpec)), *written_model_problems(written))
-        raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from error
+        raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from None

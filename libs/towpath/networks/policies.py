@@ -82,7 +82,7 @@ class PolicyRule:
             found = in_plain_words(details_of(error, DocumentRule))
             said = "; ".join(f"{one.pointer.removeprefix('/').removeprefix('who/')}: {one.detail}" for one in found)
             msg = f"{f'{place}: ' if place is not None else ''}rule {self.name!r}: {said}"
-            raise DeclarationError(msg) from error
+            raise DeclarationError(msg) from None
         if faults := list(self._faults()):
             place = declared_place()
             msg = f"{f'{place}: ' if place is not None else ''}rule {self.name!r}: {'; '.join(faults)}"

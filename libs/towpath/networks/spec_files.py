@@ -45,7 +45,7 @@ def load_network(path: str | Path) -> NetworkSpec:
         return spec_from(written)
     except RefusedError as error:
         errors = [_agents_form(one, written) for one in error.problem.errors]
-        raise RefusedError(locate_problems("network_invalid", Path(path), lines, errors)) from error
+        raise RefusedError(locate_problems("network_invalid", Path(path), lines, errors)) from None
 
 
 def _agents_form(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:

@@ -186,7 +186,7 @@ def load_servers(path: str | Path) -> ServersFile:
     except ValidationError as error:
         raise RefusedError(
             locate_problems(CODE, place, lines, in_plain_words(details_of(error, ServersFile)))
-        ) from error
+        ) from None
     problems = [
         ProblemDetail(pointer=f"/servers/{name}/tools/{tool}", detail=f"allow and deny leave {tool} out")
         for name, server in read.servers.items()

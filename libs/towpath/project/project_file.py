@@ -52,7 +52,7 @@ def read_project(path: Path = PROJECT_FILE) -> ProjectFile:
         found = ProjectFile.model_validate(written)
     except ValidationError as error:
         details = (*in_plain_words(details_of(error, ProjectFile)), *missing)
-        raise RefusedError(locate_problems(CODE, path, lines, details)) from error
+        raise RefusedError(locate_problems(CODE, path, lines, details)) from None
     if missing:
         raise RefusedError(locate_problems(CODE, path, lines, missing))
     return found

@@ -120,7 +120,7 @@ def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
         return SubmitTask.model_validate(written)
     except ValidationError as error:
         details = tuple(_with_own_options(one) for one in in_plain_words(details_of(error, SubmitTask)))
-        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from None
 
 
 _BESIDE = ("plan", "output_type", "timeout")

@@ -58,7 +58,7 @@ def read_suite(path: Path) -> ReadSuite:
         suite = EvaluationSuite.model_validate(written)
     except ValidationError as error:
         details = in_plain_words(details_of(error, EvaluationSuite))
-        raise RefusedError(locate_problems(CODE, path, lines, details)) from error
+        raise RefusedError(locate_problems(CODE, path, lines, details)) from None
     folder = path.parent
     found = ReadSuite(
         path=path,

@@ -1,15 +1,21 @@
 """What a harness refuses is said with what a test can do about it: no command line, no worker, no other platform."""
 
 import gc
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from towpath import Agent, Network, RefusedError, RunFailedError, RunTimeoutError, tool
+from towpath import Agent, Network, PolicyRule, RefusedError, RunFailedError, RunTimeoutError, tool
+from towpath.client.budgets import budget_of
 from towpath.errors import DeclarationError, TowpathError
+from towpath.project.mcp_servers import load_servers
+from towpath.project.project_file import read_project
+from towpath.tasks.task import task_of
 from towpath.testing import execute_tool, harness, respond, script
 from towpath_contracts.problems.registry import problem
+from towpath_testing.evaluation.suite_file import read_suite
 from towpath_testing.refusals import GIVE_TOOL, REMEDIES, TOOLS_MISSING, error_in_test
 from towpath_testing.sync import SyncHarness
 
@@ -175,3 +181,31 @@ def test_the_answer_of_a_failed_run_names_its_log() -> None:
 def test_a_remedy_of_a_test_takes_the_place_of_one_of_a_platform(code: str) -> None:
     found = error_in_test(problem(code, "so it is"))
     assert found.code == code and found.remedy == REMEDIES[code] and "towpath " not in found.remedy
+
+
+WRONG = "name: hotel\nagents:\n  - {key: desk, is_defalt: true}\n"
+WRITTEN: dict[str, Callable[[Path], object]] = {
+    "network file": harness,
+    "network of a program": lambda _: harness(Network("no name", [Agent("clerk", prompt="x", default=True)])),
+    "network as JSON": lambda _: harness({"name": "hotel", "agents": [{"kye": "desk"}]}),
+    "rule": lambda _: PolicyRule("free", effect="allow", tool="orders find"),
+    "task": lambda _: task_of("hotel", "x", {"max_steps": 0}),
+    "budget": lambda _: budget_of({"tokens": -1}),
+    "project": read_project,
+    "servers": load_servers,
+    "suite": read_suite,
+}
+
+
+@pytest.mark.parametrize("mistake", WRITTEN)
+def test_a_refusal_of_what_a_person_wrote_is_not_followed_by_the_errors_of_a_library(
+    mistake: str, tmp_path: Path
+) -> None:
+    """They say the same, in its own words."""
+    file = tmp_path / "hotel.yaml"
+    file.write_text(WRONG)
+    with pytest.raises((TowpathError, DeclarationError)) as refused:
+        WRITTEN[mistake](file)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "pydantic" not in shown
+    assert shown.count("Traceback") == 1
