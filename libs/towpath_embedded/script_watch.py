@@ -56,8 +56,8 @@ class ScriptWatch:
             if path in self._seen and self._seen[path] == version:
                 continue
             self._seen[path] = version
-            entries, faults = read_script_file(path, self._folder, agents)
-            self._put(path, faults, script_doubts(str(path), entries, agents))
+            script, faults = read_script_file(path, self._folder, agents)
+            self._put(path, faults, script_doubts(script, agents))
 
     def _put(self, path: Path, faults: list[str], doubts: list[str]) -> None:
         was_faulty = path in self._faulty

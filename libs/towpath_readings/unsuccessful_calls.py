@@ -22,6 +22,22 @@ def refused_call(event: AnyEvent) -> str | None:
             return None
 
 
+def told_call(event: AnyEvent) -> str:
+    """Return which call *event* is about, for somebody who has read why it was refused or failed.
+
+    Nothing where that stood in no line: a denial is explained there only where the policy explained it.
+    """
+    match event:
+        case DecisionRefused(code=code):
+            return code
+        case ToolCallDenied(tool=tool, denial=denial) if denial.explanation is not None:
+            return f"{tool} by rule {denial.rule}" if denial.rule else f"{tool}: {denial.violation_type}"
+        case ToolCallFinished(tool=tool, failure=failure):
+            return tool if failure is None else f"{tool}: {failure.code}"
+        case _:
+            return ""
+
+
 def failed_call(event: AnyEvent) -> str | None:
     """Return which call *event* says has failed, and why; None where it says nothing of the kind."""
     match event:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
+from towpath.networks.script_file import ScriptFile
 from towpath_contracts.problems.json_syntax import describe_json_fault
 from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, suggest_or_list
 
@@ -90,26 +91,29 @@ def task_script_hint(network: str, agents: Sequence[str]) -> str:
     )
 
 
-def read_script_file(path: Path, folder: Path, agents: Sequence[str] = ()) -> tuple[list[Any], list[str]]:
-    """Return the entries of the script in *path*, or why it can't be played, with its line.
+def read_script_file(path: Path, folder: Path, agents: Sequence[str] = ()) -> tuple[ScriptFile, list[str]]:
+    """Return the script in *path*, or why it can't be played, with its line.
 
     It is read as a decider reads it, which plays nothing outside of its *folder*; *agents* play it.
     """
+    nothing = ScriptFile(str(path))
     if not path.resolve().is_relative_to(folder.resolve()):
-        return [], [f"{path} is outside of {folder}, and a decider plays only what is in its folder of scripts"]
+        return nothing, [f"{path} is outside of {folder}, and a decider plays only what is in its folder of scripts"]
     try:
         if path.stat().st_size > MAX_SCRIPT_BYTES:
-            return [], [f"{path}:1: the script is larger than {MAX_SCRIPT_BYTES} bytes"]
+            return nothing, [f"{path}:1: the script is larger than {MAX_SCRIPT_BYTES} bytes"]
         data = path.read_bytes()
     except FileNotFoundError:
-        return [], [_missing(path, folder, agents)]
+        return nothing, [_missing(path, folder, agents)]
     except OSError as error:
-        return [], [f"{path} can't be read: {error.strerror}"]
+        return nothing, [f"{path} can't be read: {error.strerror}"]
     try:
         entries: Any = from_json(data)
     except ValueError as error:
-        return [], [_syntax_fault(path, data, error)]
-    return (entries, []) if isinstance(entries, list) else ([], [f"{path}:1: {NO_LIST}"])
+        return nothing, [_syntax_fault(path, data, error)]
+    if not isinstance(entries, list):
+        return nothing, [f"{path}:1: {NO_LIST}"]
+    return ScriptFile(str(path), entries, data.decode()), []
 
 
 def _syntax_fault(path: Path, data: bytes, said: ValueError) -> str:
@@ -135,14 +139,14 @@ def _missing(path: Path, folder: Path, agents: Sequence[str]) -> str:
     return f"{path} is not there, and {who}{hint}"
 
 
-def script_doubts(source: str, script: Sequence[Any], agents: Sequence[str] = ()) -> list[str]:
+def script_doubts(script: ScriptFile, agents: Sequence[str] = ()) -> list[str]:
     """Return what is odd in the entries of *script*, which *agents* play; it is played as it is all the same."""
-    entries = [(f"{source}: entry {place}", one) for place, one in enumerate(script) if isinstance(one, Mapping)]
+    entries = [(index, one) for index, one in enumerate(script.entries) if isinstance(one, Mapping)]
     named = {one["agent"] for _, one in entries if isinstance(one.get("agent"), str)}
     silent = sorted(set(agents) - named)
-    odd = ((place, word) for place, entry in entries for word in _odd_in_entry(entry, agents, silent))
-    found = [f"{place}: {word}" for place, word in islice(odd, MAX_DOUBTS)]
-    return [*found, f"{source}: more entries are odd"] if next(odd, None) else found
+    odd = ((index, word) for index, entry in entries for word in _odd_in_entry(entry, agents, silent))
+    found = [f"{script.place(index)}: {word}" for index, word in islice(odd, MAX_DOUBTS)]
+    return [*found, f"{script.source}: more entries are odd"] if next(odd, None) else found
 
 
 def _odd_in_entry(entry: Mapping[str, Any], agents: Sequence[str], silent: Sequence[str]) -> Iterator[str]:

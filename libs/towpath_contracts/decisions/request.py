@@ -23,6 +23,9 @@ LONGEST_MS = 30 * 24 * 3_600_000
 CALL_UNASKED = "call_unasked"
 """The code of a request that found no place at its model's provider in time: nobody was paid, and it is asked anew."""
 
+INVALID_ANSWER = "Your last answer was not a valid decision: "
+"""What a model is told before the reason, when it is asked again."""
+
 CALL_LOST = "call_lost"
 """Why there is no decision: somebody else had this attempt before, and may have paid a model for it."""
 

@@ -15,7 +15,15 @@ from uuid import UUID
 from towpath_contracts import facts
 from towpath_contracts.budgets import ChargedAttempt
 from towpath_contracts.canonical import json_safe
-from towpath_contracts.decisions.request import CALL_LOST, CALL_UNASKED, Cost, DecisionKind, PlayedScriptEntry, Usage
+from towpath_contracts.decisions.request import (
+    CALL_LOST,
+    CALL_UNASKED,
+    INVALID_ANSWER,
+    Cost,
+    DecisionKind,
+    PlayedScriptEntry,
+    Usage,
+)
 from towpath_contracts.events import log as ev
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.handlers.finish import end_with_error
@@ -94,7 +102,7 @@ def on_decision_failed(run: TransitionBuilder, fact: facts.DecisionFailedFact) -
     if fact.code == "invalid_output" and run.state.asked not in ACTION_KINDS:
         take_unreadable_assessment(run, DecisionKind(run.state.asked))
     elif fact.code == "invalid_output":
-        if resend_decision(run, fact.code, f"Your last answer was not a valid decision: {fact.message}"):
+        if resend_decision(run, fact.code, f"{INVALID_ANSWER}{fact.message}"):
             after_act(run)
     else:
         end_with_error(run, fact.code, fact.message)

@@ -16,7 +16,13 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from towpath_contracts.decisions.assessments import ANSWERS
-from towpath_contracts.decisions.request import DecisionKind, FullToolOutput, PlayedScriptEntry, PromptContext
+from towpath_contracts.decisions.request import (
+    INVALID_ANSWER,
+    DecisionKind,
+    FullToolOutput,
+    PlayedScriptEntry,
+    PromptContext,
+)
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.text import counted, truncate
 
@@ -111,8 +117,12 @@ def exhaustion_message(entries: int, agent_key: str, feedback: Sequence[str], mi
         return f"{message}, and entries for agent {misspelled!r}, which has not decided; did you mean {agent_key!r}?"
     if not feedback:
         return f"{message}: add what it does next"
-    cure = "mend its last entry, or add what it does then"
-    return f"{message}, which was asked again: {cure}. {truncate(feedback[-1], SHOWN_FEEDBACK)}"
+    cure = "mend that entry, or add what comes after it"
+    return f"{message}, whose last entry was refused: {cure}. It was refused for this: {_why_again(feedback[-1])}"
+
+
+def _why_again(feedback: str) -> str:
+    return truncate(feedback.removeprefix(INVALID_ANSWER), SHOWN_FEEDBACK)
 
 
 def queue_of(kind: DecisionKind) -> str:

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from towpath.cli.runs.event_lines import NOTE_LEAST, EventFormatter, EventLine, answer_text, summary
 from towpath.cli.runs.run_follower import how_to_settle, unknown_call_lines
+from towpath.cli.runs.told_causes import ToldCauses
 from towpath.cli.shared.short_ids import unique_match
+from towpath.networks.script_file import ScriptFile
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall, TransferInstruction
-from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import Denial, ToolFailure
@@ -195,6 +197,27 @@ def test_why_a_decision_failed_is_told_whole_and_once() -> None:
     assert shown(failed, again, other.model_copy(update={"feedback": "there is no such route"}))[2].endswith("route")
     call = finished("failed", failure=ToolFailure(code="refund_too_large", message=why))
     assert shown(call)[0].endswith("the last")
+
+
+def test_an_entry_of_a_script_that_was_refused_is_named_and_why_is_not_told_again() -> None:
+    why = "triage may not respond"
+    answer = {**STEP, "request_id": CALL}
+    played = ev.DecisionReceived(
+        **answer, decision={}, model="scripted:task", script=PlayedScriptEntry(queue="*", index=1)
+    )
+    again = ev.DecisionRefused(**STEP, code="respond_not_allowed", feedback=why)
+    ended = ev.DecisionRequestFailed(
+        **answer, code="script_exhausted", message=f"nothing is left: add what comes after it. It was refused: {why}"
+    )
+    assert shown(played, again, ended) == [
+        f"· billing asked again: respond_not_allowed entry 2 of the script: {why}",
+        "✕ billing no decision: script_exhausted entry 2 of the script: nothing is left: add what comes after it",
+    ]
+    file = ToldCauses(ScriptFile("s.json", [1, 2], "[1,\n2]"))
+    told = [line.note for event in (played, again) for line in EventFormatter(causes=file).lines(event)]
+    assert told == [f"s.json:2: {why}"]
+    named = played.model_copy(update={"model": "scripted:desk"})
+    assert shown(named, again)[0].endswith(f"entry 2 of scripted:desk: {why}")
 
 
 def test_a_line_that_is_too_long_is_folded_between_words_and_goes_on_further_in_than_any_line_begins() -> None:

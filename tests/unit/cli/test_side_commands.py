@@ -47,15 +47,15 @@ def test_an_unknown_word_of_a_script_s_entry_is_warned_of(tmp_path: Path, capsys
     script.write_text(
         json.dumps([{**RESPOND, "agent": "a"}, {**RESPOND, "agent_key": "a"}, "no decision", {"raw": "x"}])
     )
-    assert len(read_script(script)) == 4
+    assert len(read_script(script).entries) == 4
     errors = capsys.readouterr().err.splitlines()
-    assert errors == [f"{script}: entry 1: no decision has agent_key; did you mean agent?"]
+    assert errors == [f"{script}:1: entry 2 of 4: no decision has agent_key; did you mean agent?"]
 
 
 def test_a_condition_of_an_entry_is_one_of_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{**RESPOND, "when": {"task": "8812"}}]))
-    assert len(read_script(script)) == 1 and capsys.readouterr().err == ""
+    assert len(read_script(script).entries) == 1 and capsys.readouterr().err == ""
 
 
 def test_a_script_may_have_the_actions_and_the_words_of_the_contracts_and_what_a_decider_reads_beside_them() -> None:
@@ -131,7 +131,9 @@ async def test_calls_that_were_refused_are_told_at_the_end(
         refused = "2 calls were refused, first: orders.refund: rule refunds-small allows 3 calls per run"
         assert capsys.readouterr().err.splitlines() == [*ended, refused]
         await RunFollower(client, OutputPrinter(form)).follow(RUN, after=1)
-        assert capsys.readouterr().err.splitlines() == [*ended, "1 call was refused: arguments_invalid: no parameter x"]
+        why = "as told above" if form == "table" else "no parameter x"
+        told = capsys.readouterr().err.splitlines()
+        assert told == [*ended, f"1 call was refused: arguments_invalid{', ' if form == 'table' else ': '}{why}"]
         await RunFollower(client, OutputPrinter(form)).follow(RUN, after=3)
         assert capsys.readouterr().err.splitlines() == ended
 

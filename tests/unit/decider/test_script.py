@@ -28,8 +28,9 @@ def test_entries_are_played_in_order_from_the_cursors() -> None:
 def test_who_reads_that_nothing_is_left_learns_what_the_agent_was_asked_again_about() -> None:
     fault = "Your last answer was not a valid decision: answer: no action is called 'USETOOL'; did you mean USE_TOOL?"
     assert exhaustion_message(1, "triage", ("an older one", fault)) == (
-        f"the script of 1 entry has nothing left for agent triage, which was asked again: mend its last entry, or add "
-        f"what it does then. {fault}"
+        "the script of 1 entry has nothing left for agent triage, whose last entry was refused: mend that entry, or "
+        "add what comes after it. It was refused for this: "
+        "answer: no action is called 'USETOOL'; did you mean USE_TOOL?"
     )
     assert exhaustion_message(2, "triage", ()).endswith(
         "of 2 entries has nothing left for agent triage: add what it does next"

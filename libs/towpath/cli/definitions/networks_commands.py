@@ -319,12 +319,12 @@ def _look_at_script(path: Path, folder: Path, agents: Sequence[str]) -> list[str
     """Return what is odd in the script at *path*, or that it is not there; raises RefusedError where it is broken."""
     from towpath.networks.script_files import read_script_file, script_doubts
 
-    entries, faults = read_script_file(path, folder, agents)
+    script, faults = read_script_file(path, folder, agents)
     if faults and path.exists():
         errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
         remedy = "Correct the script at the line that is named: the models of the network play it."
         raise RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
-    return faults or script_doubts(str(path), entries, agents)
+    return faults or script_doubts(script, agents)
 
 
 def _each_once(files: Sequence[Path]) -> list[Path]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from towpath.cli.runs.told_causes import ToldCauses
 from towpath.cli.shared.text import cut_words, one_line, shorten, sinks_first
 from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import (
@@ -92,8 +93,7 @@ class EventFormatter:
     agent: str = ""
     calls: dict[UUID, ToolCall] = field(default_factory=dict)
     decided: ev.DecisionReceived | None = None
-    failed: str = ""
-    """Why the request for a decision failed that was last told; empty once something was decided or asked again."""
+    causes: ToldCauses = field(default_factory=ToldCauses)
 
     def lines(self, event: ev.AnyEvent) -> list[EventLine]:
         """Return what to show for *event*; nothing for events that only the machine needs."""
@@ -101,7 +101,8 @@ class EventFormatter:
             case ev.DecisionRequested():
                 self.agent = event.agent_key
             case ev.DecisionReceived():
-                self.decided, self.failed = event, ""
+                self.decided = event
+                self.causes.hear(event)
             case ev.InstructionIssued():
                 return self._instruction_lines(event.instruction)
             case ev.ToolCallEdited():
@@ -129,16 +130,10 @@ class EventFormatter:
                 parent = event.parent
                 return [EventLine(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
             case ev.DecisionRequestFailed():
-                self.failed = event.message
-                return [
-                    EventLine(
-                        _FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, CAUSE_WIDTH)
-                    )
-                ]
+                note = one_line(self.causes.of_failure(event), CAUSE_WIDTH)
+                return [EventLine(_FAILED, event.agent_key, f"no decision: {event.code}", note)]
             case ev.DecisionRefused():
-                told = bool(self.failed) and event.feedback.endswith(self.failed)  # it stands above already
-                self.failed = ""
-                note = "" if told else one_line(event.feedback, CAUSE_WIDTH)
+                note = one_line(self.causes.of_refusal(event), CAUSE_WIDTH)
                 return [EventLine(_NOTE, event.agent_key, f"asked again: {event.code}", note)]
             case ev.LoopDetected():
                 return [

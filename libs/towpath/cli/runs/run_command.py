@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from cyclopts import Group, Parameter
@@ -12,8 +12,10 @@ from towpath.cli.definitions.grant_options import GrantOptions
 from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.definitions.plan_options import PlanOptions
 from towpath.cli.definitions.plans_commands import show_plan
+from towpath.cli.runs.event_lines import EventFormatter
 from towpath.cli.runs.next_command import next_command
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, wait_until
+from towpath.cli.runs.told_causes import ToldCauses
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
 from towpath.cli.shared.input_files import read_attached, read_json, read_labels, read_quoted, read_script
@@ -23,6 +25,9 @@ from towpath.client.client import Client
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
+
+if TYPE_CHECKING:
+    from towpath.networks.script_file import ScriptFile
 
 FOREVER_S = 7 * 24 * 3600.0
 """The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""
@@ -70,8 +75,11 @@ class TaskOptions:
     debug: Flag = False
     "Keep prompts and model answers in the record."
 
-    def options(self) -> dict[str, Any]:
-        """Return the fields of SubmitTask that were given; raises ProblemError for a bad file or label."""
+    def options(self, script: "ScriptFile | None") -> dict[str, Any]:
+        """Return the fields of SubmitTask that were given, of which the *script* was read before.
+
+        Raises ProblemError for a bad file or label.
+        """
         given: dict[str, Any] = {
             "model": self.model,
             "agent_key": self.agent,
@@ -85,8 +93,8 @@ class TaskOptions:
             "budget": self._budget(),
             "messages": None if self.messages is None else read_json(self.messages),
         }
-        if self.script is not None:
-            given |= {"script": read_script(self.script), "model": self.model or "scripted:task"}
+        if script is not None:
+            given |= {"script": list(script.entries), "model": self.model or "scripted:task"}
         return {name: value for name, value in given.items() if value is not None}
 
     def _budget(self) -> dict[str, Any] | None:
@@ -159,7 +167,8 @@ async def run(
         message: What it is about.
     """
     limit_s = how.limit_s()
-    options = task.options() | aim.options() | objective.options() | steps.options()
+    script = None if task.script is None else read_script(task.script)
+    options = task.options(script) | aim.options() | objective.options() | steps.options()
     out = common.out()
     rights.check()
     if not message and task.continue_run is None and not options.keys() & _INSTEAD_OF_MESSAGE:
@@ -178,7 +187,8 @@ async def run(
             return OK
         out.write(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
         gate_handler = ask_at_gate if out.for_people and is_interactive() and how.wait is None else None
-        await wait_until(limit_s, RunFollower(client, out, gate_handler).follow(accepted.run_id))
+        follower = RunFollower(client, out, gate_handler, EventFormatter(causes=ToldCauses(script)))
+        await wait_until(limit_s, follower.follow(accepted.run_id))
         return await show_result(client, accepted.run_id, common)
 
 

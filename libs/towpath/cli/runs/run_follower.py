@@ -40,7 +40,7 @@ from towpath_contracts.switches import PAUSED
 from towpath_contracts.text import join_sentences
 from towpath_contracts.tools.call_summaries import summary_of_gate
 from towpath_readings.stream.tree import TreeEntry
-from towpath_readings.unsuccessful_calls import failed_call, refused_call, summaries_of_unsuccessful
+from towpath_readings.unsuccessful_calls import failed_call, refused_call, summaries_of_unsuccessful, told_call
 
 _CALL_FACTS = (
     ("worker", "worker"),
@@ -191,9 +191,9 @@ class RunFollower:
             case ChildEnded():
                 self._ended_children.append(entry.event)
             case DecisionRefused() | ToolCallDenied() if (refused := refused_call(entry.event)) is not None:
-                self._refused.append(refused)
+                self._refused.append(self._of_call(entry.event, refused))
             case ToolCallFinished() if (failed := failed_call(entry.event)) is not None:
-                self._failed.append(failed)
+                self._failed.append(self._of_call(entry.event, failed))
             case RunFinished():
                 seconds = (entry.at - self.first_entry.at).total_seconds()
                 self._show_end(entry.event, seconds)
@@ -202,15 +202,27 @@ class RunFollower:
             case _:
                 pass
 
+    def _of_call(self, event: AnyEvent, why: str) -> str:
+        """Return what is said at the end of a call that went wrong: for people, who have read why, only which it was.
+
+        The entry of a script that made it is named too.
+        """
+        shown = told_call(event) if self.out.for_people else ""
+        return self.formatter.causes.placed(f"{shown}, as told above" if shown else why)
+
     def _show_end(self, end: RunFinished, seconds: float) -> None:
         """Show how the run ended; what a program does not read out of the record by itself goes to stderr too."""
-        line = summary(end, seconds, self._ended_children)
-        self._write("  ", line)
-        self.out.write(f"\n{answer_text(end.final)}")
+        end_line = summary(end, seconds, self._ended_children)
+        self._write("  ", end_line)
+        answer, causes = answer_text(end.final), self.formatter.causes
+        told = end.status != "completed" and answer == causes.ended
+        if not told:
+            self.out.write(f"\n{answer}")
         if not self.out.for_people and end.status != "completed":
-            print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(answer_text(end.final))}")
-        for told in summaries_of_unsuccessful(self._refused, self._failed):
-            print_notice(one_line(told))
+            why = causes.placed(answer) if told else answer
+            print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(why)}")
+        for line in summaries_of_unsuccessful(self._refused, self._failed):
+            print_notice(one_line(line))
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

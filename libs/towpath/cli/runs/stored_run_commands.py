@@ -191,7 +191,7 @@ async def fork(
             max_steps, max_tool_errors, timeout_ms, with --fresh-budget budget.usd, with --from-step 1 message.
     """
     changes = fork_changes(settings)
-    script = None if decisions_file is None else read_script(decisions_file)
+    script = None if decisions_file is None else list(read_script(decisions_file).entries)
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         accepted = await client.fork(

@@ -5,13 +5,16 @@ import sys
 from base64 import b64encode
 from mimetypes import guess_type
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
 from towpath_contracts.problems.json_syntax import describe_json_fault
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
+
+if TYPE_CHECKING:
+    from towpath.networks.script_file import ScriptFile
 
 MAX_BYTES = 4_000_000
 """Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
@@ -50,18 +53,21 @@ def parse_json(text: str, source: str, *, remedy: str = REGISTRY["request_invali
         raise ProblemError(problem("request_invalid", f"{source}: not JSON: {error}", remedy=remedy)) from error
 
 
-def read_script(path: Path) -> list[Any]:
+def read_script(path: Path) -> "ScriptFile":
     """Return the decisions in *path*: a JSON array."""
-    from towpath.networks.script_files import NO_LIST, script_doubts  # a command without a script need not pay for it
+    from towpath.networks.script_file import ScriptFile  # a command without a script need not pay for it
+    from towpath.networks.script_files import NO_LIST, script_doubts
 
-    script = read_json(path)
+    text = read_text(path)
+    script = parse_json(text, str(path), remedy=_CORRECT_FILE)
     if isinstance(script, dict) and "script" in script:  # a whole task brings its script along
         script = script["script"]
     if not isinstance(script, list):
         raise ProblemError(problem("request_invalid", f"{path}:1: {NO_LIST}", remedy=_CORRECT_FILE))
-    for doubt in script_doubts(str(path), script):
+    found = ScriptFile(str(path), script, text)
+    for doubt in script_doubts(found):
         print_notice(doubt)
-    return script
+    return found
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

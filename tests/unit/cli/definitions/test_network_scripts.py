@@ -8,6 +8,7 @@ import pytest
 from towpath.cli.definitions.networks_commands import _check_form, _each_once
 from towpath.cli.shared.input_files import MAX_BYTES
 from towpath.errors import RefusedError
+from towpath.networks.script_file import ScriptFile
 from towpath.networks.script_files import MAX_DOUBTS, script_doubts
 from towpath_contracts.base import JsonObject
 from towpath_decider.adapters.script_source import FileScriptSource, ScriptLoadError
@@ -72,7 +73,7 @@ def test_a_script_as_large_as_a_decider_reads_is_looked_at_whole(tmp_path: Path)
     (tmp_path / "desk.json").write_text(json.dumps([odd]))
     assert len(FileScriptSource(tmp_path).get("desk")) == 1
     (note,) = _check_form(write_desk(tmp_path))
-    assert "entry 0: no action is called REPLY" in note
+    assert f"{tmp_path / 'desk.json'}:1: no action is called REPLY" in note
 
 
 def test_what_a_run_may_lack_is_a_note(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_odd_entries_of_a_script_are_notes(tmp_path: Path) -> None:
     script = tmp_path / "desk.json"
     script.write_text('[{"action": "REPLY"}]')
     (note,) = _check_form(write_desk(tmp_path))
-    assert note.startswith(f"{script}: entry 0: no action is called REPLY")
+    assert note.startswith(f"{script}:1: no action is called REPLY")
     script.write_text('[{"action": "RESPOND", "action_details": {"payload": "done"}}, "plain", {"raw": "text"}]')
     assert _check_form(write_desk(tmp_path)) == []
 
@@ -115,19 +116,33 @@ def test_what_a_decision_can_not_say_is_told_before_a_run_fails_of_it(
     script = tmp_path / "desk.json"
     script.write_text(json.dumps([entry]))
     notes = _check_form(write_desk(tmp_path))
-    assert (notes[0] if notes else None) == (said and f"{script}: entry 0: {said}")
+    assert (notes[0] if notes else None) == (said and f"{script}:1: {said}")
 
 
 def test_an_entry_for_another_agent_is_not_odd_where_each_that_plays_has_its_own(tmp_path: Path) -> None:
     entries = [{"agent": agent, "kind": "validate"} for agent in ("clerk", "clerks")]
-    assert script_doubts("desk.json", entries, ["clerk"]) == []
+    assert script_doubts(ScriptFile("desk.json", entries), ["clerk"]) == []
 
 
 def test_of_many_odd_entries_the_first_are_told() -> None:
-    assert script_doubts("desk.json", [{"action": "X"}] * MAX_DOUBTS)[-1].startswith(
-        f"desk.json: entry {MAX_DOUBTS - 1}: "
-    )
-    assert script_doubts("desk.json", [{"action": "X"}] * 20_000)[MAX_DOUBTS:] == ["desk.json: more entries are odd"]
+    few, many = (ScriptFile("desk.json", [{"action": "X"}] * number) for number in (MAX_DOUBTS, 20_000))
+    assert script_doubts(few)[-1].startswith(f"desk.json: entry {MAX_DOUBTS} of {MAX_DOUBTS}: ")
+    assert script_doubts(many)[MAX_DOUBTS:] == ["desk.json: more entries are odd"]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ('[{"a": 1},\n\n {"b": [2,\n 3]}, "x"\n]', ["s.json:1", "s.json:3", "s.json:4"]),
+        ('\n[1,2,\n"a\\n,]"]', ["s.json:2: entry 1 of 3", "s.json:2: entry 2 of 3", "s.json:3"]),
+        ('{"script": [1]}', ["s.json: entry 1 of 1"]),
+        (f"[{'9' * 5_000}]", ["s.json: entry 1 of 1"]),
+        ("", ["s.json: entry 1 of 1"]),
+    ],
+)
+def test_an_entry_of_a_script_is_placed_by_its_line(text: str, places: list[str]) -> None:
+    script = ScriptFile("s.json", [None] * len(places), text)
+    assert [script.place(index) for index in range(len(places))] == places
 
 
 def test_a_file_that_is_named_twice_is_published_once_and_that_is_told(

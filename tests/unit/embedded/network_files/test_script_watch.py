@@ -61,9 +61,9 @@ def test_what_is_odd_in_a_script_is_told_when_it_is_saved_and_once(tmp_path: Pat
     save(file, '[{"agent": "clrek", "action": "RESPOND", "action_detials": {}}, {"agent": "lead", "action": "ROUTE"}]')
     assert told.after_look(DESK) == [], "it can be played"
     first, second, third = told.notices
-    assert first == f"{file}: entry 0: no decision has action_detials; did you mean action_details?"
-    assert second == f"{file}: entry 0: no agent clrek plays this script; did you mean clerk?"
-    assert third.startswith(f"{file}: entry 1: no action is called ROUTE")
+    assert first == f"{file}:1: entry 1 of 2: no decision has action_detials; did you mean action_details?"
+    assert second == f"{file}:1: entry 1 of 2: no agent clrek plays this script; did you mean clerk?"
+    assert third.startswith(f"{file}:1: entry 2 of 2: no action is called ROUTE")
     assert told.after_look(DESK) == [] and len(told.notices) == 3
 
 
