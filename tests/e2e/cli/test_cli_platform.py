@@ -84,16 +84,27 @@ def test_many_gates_are_listed_and_then_get_one_verdict(ask: Ask, tmp_path: Path
     of_tool = ("gates", "bulk", "approved", "--tool", "orders.refund")
     code, listed = ask(*of_tool)
     assert code == 0 and {gate_id for _, gate_id in waits} <= {gate["gate_id"] for gate in listed["gates"]}
-    assert ask("gates", "bulk", "approved", "--tool", "orders.find", "--yes") == (0, {"gates": []})
-    assert ask("gates", "bulk", "happened", "--tool", "orders.refund", "--yes") == (0, {"gates": []})
-    run_id, gate_id = waits[0]
-    code, done = ask(*of_tool, "--run", run_id, "--reason", "checked", "--yes")
+    assert ask("gates", "bulk", "approved", "--tool", "orders.find") == (0, {"gates": [], "listed": ""})
+    assert ask("gates", "bulk", "happened", "--tool", "orders.refund") == (0, {"gates": [], "listed": ""})
+    (first, gate_id), (second, other) = waits
+    of_first = (*of_tool, "--run", first)
+    name = ask(*of_first)[1]["listed"]
+    assert ask("gates", "bulk", "denied", "--run", first, "--listed", name)[1]["code"] == "request_invalid"
+    assert ask(*of_first, "--listed", "yes")[1]["code"] == "request_invalid"
+    assert ask(*of_tool, "--run", second, "--listed", name)[1]["code"] == "digest_changed"
+    code, done = ask(*of_first, "--reason", "checked", "--listed", name)
     assert code == 0 and [(row["gate_id"], row["code"]) for row in done["gates"]] == [(gate_id, "")]
-    code, run = ask("runs", "watch", run_id)
+    code, run = ask("runs", "watch", first)
     assert (code, run["status"]) == (0, "completed")
-    assert ask("gates", "bulk", "denied", "--run", waits[1][0], "--yes")[1]["code"] == "request_invalid"
-    code, done = ask("gates", "bulk", "denied", "--run", waits[1][0], "--reason", "not now", "--yes")
-    assert code == 0 and [row["gate_id"] for row in done["gates"]] == [waits[1][1]]
+    assert ask(*of_first, "--listed", name)[1]["code"] == "digest_changed"
+
+    denied = ("gates", "bulk", "denied", "--tool", "orders.refund", "--reason", "not now")
+    before = ask(*denied)[1]
+    _, later = waiting(ask, tmp_path)
+    code, done = ask(*denied, "--listed", before["listed"])
+    assert code == 0 and {row["gate_id"] for row in done["gates"]} == {gate["gate_id"] for gate in before["gates"]}
+    assert other in {row["gate_id"] for row in done["gates"]} and later not in {row["gate_id"] for row in done["gates"]}
+    assert ask("gates", "deny", later, "--reason", "no")[0] == 0
 
 
 @pytest.mark.prints("queues dead list", "runs fork", "runs replay")

@@ -28,11 +28,11 @@ app.command(notices, help_epilogue=examples("towpath gates notices", "towpath ga
 app.command(
     "towpath.cli.access.gate_bulk_command:bulk",
     name="bulk",
-    help="Give all waiting gates that match and take the verdict the same one; without --yes they are only listed.",
+    help="List the waiting gates that match and take the verdict, and give all of that list the same one.",
     help_epilogue=examples(
         "towpath gates bulk approved --tool orders.refund",
-        "towpath gates bulk approved --tool orders.refund --reason 'checked the list' --yes",
-        "towpath gates bulk did_not_happen --run 0192f3 --reason 'the bank has none of them' --yes",
+        "towpath gates bulk approved --tool orders.refund --reason 'checked the list' --listed NAME",
+        "towpath gates bulk did_not_happen --run 0192f3 --reason 'the bank has none of them' --listed NAME",
     ),
 )
 

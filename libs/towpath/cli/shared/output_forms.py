@@ -90,7 +90,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "gates list": _list("gates", views.GateView),
     "gates show": _one(views.GateView),
     **dict.fromkeys(("gates approve", "gates deny", "gates resolve"), _DECIDED),
-    "gates bulk": _list("gates", views.GateView) + _list("gates", rows.GateBulkRow),
+    "gates bulk": _one(rows.ListedGates) + _list("gates", rows.GateBulkRow),
     "gates watch": _one(views.GateView, also=reports.WatchedGateFields),
     "gates delegate": _one(views.GateView),
     "gates notices": _list("notices", gate_notices.GateNoticeDelivery) + _one(rows.RetriedNoticeRow),

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.runs.views import GateView
 from towpath_contracts.switches import ActiveSwitch
 from towpath_contracts.tools.access import AuditEntry
 from towpath_contracts.tools.calls import ToolSpec
@@ -26,6 +27,13 @@ class GateBulkRow(GateDecisionRow):
     """What became of one of many gates; `code` says why it was not decided."""
 
     code: str
+
+
+class ListedGates(TypedDict):
+    """Gates, and the name of this list, by which all of them are decided; it is empty where none matches."""
+
+    gates: list[GateView]
+    listed: str
 
 
 class RetriedNoticeRow(TypedDict):

@@ -11,8 +11,8 @@ from towpath_audit.merkle import MerkleFrontier, node_hash, tree_root
 from towpath_tas.app.audit.sealer import QUERIES
 
 BLOCK_LEAVES = 512
-"""Leaf hashes that are read at once, 16 KB; a larger subtree comes from a checkpoint or is split. One level of a path that no
-checkpoint has needs a block, so larger blocks cost more than the questions that they save."""
+"""Leaf hashes that are read at once, 16 KB; a larger subtree comes from a checkpoint or is split. Each level of a path
+that no checkpoint has needs a block, so larger blocks cost more than the questions that they save."""
 
 
 class MissingLeavesError(Exception):
