@@ -46,9 +46,14 @@ _OWN_PLATFORM = (
     "For the platform on this machine, unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
     "it in the folder of towpath up."
 )
-_CREDENTIAL = (
-    "Give it a credential: towpath workers credential add {toolset} --project {project} --toolset {toolset}, and set "
-    "TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD to what that prints. " + _OWN_PLATFORM
+_NEW_CREDENTIAL = (
+    "Give it a credential: towpath workers credential add {name} --project {project} --toolset {toolset}, set "
+    "TOWPATH_NATS_USER to {name}, and take TOWPATH_NATS_PASSWORD from secrets/{name}.env. " + _OWN_PLATFORM
+)
+_WIDER_CREDENTIAL = (
+    "Give {user} this toolset beside those that towpath workers credential list shows: towpath workers credential add "
+    "{user} --project {project} --toolset {toolset} and the others, each with --toolset; then start the broker again. "
+    + _OWN_PLATFORM
 )
 
 
@@ -144,14 +149,26 @@ def broker_denied(settings: BrokerSettings, subject: str) -> ProblemError:
     who = f"the user {settings.nats_user}" if settings.nats_user else "a process without a user and password"
     registers = subject.removeprefix(_REGISTERS) if subject.startswith(_REGISTERS) else ""
     project, _, toolset = registers.partition(".")
-    remedy = {"remedy": _CREDENTIAL.format(project=project, toolset=toolset)} if toolset else {}
+    remedy = {"remedy": _credential(settings.nats_user, project, toolset)} if toolset else {}
     return ProblemError(problem("broker_denied", f"{who} may not say {subject}", **remedy))
+
+
+def _credential(user: str | None, project: str, toolset: str) -> str:
+    if user:
+        return _WIDER_CREDENTIAL.format(user=user, project=project, toolset=toolset)
+    name = toolset if project == "default" else f"{project}-{toolset}"  # two projects may have the same toolset
+    return _NEW_CREDENTIAL.format(name=name, project=project, toolset=toolset)
 
 
 def _login_denied(settings: BrokerSettings) -> ProblemError:
     if settings.nats_user:
         detail = f"the broker does not know the user {settings.nats_user} with this password"
         return ProblemError(problem("broker_denied", detail, remedy=f"Correct TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"))
+    for file, what in ((settings.nats_nkey_file, "nkey"), (settings.nats_creds_file, "credentials")):
+        if file is not None:
+            detail = f"the broker does not know the {what} of {file}"
+            remedy = f"Name a file whose {what} the broker knows, or add its public half to those that it knows. {_OWN_PLATFORM}"
+            return ProblemError(problem("broker_denied", detail, remedy=remedy))
     detail = "the broker wants a user and a password"
     remedy = f"Set TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"
     return ProblemError(problem("broker_denied", detail, remedy=remedy))

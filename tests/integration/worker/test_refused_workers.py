@@ -54,7 +54,8 @@ async def test_a_worker_without_a_credential_is_told_so_at_once(guarded: Nats, f
         assert await worker.ended() == DENIED
     said = worker.log.read_text()
     assert "broker_denied: a process without a user and password may not say svc.tas.register_tools.default.crm" in said
-    assert "Give it a credential: towpath workers credential add crm --project default --toolset crm, and set" in said
+    assert "Give it a credential: towpath workers credential add crm --project default --toolset crm, set" in said
+    assert "set TOWPATH_NATS_USER to crm, and take TOWPATH_NATS_PASSWORD from secrets/crm.env" in said
     assert "unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start it in the folder of" in said
     assert "Traceback" not in said
 
@@ -64,7 +65,10 @@ async def test_a_worker_of_another_toolset_is_told_which_right_is_missing(
 ) -> None:
     with worker_process(folder, guarded.url(), str(tools), environment=login(guarded, "billing")) as worker:
         assert await worker.ended() == DENIED
-    assert "the user billing may not say svc.tas.register_tools.default.crm" in worker.log.read_text()
+    said = worker.log.read_text()
+    assert "the user billing may not say svc.tas.register_tools.default.crm" in said
+    assert "Give billing this toolset beside those that towpath workers credential list shows" in said
+    assert "credential add billing --project default --toolset crm and the others" in said
 
 
 async def test_a_worker_with_a_wrong_password_is_told_so_at_once(guarded: Nats, folder: Path, tools: Path) -> None:

@@ -101,6 +101,19 @@ def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothin
     assert said(deploy, "remove", "billing") != 0
 
 
+def test_files_that_were_edited_by_hand_lose_no_password(deploy: Path) -> None:
+    secrets = deploy / "secrets"
+    broker = secrets / "nats.env"
+    before = passwords(deploy)
+    broker.write_text(broker.read_text("utf-8").rstrip("\n") + "\nNATS_PASSWORD_DESK=p1", "utf-8")
+    assert said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing") == 0
+    assert said(deploy, "add", "desk", "--project", "shop", "--toolset", "desk") == 0
+    found = passwords(deploy)
+    added = {"NATS_PASSWORD_BILLING": found["NATS_PASSWORD_BILLING"], "NATS_PASSWORD_DESK": "p1"}
+    assert found == before | added
+    assert (secrets / "desk.env").read_text("utf-8") == "TOWPATH_NATS_PASSWORD=p1\n"
+
+
 def test_a_removed_credential_takes_no_password_of_a_longer_name_with_it(deploy: Path) -> None:
     for name in ("bill", "billing", "bill-eu"):
         said(deploy, "add", name, "--toolset", "billing")

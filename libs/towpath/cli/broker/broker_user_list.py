@@ -167,11 +167,15 @@ def write_password(folder: Path, name: str) -> bool:
     variable = password_variable(name)
     if not broker.exists():
         return False
-    if any(_sets(line, variable) for line in broker.read_text("utf-8").splitlines()):
+    known = broker.read_text("utf-8")
+    password = next((line.partition("=")[2] for line in known.splitlines() if _sets(line, variable)), "")
+    if password and (folder / f"{name}.env").exists():
         return True
-    password = f"p{secrets.token_hex(24)}"  # a letter first: the broker reads what looks like a number as one
-    with broker.open("a", encoding="utf-8") as file:
-        file.write(f"{variable}={password}\n")
+    if not password:
+        password = f"p{secrets.token_hex(24)}"  # a letter first: the broker reads what looks like a number as one
+        start = "" if known.endswith("\n") or not known else "\n"  # the last line of a file that was edited by hand
+        with broker.open("a", encoding="utf-8") as file:
+            file.write(f"{start}{variable}={password}\n")
     with os.fdopen(os.open(folder / f"{name}.env", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(f"TOWPATH_NATS_PASSWORD={password}\n")
     return True
