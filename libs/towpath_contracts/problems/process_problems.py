@@ -91,6 +91,12 @@ PROCESS_PROBLEMS = (
         "Run as the owner of the database: towpath db migrate.",
     ),
     ProblemKind(
+        "database_too_old",
+        0,
+        "This version of Postgres lacks what the tables need",
+        "Name a server of that version or a newer one in TOWPATH_DATABASE_URL; deploy/ has PostgreSQL 18.",
+    ),
+    ProblemKind(
         "services_running",
         0,
         "Services work on this database",

@@ -34,6 +34,9 @@ OWNERS: tuple[str, ...] = (
 LOCK_KEY = 7_026_113
 """Advisory lock of migration runs; any constant will do, as long as it never changes."""
 
+MIN_POSTGRES = 16
+"""The oldest major version of Postgres that takes the files: `STORAGE` stands where a table is made since 16."""
+
 _UP = re.compile(r"^--\s*migrate:up.*$", re.MULTILINE)
 _DOWN = re.compile(r"^--\s*migrate:down.*$", re.MULTILINE)
 _OLDEST = re.compile(r"^--\s*oldest:\s*(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
@@ -112,9 +115,9 @@ def discover() -> list[Migration]:
 async def status(dsn: str) -> list[Migration]:
     """Return every migration with whether it is applied, at the end those that only a newer version knows.
 
-    Raises ProblemError `migration_changed` for one that was edited.
+    Raises ProblemError `migration_changed` for one that was edited, and `database_too_old`.
     """
-    connection = await DatabaseHosts(dsn).connect()
+    connection = await _connect(dsn)
     try:
         await connection.execute(_TABLE)
         return await applied_status(connection)
@@ -132,8 +135,8 @@ class MigrationPlan:
 
 
 async def plan(dsn: str) -> MigrationPlan:
-    """Return what `migrate` would do, and change nothing; raises ProblemError `migration_changed` as it does."""
-    connection = await DatabaseHosts(dsn).connect()
+    """Return what `migrate` would do, and change nothing; raises ProblemError as it does."""
+    connection = await _connect(dsn)
     try:
         async with connection.transaction(readonly=True):
             is_there = await connection.fetchval("SELECT to_regclass('public.towpath_migration') IS NOT NULL")
@@ -236,8 +239,11 @@ def place_of(migration: Migration) -> str:
 
 
 async def migrate(dsn: str) -> list[Migration]:
-    """Apply what is missing, as the owner of the database; returns what was applied."""
-    connection = await DatabaseHosts(dsn).connect()
+    """Apply what is missing, as the owner of the database; returns what was applied.
+
+    Raises ProblemError `migration_changed`, and `database_too_old` for a server that does not take the files.
+    """
+    connection = await _connect(dsn)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK_KEY)
         await connection.execute(_TABLE)
@@ -257,3 +263,13 @@ async def migrate(dsn: str) -> list[Migration]:
         return missing
     finally:
         await connection.close()
+
+
+async def _connect(dsn: str) -> Any:
+    connection = await DatabaseHosts(dsn).connect()
+    version = connection.get_server_version().major
+    if version >= MIN_POSTGRES:
+        return connection
+    await connection.close()
+    detail = f"Towpath needs PostgreSQL {MIN_POSTGRES} or newer; this server is {version}"
+    raise ProblemError(problem("database_too_old", detail))

@@ -28,6 +28,7 @@ _BY_CODE = {
     "database_address_invalid": USAGE,
     "database_missing": USAGE,
     "database_setting_refused": USAGE,
+    "database_too_old": USAGE,
     "database_untrusted": USAGE,
     "broker_untrusted": USAGE,
     "user_code_unreadable": USAGE,

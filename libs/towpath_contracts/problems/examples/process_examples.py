@@ -100,6 +100,11 @@ PROCESS_EXAMPLES = {
         "2 of 9 migrations are missing, the first is tas/0002_proposals → `towpath db status`, then `towpath db "
         "migrate`",
     ),
+    "database_too_old": ProblemExample(
+        "The address leads to an older server, such as the one that a Linux distribution brings.",
+        "Towpath needs PostgreSQL 16 or newer; this server is 15 → image: postgres:18, or pg_upgrade, then `towpath "
+        "db migrate`",
+    ),
     "services_running": ProblemExample(
         "A command that changes the whole database was given while services, or others in their names, are connected.",
         "connected are towpath_orchestrator 0.1.0, towpath_tas 0.1.0 → stop them (`systemctl stop 'towpath-*'`, Ctrl-C "

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -53,6 +53,22 @@ async def test_two_starts_at_once_apply_every_migration_once_and_in_order(empty:
     assert applied == sorted(applied, key=lambda place: (OWNERS.index(place[0]), place[1]))
     assert await migrate(empty) == []
     assert all(migration.applied for migration in await status(empty))
+
+
+@pytest.mark.parametrize("act", [migrate, status, migrations.plan])
+async def test_a_server_that_is_too_old_is_told_before_anything_is_changed(
+    act: Callable[[str], Awaitable[object]], empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "MIN_POSTGRES", 99)
+    with pytest.raises(
+        ProblemError, match=r"^database_too_old: Towpath needs PostgreSQL 99 or newer; this server is 1\d"
+    ):
+        await act(empty)
+    connection = await asyncpg.connect(empty)
+    try:
+        assert await connection.fetchval("SELECT to_regclass('public.towpath_migration')") is None
+    finally:
+        await connection.close()
 
 
 async def test_what_is_undone_leaves_nothing_and_comes_back(empty: str) -> None:
