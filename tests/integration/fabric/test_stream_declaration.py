@@ -3,15 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
 from nats.aio.client import Client
+from tests.support.waiting import eventually
 
 from towpath.cli import main
 from towpath_contracts.streams import CONSUMERS, STREAMS, TASKS_CONSUMER
-from towpath_embedded.servers.nats import Nats
+from towpath_embedded.processes.ports import free_port, port_owner
+from towpath_embedded.servers.nats import Nats, nats_binary
 from towpath_fabric.nats.stream_declaration import declare_streams
 from towpath_fabric.nats.streams import ask_broker, ensure_streams
 
@@ -83,3 +86,26 @@ async def test_the_command_shows_copies_and_changes_and_refuses_more_copies_than
     assert "3 copies of a stream" in capsys.readouterr().err
     assert await ensure("--replicas", "2") == 2
     assert "write 1, 3 or 5" in capsys.readouterr().err
+
+
+async def test_a_node_that_has_not_found_its_cluster_is_told_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port, routes = free_port(), [free_port(), free_port()]
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        f"port: {port}\nserver_name: one\njetstream {{ store_dir: {tmp_path / 'store'} }}\ncluster {{ name: three, "
+        f"port: {free_port()}, routes: [{', '.join(f'nats://127.0.0.1:{route}' for route in routes)}] }}\n"
+    )
+    node = await asyncio.create_subprocess_exec(nats_binary(), "-c", config, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        await eventually(lambda: port_owner(port) is not None, within_s=20)
+        command = ["streams", "ensure", "--nats-url", f"nats://127.0.0.1:{port}"]
+        assert await asyncio.to_thread(main, command) == 6
+    finally:
+        node.terminate()
+        await node.wait()
+    said = capsys.readouterr().err
+    assert said.startswith("unavailable  ")
+    assert f"the broker at nats://127.0.0.1:{port} declares no streams" in said
+    assert "start more than half of its nodes" in said

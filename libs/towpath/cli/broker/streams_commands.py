@@ -78,6 +78,13 @@ async def ensure(
             detail = f"the broker has no {replicas} nodes for {replicas} copies of a stream: {error.description}"
             remedy = "Start the nodes that are missing, name one in TOWPATH_NATS_URL, or take fewer copies."
             raise ProblemError(problem("unavailable", detail, remedy=remedy)) from error
+        except (TimeoutError, Error) as error:  # such as a node that has found no majority of its cluster
+            detail = f"the broker at {_without_login(servers)} declares no streams: {error}"
+            remedy = (
+                "Where it is a cluster, start more than half of its nodes and look whether they find each other: their "
+                "logs, and their routes. Then run this again."
+            )
+            raise ProblemError(problem("unavailable", detail, remedy=remedy)) from error
         finally:
             await connection.close()
     rows = [
