@@ -6,6 +6,7 @@ tools decide. Every problem is reported at once, each with its code. A network w
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.network_checks.network_agents import PLACEHOLDERS, graph_problems
@@ -37,26 +38,44 @@ REGISTER = "start the worker that has it, or take one of towpath tools list"
 
 
 def check(
-    spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = (), *, register: str = REGISTER
+    spec: NetworkSpec,
+    tools: Mapping[str, ToolSpec],
+    others: Sequence[str] = (),
+    *,
+    waiting: Mapping[str, int] = MappingProxyType({}),
+    register: str = REGISTER,
 ) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* and *others* are the registered ones.
 
-    *tools* has at least those that the spec names. *register* says how a tool is registered here; where that is
+    *tools* has at least those that the spec names; of those *waiting* a worker has offered this version, and nobody has
+    accepted any. *register* says how a tool is registered here; where that is
     something else than REGISTER it is said before a name that is near, too.
     """
     rosters = members_by_swarm(spec)
     swarm = swarm_problems(rosters) or list(size_problems(rosters))
-    return graph_problems(rosters) + _check_tools(spec, tools, [*tools, *others], register) + swarm
+    return graph_problems(rosters) + _check_tools(spec, tools, [*tools, *others], waiting, register) + swarm
 
 
 def _check_tools(
-    spec: NetworkSpec, tools: Mapping[str, ToolSpec], known: Sequence[str], register: str
+    spec: NetworkSpec,
+    tools: Mapping[str, ToolSpec],
+    known: Sequence[str],
+    waiting: Mapping[str, int],
+    register: str,
 ) -> list[ProblemDetail]:
     problems: list[ProblemDetail] = []
     for index, agent in enumerate(spec.agents):
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
+                if name in waiting:
+                    detail = (
+                        f"{agent.key} is equipped with {name}, which waits until somebody accepts it: look at "
+                        f"it, towpath tools proposals, and have it accepted: towpath tools accept {name} "
+                        f"--version {waiting[name]}"
+                    )
+                    problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
+                    continue
                 is_off = name in BUILT_IN_TOOLS
                 why = "is switched off on this platform" if is_off else "nobody registered"
                 near = _near_tool(name, known)

@@ -17,7 +17,7 @@ from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_contracts.facts import DecisionMadeFact, ToolFinishedFact
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone
-from towpath_contracts.tools.access import FencedCalls, RecordAction, ToolsDescribed
+from towpath_contracts.tools.access import DescribeTools, FencedCalls, RecordAction, ToolsDescribed, ToolVersionProposal
 from towpath_contracts.tools.calls import EffectClass, ToolRequest, ToolSpec
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
@@ -71,6 +71,7 @@ class Peers:
         self.fences: list[Any] = []
         self.actions: list[RecordAction] = []
         self.record_actions = True
+        self.proposals: tuple[ToolVersionProposal, ...] = ()
         self.usage = Usage()
         self.answer_tools = True
         self.answer_decisions = True
@@ -109,7 +110,9 @@ class Peers:
                     await ack(message)
 
     async def _describe(self, message: Msg) -> None:
-        await message.respond(ToolsDescribed(tools=(ECHO,)).model_dump_json().encode())
+        asked = DescribeTools.model_validate_json(message.data)
+        proposals = self.proposals if asked.proposals else ()
+        await message.respond(ToolsDescribed(tools=(ECHO,), proposals=proposals).model_dump_json().encode())
 
     async def _record(self, message: Msg) -> None:
         if not self.record_actions:

@@ -7,6 +7,7 @@ to the platform: nobody publishes one; every project has the one that there is.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pydantic import ValidationError
 
@@ -114,13 +115,23 @@ class _CompiledNetwork:
 
 
 def compile_checked(
-    spec: NetworkSpec, tools: Mapping[str, ToolSpec], others: Sequence[str] = (), *, register: str = REGISTER
+    spec: NetworkSpec,
+    tools: Mapping[str, ToolSpec],
+    others: Sequence[str] = (),
+    *,
+    waiting: Mapping[str, int] = MappingProxyType({}),
+    register: str = REGISTER,
 ) -> _CompiledNetwork:
     """Return what *spec* is compiled to; raises ProblemError with everything that is wrong with it.
 
-    One of *others* may have been meant where a tool is not there; *register* says how it gets there.
+    One of *others* may have been meant where a tool is not there, or it is *waiting*, in this version, until somebody
+    accepts it; *register* says how it gets there.
     """
-    found = [*check_name(spec.name), *check(spec, tools, others, register=register), *check_prompts(spec)]
+    found = [
+        *check_name(spec.name),
+        *check(spec, tools, others, waiting=waiting, register=register),
+        *check_prompts(spec),
+    ]
     if found:
         detail = f"{spec.name}: " + "; ".join(entry.detail for entry in found)
         raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
@@ -193,8 +204,10 @@ class NetworkRegistry:
             raise ProblemError(problem("network_invalid", invalid.summary, errors=invalid.details)) from error
         tools = await self._tools(request.project, spec)
         missing = any(name not in tools for agent in spec.agents for name in agent.equipped_tools)
-        others = await self._other_tools(request.project) if missing else ()
-        compiled = await self._threads.run(request.project, lambda: compile_checked(spec, tools, others))
+        others, waiting = await self._other_tools(request.project) if missing else ((), {})
+        compiled = await self._threads.run(
+            request.project, lambda: compile_checked(spec, tools, others, waiting=waiting)
+        )
         return await self._publish_next(request, spec, compiled)
 
     async def _tools(self, project: str, spec: NetworkSpec) -> dict[str, ToolSpec]:
@@ -204,13 +217,18 @@ class NetworkRegistry:
         described: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
         return {tool.name: tool for tool in described.tools}
 
-    async def _other_tools(self, project: str) -> tuple[str, ...]:
-        """Return the names of all tools, to say which one was meant; none where they are more than an answer holds."""
+    async def _other_tools(self, project: str) -> tuple[tuple[str, ...], dict[str, int]]:
+        """Return the names of all tools, to say which one was meant, and the versions of those that nobody accepted.
+
+        None where they are more than an answer holds.
+        """
         try:
-            found: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, DescribeTools(project=project))
+            ask = DescribeTools(project=project, proposals=True)
+            found: ToolsDescribed = await self._bus.request(DESCRIBE_TOOLS, ask)
         except ProblemError:
-            return ()
-        return tuple(tool.name for tool in found.tools)
+            return (), {}
+        waiting = {one.spec.name: one.version for one in found.proposals if one.status == "pending"}
+        return tuple(tool.name for tool in found.tools), waiting
 
     async def _publish_next(
         self, request: PublishNetwork, spec: NetworkSpec, compiled: _CompiledNetwork

@@ -6,13 +6,14 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+from tests.support.orchestrator.orchestrator_peers import ECHO, NETWORK, Peers, connected, orchestrator, respond, use
 
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
 from towpath_contracts.networks.spec import ListNetworks, PublishNetwork
 from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
+from towpath_contracts.tools.access import ToolVersionProposal
 from towpath_contracts.tools.calls import GetBlobChunk
 
 
@@ -110,6 +111,23 @@ async def test_versions_of_a_network_are_listed_newest_first(database: Any, nats
         for project, name in (("p2", "solo"), ("default", "nobody")):
             asked = ListNetworks(project=project, name=name).model_dump_json().encode()
             assert await refused(peers, rpc.LIST_NETWORKS.subject, asked) == "network_not_found"
+
+
+async def test_a_network_whose_tool_nobody_has_accepted_is_told_how_it_is_accepted(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    agent = {**NETWORK["agents"][0], "equipped_tools": ["mail.send", "mail.drop"]}
+    ask = PublishNetwork(project="default", actor="ann", spec={**NETWORK, "agents": [agent]})
+    peers.proposals = tuple(
+        ToolVersionProposal(spec=ECHO.model_copy(update={"name": name}), version=4, digest="", status=status)
+        for name, status in (("mail.send", "pending"), ("mail.drop", "refused"))
+    )
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        reply = await peers.raw(rpc.PUBLISH_NETWORK.subject, ask.model_dump_json().encode())
+    waits, lacks = (one["detail"] for one in json.loads(reply.data)["errors"])
+    assert "mail.send, which waits until somebody accepts it" in waits
+    assert waits.endswith("towpath tools accept mail.send --version 4")
+    assert "mail.drop, which nobody registered" in lacks
 
 
 async def test_a_run_reaches_only_the_blobs_of_its_own_project(database: Any, nats_server: Any, peers: Peers) -> None:

@@ -76,6 +76,15 @@ def test_another_way_to_register_is_said_before_a_near_name() -> None:
     assert unknown.detail.endswith("which nobody registered: bring it; did you mean 'echo'?")
 
 
+def test_a_tool_that_nobody_has_accepted_is_said_to_wait_with_how_it_is_accepted() -> None:
+    (held,) = check(spec({**LEAD, "equipped_tools": ["ecko"]}), TOOLS, waiting={"ecko": 3})
+    assert held.code == "tool_unknown"
+    assert held.detail.endswith(
+        "ecko, which waits until somebody accepts it: look at it, towpath tools proposals, and have it accepted: "
+        "towpath tools accept ecko --version 3"
+    )
+
+
 def test_keys_are_compared_without_case() -> None:
     twice = spec(LEAD, {"key": "LEAD"})
     assert problems(twice) == [("agent_duplicate", "/agents/1/key")]
