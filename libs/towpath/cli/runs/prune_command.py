@@ -12,9 +12,13 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.retention import EndedStatus, PrunedRuns
+from towpath_fabric.clock import monotonic
 
 LOOK_S = 1.0
 """How often the batch that is under way is looked at."""
+
+MOST_WAITED_S = 900
+"""Of one batch, which takes seconds to minutes: where nothing goes on for so long, a service is down."""
 
 _COUNTED = (
     Column("ended before", "before"),
@@ -74,12 +78,13 @@ async def prune(
 
 
 async def _next_batch(client: Any, body: dict[str, Any]) -> PrunedRuns:
-    """Have the next batch chosen, once the one before is gone."""
+    """Have the next batch chosen, once the one before is gone; raises ProblemError where that takes too long."""
+    began = monotonic()
     while True:
         try:
             return PrunedRuns.model_validate(await client.request("POST", "/v1/runs/prune", body=body))
         except ProblemError as error:
-            if error.problem.code != "prune_under_way":
+            if error.problem.code != "prune_under_way" or monotonic() - began > MOST_WAITED_S:
                 raise
         await asyncio.sleep(LOOK_S)
 
