@@ -6,17 +6,18 @@ may change, or that lies in a package that they may change, is refused, and so i
 """
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Set as AbstractSet
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from zipimport import zipimporter
 
 from towpath.errors import DeclarationError
-from towpath_contracts.problems.near_names import likeness
+from towpath_contracts.problems.near_names import likeness, suggest_or_list
 from towpath_fabric.file_owners import fault_of
 
 _folders: dict[str, AbstractSet[int]] = {}
@@ -105,8 +106,18 @@ def describe_import_fault(name: str, error: Exception) -> str:
         near = _module_meant(error.name)
         hint = "" if near is None else f"did you mean {near}? If not, "
         return f"{where}: there is no module {error.name}; {hint}check the name, then install the package that has it"
+    if isinstance(error, ImportError) and (wanted := _NAME_WANTED.match(error.msg)) and error.name in sys.modules:
+        found = suggest_or_list(wanted[1], _offered(sys.modules[error.name]))
+        return f"{where}: {error.name} has no {wanted[1]!r}{found}"
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"{where}: {said}; this was raised while {name} was imported{_import_cure(error)}"
+
+
+_NAME_WANTED = re.compile(r"cannot import name '(\w+)' from ")
+
+
+def _offered(module: ModuleType) -> list[str]:
+    return sorted(getattr(module, "__all__", ()) or (name for name in dir(module) if not name.startswith("_")))
 
 
 def _import_cure(error: Exception) -> str:

@@ -21,7 +21,8 @@ with paused():
     from cyclopts import App, Parameter
 
     from towpath.cli.shared.usage_errors import usage_panel
-    from towpath_embedded.up import UpOptions, up
+    from towpath_embedded.start_checks import UpOptions
+    from towpath_embedded.up import up
 
 DEFAULT_DATA = Path(".towpath")
 

@@ -8,16 +8,14 @@ import contextlib
 import importlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from towpath.missing_files import missing_file
-from towpath.tools.sandbox import SandboxMode, refusal
-from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
 from towpath_embedded.log_notices import read_at_start, show_log_line
@@ -28,6 +26,7 @@ from towpath_embedded.processes.role_process import AgentLaunch, UserCode, Worke
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
@@ -48,36 +47,12 @@ PAGE = 200
 GATEWAY_TIMEOUT_S = 2.0  # the count of unfinished runs never holds up a stop for longer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpOptions:
-    """The arguments of `towpath up`; a port that is None is any free one."""
-
-    data: Path
-    gateway_port: int | None
-    nats_port: int | None
-    ephemeral: bool = False
-    as_json: bool = False
-    logs: bool = False
-    workers: tuple[str, ...] = ()
-    policy: Path | None = None
-    profile: str = ""
-    networks: Path | None = None
-    mcp: Path | None = None
-    agents: tuple[str, ...] = ()
-    sandbox: SandboxMode = "none"
-    servers_only: bool = False
-    single_person: bool = False
-    sample: bool = False
-    strict: bool = False
-    project: str = ""
-
-
 def up(options: UpOptions) -> int:
     """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
     screen = UpConsole(as_json=options.as_json, shows_logs=options.logs)
     try:
         options = _with_project(options)
-        _check_files(options)
+        check_files(options)
         with _data_folder(options) as data:
             return asyncio.run(_run(_with_sample(options, data), data, screen))
     except ProblemError as error:
@@ -222,7 +197,7 @@ async def _serve(
             await look()
             tasks.append(asyncio.create_task(folder.watch(look)))
         if options.strict and refused.faults:
-            raise ProblemError(_refusal(refused.faults))
+            raise ProblemError(refused_at_start(refused.faults))
         _keep_chosen_ports(options, platform)
         platform.is_starting = False  # networks and the policy are there, too
         platform.write_state()
@@ -335,12 +310,6 @@ def _workers(options: UpOptions) -> list[UserCode]:
     return [*own, *mcp, *(AgentLaunch(target=target) for target in options.agents)]
 
 
-def _refusal(faults: Mapping[str, Sequence[str]]) -> Problem:
-    every = [fault for found in faults.values() for fault in found]
-    errors = tuple(ProblemDetail(pointer="", code="refused", detail=fault) for fault in every)
-    return problem("project_invalid", f"{'; '.join(every)} (--strict)", errors=errors)
-
-
 @contextlib.asynccontextmanager
 async def _live_view(
     options: UpOptions,
@@ -381,19 +350,3 @@ def _data_folder(options: UpOptions) -> Iterator[Path]:
             yield folder
     else:
         yield options.data
-
-
-def _check_files(options: UpOptions) -> None:
-    for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
-        if path is not None and not path.exists():
-            raise ProblemError(problem("file_missing", f"{option}: {missing_file(path)}"))
-    if options.sample and (options.policy is not None or options.profile or options.networks is not None):
-        detail = (
-            "--sample brings a policy and a network of its own: --policy, --profile or --networks are given as well"
-        )
-        raise ProblemError(problem("request_invalid", detail, remedy="Give --sample, or files of your own."))
-    if options.profile and options.policy is not None:
-        detail = f"--policy and --profile are both given: write `profile: {options.profile}` into {options.policy}"
-        raise ProblemError(problem("request_invalid", detail, remedy="Give one of them."))
-    if options.sandbox == "required" and (why := refusal()):
-        raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))

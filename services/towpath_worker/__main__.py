@@ -108,7 +108,12 @@ def _say(error: Exception) -> int:
 def _read_servers(path: Path) -> "ServersFile":
     from towpath_worker.adapters.mcp.server_list import read_servers  # noqa: PLC0415 - brings YAML and MCP
 
-    return read_servers(path)
+    try:
+        return read_servers(path)
+    except RefusedError as error:
+        if error.problem.code != "file_missing":
+            raise
+        raise RefusedError(error.problem.model_copy(update={"detail": f"--mcp: {error.problem.detail}"})) from error
 
 
 def _print_servers(path: Path) -> int:

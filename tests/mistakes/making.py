@@ -36,8 +36,12 @@ _LIMIT_S = 20
 _LOG_LINE = ('{"event":', '{"role":')
 """What a service logs beside what it says to who started it."""
 
+_STARTED = re.compile(r" *TIME  \w+ is ready after ")
+"""Which process of a platform is ready first is different each time, and no mistake."""
+
 _CHANGING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
+    (re.compile(r"\bfits \d+ ids\b"), "fits N ids"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "DIGEST"),
     (re.compile(r"\b(pid|kill -CONT) \d+"), r"\1 N"),
     (re.compile(r"\bafter \d+\.\d s$", re.MULTILINE), "after TIME"),
@@ -90,7 +94,8 @@ def _unchanging(said: str, server: str) -> str:
     said = said.replace(server, "SERVER")
     for pattern, word in _CHANGING:
         said = pattern.sub(word, said)
-    return "".join(f"{line.rstrip()}\n" for line in said.splitlines() if not line.startswith(_LOG_LINE))
+    told = (line for line in said.splitlines() if not (line.startswith(_LOG_LINE) or _STARTED.match(line)))
+    return "".join(f"{line.rstrip()}\n" for line in told)
 
 
 def _be_made(mistake: Mistake, server: str, folder: Path, output: int) -> NoReturn:
@@ -258,6 +263,7 @@ def _main() -> None:
     _import_ahead(platform="data" in given)
     found = {}
     names = {f"{{{name}}}": given[name] for name in ("data", "nats_url", "port") if name in given}
+    names |= {"{server}": given["server"]}
     for one in given["mistakes"]:
         mistake = Mistake(**one)
         said = _make(_filled(mistake, names), given["server"])

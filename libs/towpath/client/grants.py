@@ -16,6 +16,7 @@ from towpath_contracts.grant_proposals.proposals import MIN_SHARE, GrantProposal
 from towpath_contracts.networks.plan_checks import check_plan
 from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.problems.input_faults import tell_faults
+from towpath_contracts.problems.near_names import unknown_agent
 from towpath_contracts.problems.registry import problem
 from towpath_fabric.clock import monotonic
 
@@ -110,7 +111,7 @@ def network_proposal(version: NetworkVersion, agent_key: str | None = None) -> G
     try:
         return grant_of_network(version.snapshot, version.version, agent_key)
     except LookupError as error:
-        detail = f"agents are: {', '.join(version.snapshot.agents)}"
+        detail = unknown_agent(agent_key or "", version.snapshot.agents)
         raise RefusedError(problem("agent_not_found", detail)) from error
 
 

@@ -15,6 +15,7 @@ from towpath.errors import DeclarationError, RefusedError
 from towpath.foreign_names import AGENT_OPTIONS
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
+from towpath.networks.ways_to_write import as_in_python
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import Budget
@@ -34,7 +35,8 @@ def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, Declar
     for one in found:
         agent = "/".join(one.pointer.split("/")[:3])
         place = places.get(agent) or places.get("")
-        detail = one.detail if place is None else f"{place}: {one.detail}"
+        said = as_in_python(one.detail)
+        detail = said if place is None else f"{place}: {said}"
         field_name = one.pointer if place is None else one.pointer.rpartition("/")[2]
         placed.setdefault((field_name, detail), one.model_copy(update={"detail": detail}))
     told = tuple(placed.values())

@@ -15,6 +15,7 @@ from towpath.declared_places import checks_call
 from towpath.errors import RefusedError
 from towpath.missing_files import missing_file
 from towpath.networks.network import spec_from
+from towpath.networks.ways_to_write import as_in_a_file
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import TAKEN_BY
 from towpath_contracts.networks.spec import NetworkSpec
@@ -171,7 +172,8 @@ def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
 def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable[ProblemDetail]) -> Problem:
     """Return the problem with `file:line` before every detail."""
     placed = tuple(
-        one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {one.detail}"}) for one in details
+        one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {as_in_a_file(one.detail)}"})
+        for one in details
     )
     return _placed_problem(code, placed)
 

@@ -124,7 +124,16 @@ def add_agent(folder: Path, project: ProjectFile, name: str, network: str = "") 
     _check_name(name)
     path = _network_file(folder, project.networks or Path("networks"), network)
     _append(folder, path, "agents", "key", name, _text("agent.yaml", name=name))
-    return AddedPart((path,), f"let another agent hand over to it: allowed_routes: [{name}]")
+    return AddedPart((path,), _route_to(name, _read((folder / path).read_text("utf-8"), path), path))
+
+
+def _route_to(name: str, network: Any, path: Path) -> str:
+    """Return what is to be written in *path* so that an agent hands over to *name*: at the first one, for example."""
+    first = next((one for one in network["agents"] if one.get("key") != name), None)
+    if first is None:
+        return f"in {path}, write is_default: true at it, since it is the only agent"
+    routes = ", ".join([*(first.get("allowed_routes") or ()), name])
+    return f"in {path}, let another agent hand over to it, such as {first.get('key')}: allowed_routes: [{routes}]"
 
 
 def add_rule(

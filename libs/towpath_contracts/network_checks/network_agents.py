@@ -110,7 +110,8 @@ def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
             _problem(
                 "/agents",
                 "default_agent_ambiguous",
-                f"{len(defaults)} default agents: {', '.join(defaults)}; keep is_default at the one that begins",
+                f"{len(defaults)} default agents: {', '.join(defaults)}; keep `is_default: true` at the one "
+                "that begins (in Python default=True)",
             )
         ]
     return []
@@ -151,7 +152,8 @@ def _check_respond(spec: NetworkSpec) -> list[ProblemDetail]:
 def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]:
     routes = {agent.key: agent.allowed_routes for agent in spec.agents}
     problems = []
-    for start in (agent.key for agent in spec.agents if agent.is_default):
+    starts = [agent.key for agent in spec.agents if agent.is_default]
+    for start in starts if len(starts) == 1 else ():  # which of several begins is not known yet
         reached, frontier = {start}, [start]
         while frontier:
             for target in routes.get(frontier.pop(), ()):
@@ -163,7 +165,7 @@ def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]
             able = ", ".join(sorted(reached))
             detail = (
                 f"from {start} no path of routes reaches an agent that may respond: add a route to {answering}, "
-                f"or let one respond that is reached ({able})"
+                f"or write `allow_respond: true` at one that is reached, {able} (in Python can_respond=True)"
             )
             problems.append(_problem("/agents", "respond_unreachable", detail))
     return problems

@@ -81,6 +81,11 @@ def suggest_or_list(wrong: str, known: Collection[str], *, shown: Callable[[str]
     return suggest_name(wrong, known, shown=shown, otherwise=f"; there are {', '.join(known) or 'none'}")
 
 
+def unknown_agent(wrong: str, agents: Collection[str]) -> str:
+    """Return that no agent of a network is called *wrong*, and which one may be meant."""
+    return f"no agent is called {wrong!r}{suggest_or_list(wrong, agents)}"
+
+
 def shared_letters(wanted: str) -> Callable[[str], float]:
     """Return what says, from 0 to 1 and in the time of reading it, how much of its letters a name shares with this."""
     own = _letters(wanted)

@@ -19,7 +19,12 @@ PROCESS_PROBLEMS = (
     ProblemKind("data_folder_shared", 0, "The data folder is not yours alone", "Name another: --data FOLDER."),
     ProblemKind("contexts_shared", 0, "The file of contexts is not yours alone", "Close it: chmod 600 FILE."),
     ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, and try again."),
-    ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
+    ProblemKind(
+        "service_failed",
+        0,
+        "A service did not become ready",
+        "Mend what its log says, and start again; with --ephemeral the log is gone.",
+    ),
     ProblemKind(
         "broker_denied",
         500,
@@ -33,7 +38,12 @@ PROCESS_PROBLEMS = (
         "A file or module with tools ends the process that imports it",
         "Call sys.exit below `if __name__ == '__main__':`, and start it again.",
     ),
-    ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
+    ProblemKind(
+        "id_ambiguous",
+        0,
+        "The shortened id fits several things",
+        "Give more of its characters; the last ones differ soonest.",
+    ),
     ProblemKind(
         "server_unreachable",
         0,
@@ -131,6 +141,11 @@ PROCESS_PROBLEMS = (
         "backup_unreadable", 0, "The file is no backup", "Name a file that towpath backup or pg_dump -Fc wrote."
     ),
     ProblemKind(
-        "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
+        "migration_changed",
+        0,
+        "The database was made by another build of Towpath",
+        "Nothing was changed, and the data are safe. To go on with them, install the build again that made them. To "
+        "begin anew, leave them where they are and name another place: towpath up --data FOLDER, or, deployed, an "
+        "empty database.",
     ),
 )

@@ -108,7 +108,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "There is no such version",
         "List versions: towpath networks show NETWORK, towpath policy versions.",
     ),
-    ProblemKind("agent_not_found", 422, "The network has no such agent", "Use one of the agents named in detail."),
+    ProblemKind(
+        "agent_not_found",
+        422,
+        "The network has no such agent",
+        "Name an agent that the network has.",
+    ),
     ProblemKind(
         "caller_unknown", 403, "The caller is not known", "Create a key for it: towpath keys create --caller NAME."
     ),

@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -297,10 +298,16 @@ def found_its_port_taken(log: Path) -> bool:
     return "address already in use" in log_tail(log, lines=40).lower()
 
 
+_SAID = re.compile(r"^towpath (?:worker|agents): (.+)$", re.MULTILINE)
+"""What a process with user code says when it can't serve that: the cause by itself, whatever else its log has."""
+
+
 def failure(name: str, log: Path, what: str) -> "Problem":
     """The problem `service_failed` for *name*, with the last lines of its log."""
     from towpath_contracts.problems.registry import problem  # not at the head: fork servers start before it is imported
 
     tail = log_tail(log)
+    if said := _SAID.findall(tail):
+        return problem("service_failed", f"{name} {what}: {said[-1]}", remedy="Correct that, and start again.")
     detail = f"{name} {what}. Its log ({log}) ends:\n{tail}" if tail else f"{name} {what}; its log ({log}) is empty."
     return problem("service_failed", detail)

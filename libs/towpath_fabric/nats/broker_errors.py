@@ -167,7 +167,7 @@ def _login_denied(settings: BrokerSettings) -> ProblemError:
     for file, what in ((settings.nats_nkey_file, "nkey"), (settings.nats_creds_file, "credentials")):
         if file is not None:
             detail = f"the broker does not know the {what} of {file}"
-            remedy = f"Name a file whose {what} the broker knows, or add its public half to those that it knows. {_OWN_PLATFORM}"
+            remedy = f"Name a file whose {what} the broker knows, or let it know these. {_OWN_PLATFORM}"
             return ProblemError(problem("broker_denied", detail, remedy=remedy))
     detail = "the broker wants a user and a password"
     remedy = f"Set TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"

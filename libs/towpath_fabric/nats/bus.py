@@ -310,7 +310,7 @@ class Bus:
                 if self._reads_traceparent:
                     asked = with_caller_span(asked, message)
                 with self._answering(message):
-                    reply: Message = await self.replies.in_time(handler(asked, caller))
+                    reply: Message = await self.replies.in_time(handler(asked, caller), subject)
             except NotStrictJsonError as error:
                 reply = problem("request_malformed", f"{subject}: {error}")
             except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer

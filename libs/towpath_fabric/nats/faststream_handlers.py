@@ -92,7 +92,7 @@ class ReplyMiddleware(BaseMiddleware[Any, Any]):
     async def _reply(self, call_next: Callable[[Any], Awaitable[Message]], msg: StreamMessage[Any]) -> EncodedReply:
         subject = msg.raw_message.subject
         try:
-            reply = await self._replies.in_time(call_next(msg))
+            reply = await self._replies.in_time(call_next(msg), subject)
         except Exception as error:  # noqa: BLE001 - the outermost edge: the caller gets an answer, the log gets the error
             reply = self._replies.problem_of(error, subject)
         return encode_reply(subject, reply, msg.raw_message._client.max_payload)

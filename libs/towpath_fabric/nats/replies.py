@@ -127,22 +127,25 @@ class ReplyBuilder:
     """What handlers raise while something that they need can't be reached: the caller should retry."""
     invalid_data_errors: tuple[type[BaseException], ...] = ()
     """What handlers raise for a value that can't be stored: the request is invalid."""
-    silence: Callable[[], Awaitable[Problem | None]] | None = None
-    """Tells why handlers wait for something that does not answer; None in a process whose handlers wait for nothing."""
+    silence: Callable[[str], Awaitable[Problem | None]] | None = None
+    """Tells why a handler that was asked on a subject waits for something that does not answer.
+
+    None in a process whose handlers wait for nothing."""
     in_work: "dict[str, asyncio.Future[EncodedReply]]" = field(default_factory=dict)
     """By reply subject, the replies that handlers are making: a further try of the same request waits for its reply."""
 
-    async def in_time(self, making: Awaitable[Message]) -> Message:
-        """Return what *making* makes; raises ProblemError as soon as it is known to wait for what does not answer.
+    async def in_time(self, making: Awaitable[Message], subject: str) -> Message:
+        """Return what *making* makes of a request on *subject*.
 
-        It is not ended then: what it writes may be half-way, and its caller may ask again.
+        Raises ProblemError as soon as it is known to wait for what does not answer. It is not ended then: what it
+        writes may be half-way, and its caller may ask again.
         """
         if self.silence is None:
             return await making
         made = asyncio.ensure_future(making)
         try:
             while not (await asyncio.wait({made}, timeout=LOOKS_AFTER_S))[0]:
-                found = await self.silence()
+                found = await self.silence(subject)
                 if found is not None and not made.done():
                     made.add_done_callback(_forget)
                     raise ProblemError(found)

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.subjects import TASK_SUBMIT_ANONYMOUS
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.database_hosts import DatabaseHosts
 
@@ -22,8 +23,11 @@ BELIEVED_S = 0.5
 
 REMEDY = (
     "Look at the database server: whether it runs, is not stopped, and has room on its disk; towpath doctor says what "
-    "waits for it. Accepted runs are safe, and go on by themselves; submit again under the same idempotency key."
+    "waits for it. Accepted runs are safe, and go on by themselves; "
 )
+
+ASK_AGAIN = "send this request again."
+SUBMIT_AGAIN = "submit again under the same idempotency key."
 
 
 _NAMES = {"tas": "tool-access service", "log_writer": "log-writer"}
@@ -40,11 +44,11 @@ class DatabaseProbe:
         self._found: asyncio.Future[bool] | None = None
         self._found_at = 0.0
 
-    async def silence(self) -> Problem | None:
-        """Return what to tell whoever waits; None where the database answers."""
+    async def silence(self, subject: str = "") -> Problem | None:
+        """Return what to tell whoever waits for an answer on *subject*; None where the database answers."""
         if self._found is None or (self._found.done() and monotonic() - self._found_at > BELIEVED_S):
             self._found = asyncio.ensure_future(self._ask())
-        return database_silent(self._role) if await asyncio.shield(self._found) else None
+        return database_silent(self._role, subject) if await asyncio.shield(self._found) else None
 
     async def _ask(self) -> bool:
         try:
@@ -82,11 +86,11 @@ async def _one_answers(asked: set["asyncio.Future[Any]"], seconds: float) -> boo
     return False
 
 
-def database_silent(role: str) -> Problem:
-    """Return the problem of whoever waits for *role*, which waits for the database."""
-    return problem(
-        "unavailable", f"Postgres does not answer the {_NAMES.get(role, role)}", retry_after_s=2, remedy=REMEDY
-    )
+def database_silent(role: str, subject: str = "") -> Problem:
+    """Return the problem of whoever waits for *role* on *subject*, which waits for the database."""
+    again = SUBMIT_AGAIN if subject.startswith(TASK_SUBMIT_ANONYMOUS) else ASK_AGAIN
+    detail = f"Postgres does not answer the {_NAMES.get(role, role)}"
+    return problem("unavailable", detail, retry_after_s=2, remedy=f"{REMEDY}{again}")
 
 
 def _forget(one: "asyncio.Future[Any]") -> None:

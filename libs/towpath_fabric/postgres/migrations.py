@@ -162,7 +162,7 @@ def compare_applied(rows: Sequence[Mapping[str, Any]]) -> list[Migration]:
     for migration in discover():
         checksum = applied.pop((migration.owner, migration.version), None)
         if checksum is not None and checksum != migration.checksum:
-            detail = f"{place_of(migration)} is not the file that was applied"
+            detail = f"{place_of(migration)} is not the one that this database has"
             raise ProblemError(problem("migration_changed", detail))
         result.append(replace(migration, applied=checksum is not None))
     newer = [

@@ -18,6 +18,7 @@ from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.spec import NetworkSnapshot
 from towpath_contracts.networks.swarm import CompiledSwarm, SelectedSwarm
+from towpath_contracts.problems.near_names import unknown_agent
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES, FileEntry, PathRefusedError, clean_path
@@ -49,7 +50,7 @@ def goal_problems(goal: GoalTask | None, snapshot: NetworkSnapshot) -> Iterator[
     named = goal.settings.specialists if goal.settings is not None else ()
     for place, key in enumerate(named):
         if key not in snapshot.agents:
-            detail = f"agents are: {', '.join(snapshot.agents)}"
+            detail = unknown_agent(key, snapshot.agents)
             pointer = f"/goal/settings/specialists/{place}"
             yield ProblemDetail(pointer=pointer, code="agent_not_found", detail=detail)
 

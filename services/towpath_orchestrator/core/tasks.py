@@ -17,7 +17,7 @@ from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.spec import NetworkSnapshot, NetworkVersion
 from towpath_contracts.problems.input_faults import tell_faults
-from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
+from towpath_contracts.problems.near_names import SUGGESTED, suggest_name, unknown_agent
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_contracts.runs.trace_context import parse_traceparent
 from towpath_contracts.tasks import SubmitTask, TaskGrantRule
@@ -65,8 +65,8 @@ def check_task(
     )
     details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
-        known = ", ".join(snapshot.agents)
-        details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
+        detail = unknown_agent(task.agent_key, snapshot.agents)
+        details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=detail))
     if task.model is not None and (fault := model_fault(task.model)):
         details.append(ProblemDetail(pointer="/model", code="model_unknown", detail=fault))
     if task.script is not None and task.model is not None and not task.model.startswith("scripted:"):

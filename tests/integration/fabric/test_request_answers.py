@@ -83,8 +83,8 @@ async def test_what_waits_for_a_silent_server_is_told_so_before_its_caller_gives
     """By both ways to answer. The handler goes on: what it does may be half-way."""
     silent, ended = False, asyncio.Event()
 
-    async def silence() -> Problem | None:
-        return problem("unavailable", "Postgres does not answer") if silent else None
+    async def silence(subject: str) -> Problem | None:
+        return problem("unavailable", f"Postgres does not answer {subject}") if silent else None
 
     async def wait(request: GetRun) -> ActionDone:
         await asyncio.sleep(0.5)
@@ -110,7 +110,7 @@ async def test_what_waits_for_a_silent_server_is_told_so_before_its_caller_gives
             assert (await bus.request_subject(subject, REQUEST, ActionDone)).detail == "done"
             silent = True
             ended.clear()
-            with pytest.raises(ProblemError, match="Postgres does not answer"):
+            with pytest.raises(ProblemError, match=f"Postgres does not answer {subject}"):
                 await bus.request_subject(subject, REQUEST, ActionDone)
             assert not ended.is_set()
             async with asyncio.timeout(9):

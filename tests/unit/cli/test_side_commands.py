@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,9 +14,11 @@ import pytest
 
 from towpath.cli import main
 from towpath.cli.definitions.objective_options import ObjectiveOptions
-from towpath.cli.runs import run_follower
+from towpath.cli.runs import run_follower, task_option_names
+from towpath.cli.runs.run_command import TaskOptions
 from towpath.cli.runs.run_follower import RunFollower
-from towpath.cli.shared.exit_codes import UNREACHABLE
+from towpath.cli.runs.task_option_names import with_options_named
+from towpath.cli.shared.exit_codes import UNREACHABLE, format_problem
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
@@ -318,3 +321,19 @@ def test_the_shell_is_given_completions_of_every_command(
     assert "--idempotency-key" in file.read_text() and "rollback" in file.read_text()
     assert list(tmp_path.iterdir()) == [file], "no file of the shell is touched where another one is named"
     subprocess.run(["bash", "-n", file], check=True)
+
+
+def test_a_field_of_a_task_is_told_as_the_option_that_fills_it() -> None:
+    faults = [
+        ProblemDetail(pointer=pointer, code="x", detail="no")
+        for pointer in ("/model", "/budget/usd", "/labels/a/b", "/goal/criteria", "")
+    ]
+    told = with_options_named(problem("request_invalid", "5 problems", errors=tuple(faults)))
+    assert [one.pointer for one in told.errors] == ["--model", "--usd", "--label a b", "/goal/criteria", ""]
+    alone = with_options_named(problem("model_unknown", "/model: no", errors=(faults[0],)))
+    assert format_problem(alone)[0].endswith(": --model: no") and alone.detail == "--model: no"
+
+
+def test_options_that_a_refusal_names_are_those_of_the_command() -> None:
+    named = {f"--{one.name.replace('_', '-')}" for one in fields(TaskOptions)} | {"NETWORK", "MESSAGE", "--continue"}
+    assert set(task_option_names._OPTIONS.values()) <= named

@@ -8,7 +8,8 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import towpath_embedded.__main__
-from towpath_embedded.up import UpOptions, import_for_later
+from towpath_embedded.start_checks import UpOptions
+from towpath_embedded.up import import_for_later
 
 LATER = ("network_folder", "terminal.key_actions", "terminal.live_view")
 HEAVY = ("faststream", "httpx2", "yaml")

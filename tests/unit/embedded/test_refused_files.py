@@ -11,8 +11,9 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.terminal.served_tools import ServedTools
-from towpath_embedded.up import UpOptions, _serve
+from towpath_embedded.up import _serve
 
 
 class Screen:
@@ -94,6 +95,7 @@ async def test_a_strict_start_that_is_refused_leaves_no_task_behind(tmp_path: Pa
     refused.put("net.yaml", ["net.yaml:7: there is no such field"])
     options, console = UpOptions(data=tmp_path, gateway_port=None, nats_port=None, strict=True), UpConsole(as_json=True)
     platform, before = Platform(tmp_path), asyncio.all_tasks()
-    with pytest.raises(ProblemError, match="no such field"):
+    with pytest.raises(ProblemError, match=r"above is told why: net\.yaml") as stopped:
         await _serve(options, platform, console, refused, ServedTools(), asyncio.Event(), 0.0, {})
+    assert [one.detail for one in stopped.value.problem.errors] == ["net.yaml:7: there is no such field"]
     assert asyncio.all_tasks() == before

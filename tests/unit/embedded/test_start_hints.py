@@ -10,8 +10,8 @@ import pytest
 
 from towpath_embedded import __main__, start_hints
 from towpath_embedded.processes.ports import free_port
+from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.start_hints import starts_probably
-from towpath_embedded.up import UpOptions
 
 ANY = ("up", "--port", "auto", "--nats-port", "auto")
 

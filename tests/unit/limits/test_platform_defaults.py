@@ -11,8 +11,8 @@ from towpath.tools import declaration
 from towpath_contracts.streams import MIB, STREAMS
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_embedded.servers import nats
+from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.start_hints import GATEWAY_PORT, NATS_PORT
-from towpath_embedded.up import UpOptions
 from towpath_fabric.http.connections import TAKEN_BYTES, ConnectionLimits
 from towpath_fabric.settings import Settings
 from towpath_gateway.settings import GatewaySettings

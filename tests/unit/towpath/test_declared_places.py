@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from towpath import Agent, DeclarationError, Network, RefusedError, Swarm, run, tool
+from towpath.networks.ways_to_write import as_in_a_file, as_in_python
 from towpath.testing import harness
 from towpath_contracts.network_checks.network_agents import check_network
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
@@ -43,8 +44,7 @@ def test_each_problem_is_told_at_the_agent_that_has_it_and_others_at_the_network
     assert "did you mean 'openai:gpt-5'?" in found["model_unknown"]
     assert (
         found["respond_agent_missing"]
-        == f"here:{line_of(network)}: no agent may answer: write `allow_respond: true` at "
-        "those that do (in Python can_respond=True)"
+        == f"here:{line_of(network)}: no agent may answer: write can_respond=True at those that do"
     )
     assert line_of(billing) == line_of(triage) + 1 == line_of(network) - 1
 
@@ -52,9 +52,27 @@ def test_each_problem_is_told_at_the_agent_that_has_it_and_others_at_the_network
 def test_the_words_are_those_of_the_platform() -> None:
     network = Network("desk", [Agent("a", default=True), Agent("A", default=True, can_respond=True)])
     spec = NetworkSpec.model_validate({"name": "desk", "agents": [one.to_json() for one in network.agents]})  # type: ignore[union-attr]
-    platform = [(one.code, one.detail) for one in check_network(spec)]
+    platform = [(one.code, as_in_python(one.detail)) for one in check_network(spec)]
     assert [(code, detail.partition(": ")[2]) for code, detail in refused(network)] == platform
-    assert {code for code, _ in platform} == {"agent_duplicate", "default_agent_ambiguous", "respond_unreachable"}
+    assert {code for code, _ in platform} == {"agent_duplicate", "default_agent_ambiguous"}
+
+
+def test_a_cure_is_told_as_it_is_written_where_the_network_is() -> None:
+    said = (
+        "from a: write `allow_respond: true` at one that is reached, a (in Python can_respond=True)",
+        "keep `is_default: true` at the one that begins (in Python default=True)",
+        "`name: x` is odd",
+    )
+    assert [as_in_python(one) for one in said] == [
+        "from a: write can_respond=True at one that is reached, a",
+        "keep default=True at the one that begins",
+        "`name: x` is odd",
+    ]
+    assert [as_in_a_file(one) for one in said] == [
+        "from a: write `allow_respond: true` at one that is reached, a",
+        "keep `is_default: true` at the one that begins",
+        "`name: x` is odd",
+    ]
 
 
 def test_form_and_agents_without_a_line_are_told_at_the_network() -> None:

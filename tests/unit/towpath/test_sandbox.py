@@ -29,7 +29,8 @@ from towpath.tools.sandbox import (
     set_defaults,
 )
 from towpath_embedded.log_notices import sandbox_notice
-from towpath_embedded.up import UpOptions, up
+from towpath_embedded.start_checks import UpOptions
+from towpath_embedded.up import up
 from towpath_worker.settings import WorkerSettings
 from towpath_worker.wiring import note_sandboxes, require_sandboxes
 
@@ -361,7 +362,7 @@ def test_a_bubblewrap_that_fails_is_not_used(tmp_path: Path, monkeypatch: pytest
 def test_up_refuses_before_it_starts_anything_where_a_required_sandbox_can_not_be_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("towpath_embedded.up.refusal", lambda: "the kernel says no")
+    monkeypatch.setattr("towpath_embedded.start_checks.refusal", lambda: "the kernel says no")
     options = UpOptions(data=tmp_path / "data", gateway_port=None, nats_port=None, sandbox="required")
     assert up(options) == 1
     told = capsys.readouterr().err

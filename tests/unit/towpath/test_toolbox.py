@@ -254,6 +254,12 @@ def test_another_library_is_not_taken_for_a_slip_and_nothing_is_installed_by_a_n
     assert told.endswith(f": there is no module {name}; check the name, then install the package that has it")
 
 
+def test_a_name_that_a_module_does_not_have_is_told_with_the_near_one(folder: Path) -> None:
+    (folder / "shop_tools.py").write_text("\nfrom towpath import tol\n")
+    with pytest.raises(DeclarationError, match=r"^shop_tools\.py:2: towpath has no 'tol'; did you mean 'tool'\?$"):
+        load_module("shop_tools.py")
+
+
 def test_a_slip_in_the_name_of_an_installed_module_is_told_before_one_of_python() -> None:
     for name, meant in (("pydantci", "pydantic"), ("asnycio", "asyncio"), ("reqeusts", "requests")):
         told = describe_import_fault("tools.py", ModuleNotFoundError(name=name))

@@ -48,15 +48,19 @@ _INVOKED = (
 @app.command(
     help_epilogue=examples("towpath networks validate network.yaml", "towpath networks validate network.yaml -o json")
 )
-async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
+async def validate(file: Path, /, *, strict: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show whether a network could be published; every problem is listed, and nothing is made.
 
-    The scripts beside it that its models play are looked at too: a run reads them, and publishing does not.
+    The scripts beside it that its models play are looked at too: a run reads them, and publishing does not. What is
+    odd in them is told and no problem, since a run may be meant to fail, and a decider may have other scripts.
 
     Args:
         file: A YAML file with kind: Network.
+        strict: Take for a problem what is only told otherwise: the exit code is 2.
     """
     notes = _check_form(file)
+    if strict and notes:
+        raise _script_problems(notes)
     async with common.connect() as client:
         version = await client.networks.validate(file)
     for note in notes:
@@ -321,10 +325,14 @@ def _look_at_script(path: Path, folder: Path, agents: Sequence[str]) -> list[str
 
     script, faults = read_script_file(path, folder, agents)
     if faults and path.exists():
-        errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
-        remedy = "Correct the script at the line that is named: the models of the network play it."
-        raise RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
+        raise _script_problems(faults)
     return faults or script_doubts(script, agents)
+
+
+def _script_problems(faults: Sequence[str]) -> RefusedError:
+    errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
+    remedy = "Correct the script at the line that is named: the models of the network play it."
+    return RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
 
 
 def _each_once(files: Sequence[Path]) -> list[Path]:

@@ -15,6 +15,7 @@ from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs.event_lines import EventFormatter
 from towpath.cli.runs.next_command import next_command
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, wait_until
+from towpath.cli.runs.task_option_names import with_options_named
 from towpath.cli.runs.told_causes import ToldCauses
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
@@ -22,6 +23,7 @@ from towpath.cli.shared.input_files import read_attached, read_json, read_labels
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.client.client import Client
+from towpath.errors import RefusedError
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
@@ -178,7 +180,10 @@ async def run(
         if task.continue_run is not None:
             network, message, options["continues"] = await _replied(client, task.continue_run, network, message)
         options |= await rights.options(client, out, network, message, options)
-        accepted = await client.submit(network, message, **options)
+        try:
+            accepted = await client.submit(network, message, **options)
+        except RefusedError as error:
+            raise RefusedError(with_options_named(error.problem)) from error
         if how.detach:
             if out.for_people:
                 out.write(str(accepted.run_id))

@@ -64,7 +64,8 @@ def unique_match(given: str, ids: Sequence[UUID], code: str, kind: str, *, newes
         if len(found) == 1:
             return found[0]
         if found:
-            raise ProblemError(problem("id_ambiguous", f"{given} may be {len(found)} of them, {found[0]} among others"))
+            detail = f"{given!r} fits {len(found)} ids, {found[0]} and {found[1]} among them"
+            raise ProblemError(problem("id_ambiguous", detail))
     among, whole = f"the {kind}", ""
     if newest is not None:
         among, whole = f"the newest {newest} {kind}", "; the whole id, 36 characters, finds older ones too"

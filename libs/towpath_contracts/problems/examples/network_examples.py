@@ -16,7 +16,7 @@ NETWORK_EXAMPLES = {
     ),
     "default_agent_ambiguous": ProblemExample(
         "Several agents say that runs begin with them, often since one was copied.",
-        "2 default agents: triage, billing; keep is_default at the one that begins → take is_default out of billing",
+        "2 default agents: triage, billing; keep `is_default: true` at the one that begins → take it out of billing",
     ),
     "respond_agent_missing": ProblemExample(
         "No agent may end a run with an answer, so every run would go on until its steps are used up.",
@@ -25,8 +25,8 @@ NETWORK_EXAMPLES = {
     ),
     "respond_unreachable": ProblemExample(
         "Some agent may answer, and no chain of allowed_routes leads to it from the one that runs begin with.",
-        "from triage no path of routes reaches an agent that may respond: add a route to billing, or let one respond "
-        "that is reached (triage) → `allowed_routes: [billing]` at triage",
+        "from triage no path of routes reaches an agent that may respond: add a route to billing, or write "
+        "`allow_respond: true` at one that is reached, triage → `allowed_routes: [billing]` at triage",
     ),
     "route_unknown": ProblemExample(
         "An agent hands over to a key that no agent of the network has: it is misspelt, or the agent was renamed.",

@@ -52,7 +52,7 @@ PROCESS_EXAMPLES = {
     ),
     "id_ambiguous": ProblemExample(
         "A beginning or an end of an id fits several runs: ids of one moment begin alike, so ends tell more.",
-        "01a2 may be 3 of them, 01a2f3d4-… among others → `towpath runs show 9c41`, by the end of the id",
+        "'01a2' fits 3 ids, 01a2f3d4-… and 01a2f3d4-… among them → `towpath runs show 9c41`, by the end of the id",
     ),
     "server_unreachable": ProblemExample(
         "No platform runs at the address: it was not started, in another folder, or at another port.",
@@ -139,9 +139,10 @@ PROCESS_EXAMPLES = {
         "tas/0004_calls is applied, with which services work from 0.3 on; this is 0.1.0 → install 0.3 there too",
     ),
     "migration_changed": ProblemExample(
-        "A file of a migration that was applied differs from what was applied: another build, or an edit.",
-        "runs/0001_runs is not the file that was applied → install the version again that applied it; a change is a "
-        "new migration",
+        "A migration of this build differs from the one that the database has: it was made by another build, such as "
+        "one from before the first release, or somebody edited the file.",
+        "runs/0001_runs is not the one that this database has → `towpath up --data .towpath-new` begins anew; who "
+        "develops Towpath restores the file, and writes a new migration",
     ),
 }
 """By code."""

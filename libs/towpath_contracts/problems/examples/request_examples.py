@@ -85,7 +85,7 @@ REQUEST_EXAMPLES = {
     ),
     "agent_not_found": ProblemExample(
         "A task begins with, or names, an agent that its network does not have.",
-        "agents are: triage, billing, tech → `towpath run support hi --agent billing`",
+        "no agent is called 'biling'; did you mean 'billing'? → `towpath run support hi --agent billing`",
     ),
     "caller_unknown": ProblemExample(
         "A program asks over NATS under the name of a caller for whom there never was a key, so nobody knows which "

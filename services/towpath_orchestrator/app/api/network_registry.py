@@ -25,7 +25,7 @@ from towpath_contracts.networks.spec import (
     PublishNetwork,
 )
 from towpath_contracts.problems.input_faults import FaultList, faults_of_sample, list_faults
-from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name
+from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, unknown_agent
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.run_limits import USUAL_TIMES_MS
@@ -309,7 +309,7 @@ class NetworkRegistry:
         snapshot = await self._store.snapshot(version.digest)
         key = request.agent_key or snapshot.default_agent_key
         if key not in snapshot.agents:
-            raise ProblemError(problem("agent_not_found", f"agents are: {', '.join(snapshot.agents)}"))
+            raise ProblemError(problem("agent_not_found", unknown_agent(key, snapshot.agents)))
         context = await self._first_context(version, snapshot, key, request.user_message)
         return PromptContextPreview(context=context, model=snapshot.agents[key].model)
 

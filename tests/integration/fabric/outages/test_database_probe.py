@@ -47,6 +47,19 @@ async def test_a_server_that_says_nothing_is_silent(silent_dsn: str) -> None:
     assert found.detail == "Postgres does not answer the tool-access service" and "towpath doctor" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("subject", "again"),
+    [
+        ("task.submit.crm", "submit again under the same idempotency key."),
+        ("task.get.crm", "send this request again."),
+        ("", "send this request again."),
+    ],
+)
+async def test_who_only_asked_is_not_told_to_submit(subject: str, again: str, silent_dsn: str) -> None:
+    found = await DatabaseProbe(FullPool(), silent_dsn, "tas").silence(subject)
+    assert found is not None and found.remedy.endswith(f"by themselves; {again}")
+
+
 async def test_a_pool_that_answers_saves_the_connection(silent_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[str] = []
     monkeypatch.setattr("asyncpg.connect", connected.append)

@@ -148,7 +148,7 @@ async def test_a_setting_that_can_t_be_used_ends_every_service(role: str, folder
         (
             "UPDATE public.towpath_migration SET checksum = 'sha256:other' WHERE owner = 'towpath_gateway'",
             "migration_changed",
-            "towpath_gateway/0001_gateway is not the file that was applied",
+            "towpath_gateway/0001_gateway is not the one that this database has",
         ),
         (
             "INSERT INTO public.towpath_migration VALUES ('towpath_tas', '9001', 'x', '', now(), '99.1')",

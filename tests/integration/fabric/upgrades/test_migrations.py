@@ -87,7 +87,7 @@ async def test_a_migration_that_was_edited_after_it_was_applied_is_refused(datab
     finally:
         await connection.close()
     for look in (status, migrate):
-        with pytest.raises(ProblemError, match="0001_gateway is not the file that was applied") as refused:
+        with pytest.raises(ProblemError, match="0001_gateway is not the one that this database has") as refused:
             await look(database())
         assert refused.value.problem.code == "migration_changed"
 

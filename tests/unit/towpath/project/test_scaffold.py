@@ -97,7 +97,12 @@ def test_an_agent_is_added_below_the_others_and_no_other_line_changes(tmp_path: 
     create_project(tmp_path)
     file = tmp_path / "networks" / "support.yaml"
     before = file.read_text("utf-8")
-    assert add_agent(tmp_path, PROJECT, "shipping").paths == (Path("networks/support.yaml"),)
+    added = add_agent(tmp_path, PROJECT, "shipping")
+    assert added.paths == (Path("networks/support.yaml"),)
+    assert added.next_step == (
+        "in networks/support.yaml, let another agent hand over to it, such as triage: "
+        "allowed_routes: [billing, shipping]"
+    )
     after = file.read_text("utf-8")
     assert after.startswith(before)
     assert [agent.key for agent in load_network(file).agents] == ["triage", "billing", "shipping"]

@@ -1,0 +1,62 @@
+"""What `towpath up` is given, what it looks at before it starts anything, and what it stops at with --strict."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from towpath.missing_files import missing_file
+from towpath.tools.sandbox import SandboxMode, refusal
+from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """The arguments of `towpath up`; a port that is None is any free one."""
+
+    data: Path
+    gateway_port: int | None
+    nats_port: int | None
+    ephemeral: bool = False
+    as_json: bool = False
+    logs: bool = False
+    workers: tuple[str, ...] = ()
+    policy: Path | None = None
+    profile: str = ""
+    networks: Path | None = None
+    mcp: Path | None = None
+    agents: tuple[str, ...] = ()
+    sandbox: SandboxMode = "none"
+    servers_only: bool = False
+    single_person: bool = False
+    sample: bool = False
+    strict: bool = False
+    project: str = ""
+
+
+def check_files(options: UpOptions) -> None:
+    """Raise ProblemError for what *options* name that is not there, or does not go together."""
+    for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
+        if path is not None and not path.exists():
+            raise ProblemError(problem("file_missing", f"{option}: {missing_file(path)}"))
+    for worker in options.workers:
+        path = Path(worker)
+        if (path.suffix == ".py" or "/" in worker) and not path.is_file():  # of a module only its import knows
+            raise ProblemError(problem("file_missing", f"--worker: {missing_file(path)}"))
+    if options.sample and (options.policy is not None or options.profile or options.networks is not None):
+        detail = (
+            "--sample brings a policy and a network of its own: --policy, --profile or --networks are given as well"
+        )
+        raise ProblemError(problem("request_invalid", detail, remedy="Give --sample, or files of your own."))
+    if options.profile and options.policy is not None:
+        detail = f"--policy and --profile are both given: write `profile: {options.profile}` into {options.policy}"
+        raise ProblemError(problem("request_invalid", detail, remedy="Give one of them."))
+    if options.sandbox == "required" and (why := refusal()):
+        raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))
+
+
+def refused_at_start(faults: Mapping[str, Sequence[str]]) -> Problem:
+    """Return why --strict starts nothing: the *faults* of each file, which were told as they were found."""
+    every = [fault for found in faults.values() for fault in found]
+    errors = tuple(ProblemDetail(pointer="", code="refused", detail=fault) for fault in every)
+    detail = f"--strict stops where a file is refused, and above is told why: {', '.join(faults)}"
+    return problem("project_invalid", detail, errors=errors)

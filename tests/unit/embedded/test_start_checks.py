@@ -1,0 +1,48 @@
+"""What `towpath up` can't start with is said before anything is started, and with --strict what it stops at."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.processes.child_process import failure
+from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
+
+
+def check(**options: Any) -> None:
+    check_files(UpOptions(data=Path(), gateway_port=None, nats_port=None, **options))
+
+
+def test_a_file_of_tools_that_is_not_there_is_told_with_the_near_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").touch()
+    (tmp_path / "tools").mkdir()
+    check(workers=("tools.py", "shop.tools"))  # of a module only its import knows
+    for missing, told in (("tolos.py", "did you mean tools.py?"), ("tools/a", "tools/a is not there")):
+        with pytest.raises(ProblemError) as refused:
+            check(workers=("tools.py", missing))
+        assert refused.value.problem.code == "file_missing"
+        assert refused.value.problem.detail.startswith(f"--worker: {missing} is not there")
+        assert told in refused.value.problem.detail
+
+
+def test_a_strict_start_names_the_files_whose_faults_were_told_above() -> None:
+    found = refused_at_start({"a.yaml": ["a.yaml:1: x", "a.yaml:2: y"], "b.yaml": ["b.yaml:1: z"]})
+    assert found.detail.endswith(": a.yaml, b.yaml")
+    assert [one.detail for one in found.errors] == ["a.yaml:1: x", "a.yaml:2: y", "b.yaml:1: z"]
+
+
+def test_what_user_code_says_of_itself_is_the_cause_and_of_others_the_end_of_their_log(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    log.write_text("{}\ntowpath worker: tools.py:5: not Python: expected ':'\n{}\n")
+    found = failure("worker", log, "ended at its start")
+    assert found.detail == "worker ended at its start: tools.py:5: not Python: expected ':'"
+    assert found.remedy == "Correct that, and start again."
+    log.write_text("out of memory\n")
+    assert (
+        failure("tas", log, "ended at its start").detail
+        == f"tas ended at its start. Its log ({log}) ends:\nout of memory"
+    )
