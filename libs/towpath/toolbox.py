@@ -101,7 +101,9 @@ def _import_named(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
             raise  # the module is there; something that it imports is not
-        msg = f"there is no module {name}; give a dotted name, or a path that ends in .py"
+        file = folder / f"{name.rpartition('.')[2]}.py"
+        cure = f"did you mean {file.name}?" if file.is_file() else "give a dotted name, or a path that ends in .py"
+        msg = f"there is no module {name}; {cure}"
         if fault is not None:
             msg = f"{name} is not looked for in {folder}: {fault}. Close it to others, or name a file by its path"
         raise DeclarationError(msg) from error

@@ -195,7 +195,8 @@ def address_fault(server: str) -> str:
     except ValueError as error:  # its text quotes what may be a password
         fault = "its port is no number up to 65535" if str(error).startswith("Port") else "its host can't be read"
         return f"{detail}: {fault}; write e.g. http://127.0.0.1:8787"
-    return f"{detail}; write http://… or nats://…"
+    scheme, _, place = shown.partition("://")
+    return f"{detail}; did you mean {'nats' if scheme.startswith('nat') else 'http'}://{place}?"
 
 
 def _list_of(found: dict[str, Any]) -> ContextList:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from towpath.declared_places import declared_place
 from towpath.errors import DeclarationError
 from towpath_contracts.networks.flow import write_flow
 
@@ -95,6 +96,7 @@ def _stages(given: object) -> tuple[FlowStage, ...]:
 
 
 def _refusal(given: object) -> DeclarationError:
+    where = declared_place()
     if isinstance(given, FlowMember | FlowStage | Flow):
-        return DeclarationError(_GROUPS)
-    return DeclarationError(f"a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")
+        return DeclarationError(f"{where}: {_GROUPS}")
+    return DeclarationError(f"{where}: a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")

@@ -3,6 +3,7 @@
 A file is data: only plain YAML is read, a key may be given once, and every problem names `file:line`.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +21,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import TAKEN_BY
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.input_faults import locate_fault
+from towpath_contracts.problems.near_names import name_meant, suggest_name
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
@@ -45,8 +47,29 @@ def load_network(path: str | Path) -> NetworkSpec:
     try:
         return spec_from(written)
     except RefusedError as error:
-        errors = [_agents_form(one, written) for one in error.problem.errors]
+        errors = [_with_meant(_agents_form(one, written), written) for one in error.problem.errors]
         raise RefusedError(locate_problems("network_invalid", Path(path), lines, errors)) from None
+
+
+def _with_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
+    """Return *fault* with the value that was meant, where the file has another than the field takes, or no name."""
+    given = _value_at(fault.pointer, written)
+    choices = re.findall(r"'([^']+)'", fault.detail) if fault.code == "literal_error" else []
+    if not isinstance(given, str) or not (choices or fault.code == "string_pattern_mismatch"):
+        return fault
+    meant = suggest_name(given, choices) if choices else name_meant(given)
+    return fault.model_copy(update={"detail": f"{fault.detail}{meant}"})
+
+
+def _value_at(pointer: str, written: JsonObject) -> object:
+    """Return what *written* has at *pointer*; None where it has nothing there."""
+    found: Any = written
+    for part in pointer.split("/")[1:]:
+        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
 def _agents_form(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:

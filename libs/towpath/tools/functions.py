@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from towpath.declared_places import check_keywords
 from towpath.errors import DeclarationError
 from towpath_contracts.problems.input_faults import entry_message, plain_bound
-from towpath_contracts.problems.near_names import suggest_or_list
+from towpath_contracts.problems.near_names import name_meant, suggest_or_list
 
 _PUBLIC = {"timeout_ms": "timeout", "system_params": "system_parameters", "parameters": "the JSON Schema"}
 """Fields of ToolSpec, as they are called where a tool is declared."""
@@ -147,7 +147,8 @@ def _describe_option(entry: Any, given: Mapping[str, Any]) -> str:
     if len(value) > MAX_SHOWN_CHARS:
         value = ""
     if entry["type"] == "string_pattern_mismatch" and field in _NAMES:
-        return f"{option}{value} can't be used: a {option} {_NAMES[field]}"
+        meant = name_meant(str(given[option]), "_.:/-" if field == "name" else "_-") if value else ""
+        return f"{option}{value} can't be used: a {option} {_NAMES[field]}{meant}"
     if entry["type"] == "literal_error":
         return f"{option}{value}: {_literal(entry)}"
     if field == "timeout_ms":

@@ -6,6 +6,7 @@ alike are compared letter by letter.
 """
 
 import heapq
+import re
 from collections.abc import Callable, Collection, Iterable
 from difflib import SequenceMatcher
 from itertools import islice
@@ -79,6 +80,12 @@ def suggest_name(wrong: str, known: Iterable[str], *, shown: Callable[[str], str
 def suggest_or_list(wrong: str, known: Collection[str], *, shown: Callable[[str], str] = repr) -> str:
     """Return the end of a sentence about the unknown *wrong*: what was probably meant, or all that there are."""
     return suggest_name(wrong, known, shown=shown, otherwise=f"; there are {', '.join(known) or 'none'}")
+
+
+def name_meant(wrong: str, signs: str = "_.:/-") -> str:
+    """Return the end of a sentence about a text that is no name: one of letters, digits and *signs* that is like it."""
+    joined = re.sub(rf"[^a-zA-Z0-9{re.escape(signs)}]+", "_", wrong).strip(signs)
+    return f"; did you mean {joined!r}?" if joined and wrong.isascii() else ""
 
 
 def unknown_agent(wrong: str, agents: Collection[str]) -> str:

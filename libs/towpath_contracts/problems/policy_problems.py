@@ -6,7 +6,7 @@ POLICY_PROBLEMS = (
     ProblemKind(
         "policy_invalid",
         422,
-        "The matrix can't be applied",
+        "The policy can't be applied",
         "Correct each place that is named, and try again; nothing was changed.",
     ),
     ProblemKind(

@@ -16,7 +16,7 @@ from tests.support.gateway.web import Web, response, web
 from towpath.cli import main
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
-from towpath.client.contexts import ContextFile, PlatformContext, is_address, shown_address
+from towpath.client.contexts import ContextFile, PlatformContext, address_fault, is_address, shown_address
 from towpath.client.settings import ClientSettings
 from towpath.errors import TowpathError
 from towpath_contracts.problems.registry import ProblemError
@@ -289,3 +289,15 @@ def test_a_setting_says_where_it_comes_from(
     file.select("")
     monkeypatch.delenv("TOWPATH_SERVER")
     assert origins()["server"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ftp://localhost:8787", "http://localhost:8787"),
+        ("nat://localhost:4222", "nats://localhost:4222"),
+        ("natss://h:4222", "nats://h:4222"),
+    ],
+)
+def test_an_address_with_another_scheme_is_told_with_the_one_that_was_meant(typed: str, meant: str) -> None:
+    assert address_fault(typed) == f"{typed!r} is no address of a platform; did you mean {meant}?"

@@ -254,6 +254,13 @@ def test_another_library_is_not_taken_for_a_slip_and_nothing_is_installed_by_a_n
     assert told.endswith(f": there is no module {name}; check the name, then install the package that has it")
 
 
+def test_a_file_that_is_named_as_a_module_is_told(folder: Path) -> None:
+    (folder / "shop_tools.py").touch()
+    for name in ("surely.shop_tools", "not_here.shop_tools"):
+        with pytest.raises(DeclarationError, match=rf"^there is no module {name}; did you mean shop_tools\.py\?$"):
+            load_module(name)
+
+
 def test_a_name_that_a_module_does_not_have_is_told_with_the_near_one(folder: Path) -> None:
     (folder / "shop_tools.py").write_text("\nfrom towpath import tol\n")
     with pytest.raises(DeclarationError, match=r"^shop_tools\.py:2: towpath has no 'tol'; did you mean 'tool'\?$"):

@@ -1,6 +1,8 @@
 """What a person typed that the parser can't read: the parser's panel, and what to do where that says nothing."""
 
 import re
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from cyclopts import CoercionError, CycloptsError, UnknownCommandError, UnusedCliTokensError
@@ -31,16 +33,24 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         words = [str(word) for word in error.unused_tokens[:MAX_WORDS]]
         more = " …" if len(error.unused_tokens) > MAX_WORDS else ""
+        quoted = _quoted_whole(error.root_input_tokens or (), words)
         return (
             f"The command takes no more words, and there are: {' '.join(words)}{more}. "
-            "Quote a text that has spaces, as in towpath run support 'Refund order 8812'; "
-            "the command with --help says what it takes."
+            f"Quote a text that has spaces{quoted}; the command with --help says what it takes."
         )
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         return _unknown_command(error, str(error.unused_tokens[0]))
     if isinstance(error, CoercionError):
         return _unread_value(error)
     return error
+
+
+def _quoted_whole(typed: Sequence[str], unused: Sequence[str]) -> str:
+    """Return how what was *typed* is written with its last words as one text, where they are the *unused* ones."""
+    first = len(typed) - len(unused) - 1
+    if first < 1 or list(typed[first + 1 :]) != list(unused) or typed[first].startswith("-"):
+        return ", as in towpath run support 'Refund order 8812'"
+    return f": {shlex.join(('towpath', *typed[:first], ' '.join(typed[first:])))}"
 
 
 def _unknown_command(error: UnknownCommandError, typed: str) -> str:

@@ -138,7 +138,8 @@ def _tools(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     if not known and rule.tool.startswith(DELEGATE):
         return  # the delegates of a team are named after its members
     if not known:
-        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{suggest_name(rule.tool, list(around.tools))}"
+        near = suggest_name(rule.tool, list(around.tools), otherwise="; start the worker that has it")
+        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{near}"
         return
     operations = sorted({around.tools[name].operation for name in known})
     if not matching(rule.operation, operations):

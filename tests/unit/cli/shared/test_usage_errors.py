@@ -80,3 +80,16 @@ def test_a_value_that_is_no_number_is_told_in_plain_words(
     typed: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert expected in said_of(capsys, *typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["run", "shop", "Refund", "order", "8812"], "spaces: towpath run shop 'Refund order 8812';"),
+        (["run", "shop", "Refund", "order", "--model", "a:b"], "as in towpath run support 'Refund order 8812';"),
+    ],
+)
+def test_words_that_are_not_quoted_are_told_with_the_command_as_it_is_typed(
+    typed: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told in said_of(capsys, *typed)

@@ -97,7 +97,11 @@ rules:
     ("rule", "code", "words"),
     [
         ("name: a, tool: order.find, effect: allow", "tool_unknown", "did you mean 'orders.find'?"),
-        ("name: a, tool: 'pay.*', effect: allow", "tool_unknown", "no registered tool matches 'pay.*'"),
+        (
+            "name: a, tool: 'pay.*', effect: allow",
+            "tool_unknown",
+            "matches 'pay.*'; start the worker that has it",
+        ),
         ("name: a, tool: orders.find, operation: write, effect: allow", "operation_unknown", "only read"),
         ("name: a, who: {network: suport}, effect: deny", "network_unknown", "did you mean 'support'?"),
         ("name: a, who: {agent: billin}, effect: deny", "agent_unknown", "did you mean 'billing'?"),
