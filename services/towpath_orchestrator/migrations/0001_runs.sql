@@ -531,6 +531,13 @@ BEGIN
       wake_at = NULL, erased_at = clock_timestamp(), pruned = wanted.kind = 'prune'
     WHERE r.run_id = ANY (chosen);
   IF wanted.kind = 'prune' THEN
+    -- A thread may have gone on between the choice of what is pruned and its being confirmed. The rest of it begins with
+    -- the run that stays: behind one that is gone, no family would ever have it.
+    UPDATE runs.run r SET thread_id = h.run_id FROM runs.run h
+      WHERE h.continues = ANY (chosen) AND h.erased_at IS NULL AND h.run_id <> ALL (wanted.run_ids)
+        AND r.thread_id = h.thread_id AND r.run_id > h.run_id;
+    UPDATE runs.run h SET continues = NULL, thread_id = NULL
+      WHERE h.continues = ANY (chosen) AND h.erased_at IS NULL AND h.run_id <> ALL (wanted.run_ids);
     DELETE FROM runs.budget b WHERE b.project = wanted.project AND b.scope = 'run' AND b.key = ANY (chosen::text[]);
     DELETE FROM runs.budget b WHERE b.project = wanted.project AND b.scope = 'agent'
       AND split_part(b.key, '/', 1) = ANY (chosen::text[]);

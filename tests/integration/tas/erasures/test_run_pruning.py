@@ -128,6 +128,20 @@ async def test_what_is_young_or_open_stays_with_its_family(owners: Owners) -> No
     assert (await prune(owners, dry_run=True)).kept == {"held": 2}
 
 
+async def test_a_thread_that_went_on_while_its_start_was_chosen_is_pruned_later(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    young = "UPDATE runs.run SET ended_at = now() WHERE run_id = $1"
+    await owners.log.owner(young, second)
+    pruned = await prune(owners)
+    assert pruned.runs == 1
+    await owners.log.owner("UPDATE runs.run SET continues = $1, thread_id = $1 WHERE run_id = $2", first, second)
+    await carry_out(owners)
+    assert await statuses(owners) == ["done"]
+    assert (await prune(owners, dry_run=True)).kept == {"too_young": 1}, "it is a family of its own"
+    await owners.log.owner("UPDATE runs.run SET ended_at = now() - interval '99 days' WHERE run_id = $1", second)
+    assert (await prune(owners, dry_run=True)).runs == 1
+
+
 async def test_an_owner_that_dies_between_batches_leaves_the_rest_to_the_next_look(owners: Owners) -> None:
     pruned = await prune(owners)
     assert await owners.runs.fetchval("SELECT runs.erase_runs($1, 1)", pruned.erasure_id) == 1
