@@ -14,10 +14,9 @@ import pytest
 
 from towpath.cli import main
 from towpath.cli.definitions.objective_options import ObjectiveOptions
-from towpath.cli.runs import run_follower, task_option_names
-from towpath.cli.runs.run_command import TaskOptions
+from towpath.cli.runs import run_follower
+from towpath.cli.runs.run_command import _OPTIONS, TaskOptions, with_options_named
 from towpath.cli.runs.run_follower import RunFollower
-from towpath.cli.runs.task_option_names import with_options_named
 from towpath.cli.shared.exit_codes import UNREACHABLE, format_problem
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import OutputPrinter
@@ -336,4 +335,4 @@ def test_a_field_of_a_task_is_told_as_the_option_that_fills_it() -> None:
 
 def test_options_that_a_refusal_names_are_those_of_the_command() -> None:
     named = {f"--{one.name.replace('_', '-')}" for one in fields(TaskOptions)} | {"NETWORK", "MESSAGE", "--continue"}
-    assert set(task_option_names._OPTIONS.values()) <= named
+    assert set(_OPTIONS.values()) <= named

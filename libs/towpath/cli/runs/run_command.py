@@ -15,7 +15,6 @@ from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs.event_lines import EventFormatter
 from towpath.cli.runs.next_command import next_command
 from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, wait_until
-from towpath.cli.runs.task_option_names import with_options_named
 from towpath.cli.runs.told_causes import ToldCauses
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
@@ -25,7 +24,7 @@ from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.client.client import Client
 from towpath.errors import RefusedError
 from towpath.tools.declaration import seconds
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 
 if TYPE_CHECKING:
@@ -33,6 +32,28 @@ if TYPE_CHECKING:
 
 FOREVER_S = 7 * 24 * 3600.0
 """The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""
+
+_OPTIONS = {
+    "/network": "NETWORK",
+    "/user_message": "MESSAGE",
+    "/script": "--script",
+    "/model": "--model",
+    "/agent_key": "--agent",
+    "/labels": "--label",
+    "/quoted_inputs": "--quote",
+    "/attachments": "--attach",
+    "/continues": "--continue",
+    "/messages": "--messages",
+    "/idempotency_key": "--idempotency-key",
+    "/max_steps": "--max-steps",
+    "/deadline": "--deadline",
+    "/timeout_ms": "--deadline",
+    "/budget/usd": "--usd",
+    "/budget/tokens": "--tokens",
+    "/budget/model_calls": "--model-calls",
+    "/budget/tool_calls": "--tool-calls",
+}
+"""Which option a field of a task comes from; what lies deeper, such as one label, keeps its name behind it."""
 
 _ONE_WAY = "Leave one out: without any the run is followed to its end, and --wait 30s shows every step too."
 
@@ -195,6 +216,26 @@ async def run(
         follower = RunFollower(client, out, gate_handler, EventFormatter(causes=ToldCauses(script)))
         await wait_until(limit_s, follower.follow(accepted.run_id))
         return await show_result(client, accepted.run_id, common)
+
+
+def with_options_named(found: Problem) -> Problem:
+    """Return *found* with the options in the place of the fields that they fill."""
+    detail, errors = found.detail, []
+    for one in found.errors:
+        named = _named(one.pointer)
+        detail = detail.replace(f"{one.pointer}: ", f"{named}: ", 1) if one.pointer else detail
+        errors.append(one.model_copy(update={"pointer": named}))
+    return found.model_copy(update={"detail": detail, "errors": tuple(errors)})
+
+
+def _named(pointer: str) -> str:
+    place, deeper = pointer, ""
+    while place:
+        if place in _OPTIONS:
+            return f"{_OPTIONS[place]}{deeper.replace('/', ' ')}"
+        place, _, last = place.rpartition("/")
+        deeper = f"/{last}{deeper}"
+    return pointer
 
 
 async def show_result(client: Client, run_id: UUID, common: ConnectionOptions) -> int:
