@@ -4,6 +4,11 @@ What a script says is made by `route`, `execute_tool` and `respond`, which are t
 needs the extra `testing`: the platform's own services decide here too.
 """
 
+from towpath.extras import missing_packages
+
+if (_missing := missing_packages("towpath_testing")) is not None:
+    raise ImportError(f"{_missing.detail}. {_missing.remedy}", name=__name__)
+
 from towpath.agents.operations import execute_tool, execute_tools, respond, route
 from towpath_readings.tool_calls import ToolCallRecord
 from towpath_testing.harness import Harness, harness

@@ -100,10 +100,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         process.stdout.close()
 
 
-def test_the_readme_names_the_two_commands_and_the_test_command() -> None:
+def test_the_readme_names_the_commands_to_begin_with_and_the_test_command() -> None:
     commands = [block.text.strip() for block in blocks(README) if block.language == "sh"]
     assert commands[0].startswith("git clone ")
     assert commands[1:3] == ["pip install uv && uv run towpath demo", "pip install 'towpath[embedded]' && towpath demo"]
+    assert commands[3] == "uvx --from 'towpath[embedded]' towpath demo"
     assert "uv run --group dev pytest" in commands
     assert "run --group dev pytest" in (ROOT / ".ci/run").read_text("utf-8").splitlines()[-1]
 

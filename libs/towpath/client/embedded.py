@@ -6,7 +6,6 @@ the block ends; a program that is killed leaves it behind, as any other child pr
 
 import asyncio
 import collections
-import importlib.util
 import json
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from towpath.client.client import Client
 from towpath.client.handles.run_handle import Run
 from towpath.client.settings import read_token
 from towpath.errors import RefusedError, UnavailableError
+from towpath.extras import missing_packages
 from towpath_contracts.problems.registry import Problem, problem
 
 START_S = 120.0
@@ -66,8 +66,9 @@ class EmbeddedServer:
 
     def __enter__(self) -> Self:
         """Start it and wait until it is ready; raises UnavailableError, or RefusedError with what is wrong."""
-        if importlib.util.find_spec("towpath_embedded") is None:
-            raise RefusedError(problem("binary_missing", "towpath_embedded is not installed here"))
+        missing = missing_packages("towpath_embedded")
+        if missing is not None:
+            raise RefusedError(missing)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "towpath_embedded", "up", "--json", *self._arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -17,6 +17,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import shorten
+from towpath.extras import require_packages
 from towpath_contracts.problems.input_faults import locate_fault, tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
@@ -162,6 +163,7 @@ def _read(path: Path) -> str:
 def _ask(text: str, test: Path, policy: Path | None) -> Row:
     """Let the tool-access service's code answer; raises ProblemError with every problem of a bad file."""
     asked = {"test": text, "policy": None if policy is None else _read(policy), "source": str(policy or "")}
+    require_packages("towpath_tas")
     words = [sys.executable, "-P", "-m", "towpath_tas.app.policy.policy_test_runner"]
     ran = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if ran.returncode != 0:

@@ -9,7 +9,11 @@ from cyclopts import App, Parameter
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column, Row, print_notice
 from towpath.cli.shared.times import parse_moment
+from towpath.extras import require_packages
 from towpath_contracts.problems.registry import ProblemError, problem
+
+_NEEDS = "towpath_orchestrator"
+"""Whose packages reach the database."""
 
 app = App(
     name="db",
@@ -45,6 +49,7 @@ async def migrate(*, database_url: Address = None, printed: OutputOptions = OUTP
     Args:
         database_url: The database, as its owner.
     """
+    require_packages(_NEEDS)
     from towpath_fabric.postgres.migrations import migrate as apply
 
     with printed.out().progress("Migrating the database"):
@@ -65,6 +70,7 @@ async def plan(*, database_url: Address = None, printed: OutputOptions = OUTPUT_
     Args:
         database_url: The database, as its owner.
     """
+    require_packages(_NEEDS)
     from towpath_fabric.postgres.migrations import plan as look
 
     with printed.out().progress("Looking at the database"):
@@ -105,6 +111,7 @@ async def status(*, database_url: Address = None, printed: OutputOptions = OUTPU
     Args:
         database_url: The database, as its owner.
     """
+    require_packages(_NEEDS)
     from towpath_fabric.postgres.migrations import status as look
 
     with printed.out().progress("Looking at the database"):
@@ -132,6 +139,7 @@ async def restored(*, lost_since: str, database_url: Address = None, printed: Ou
         lost_since: When the backup was made, or up to when the log was recovered: 2026-11-27T08:00 is in UTC.
         database_url: The database, as its owner.
     """
+    require_packages(_NEEDS)
     from towpath_fabric.postgres.restores import mark_restored
 
     since = parse_moment(lost_since, "--lost-since")

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from towpath.cli.shared.child_process import require_package, stop_process
+from towpath.cli.shared.child_process import stop_process
 from towpath.cli.shared.output import OutputPrinter
 from towpath.cli.shared.text import one_line
 from towpath.client.settings import read_token
+from towpath.extras import require_packages
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 READY_TIMEOUT_S = 120.0
@@ -44,7 +45,7 @@ class EmbeddedPlatform:
 @contextlib.asynccontextmanager
 async def start_embedded(*arguments: str, folder: Path, out: OutputPrinter) -> AsyncIterator[EmbeddedPlatform]:
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
-    require_package("towpath_embedded")
+    require_packages("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "towpath_embedded", "up", "--json", *arguments,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,

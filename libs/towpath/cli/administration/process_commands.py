@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from towpath.cli.shared.child_process import require_package
 from towpath.cli.shared.options import STATE
+from towpath.extras import require_packages
 from towpath.process_arguments import WorkerArguments
 from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -38,13 +38,14 @@ def replace_process(module: str, *arguments: str) -> None:
 
     With `-P` nothing of the working folder is imported in place of the standard library.
     """
-    require_package(module)
+    require_packages(module)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 - a fixed program, no shell
 
 
 def up(*arguments: Arguments) -> None:
     """Start the whole platform on this machine; `towpath up --help` lists its options."""
+    require_packages("towpath_embedded")
     if sys.stdout.isatty() and not _SILENT.intersection(arguments):
         print("  starting NATS, Postgres and every service; Ctrl-C ends it", flush=True)
     replace_process("towpath_embedded", "up", *arguments)

@@ -16,6 +16,7 @@ from cyclopts import App, Parameter
 from towpath.cli.administration.server_checks import DoctorCheck, print_checks
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.times import parse_time
+from towpath.extras import require_packages
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(
@@ -66,6 +67,7 @@ async def check(
     if not database_url:
         remedy = "Give --database-url, or set TOWPATH_DATABASE_URL."
         raise ProblemError(problem("request_invalid", "no database is named", remedy=remedy))
+    require_packages("towpath_orchestrator")
     began = None if all_runs else parse_time(since, "--since")
     with printed.out().progress("Looking at the database, and replaying runs"):
         found = [*await _database_checks(database_url), await _replayed(database_url, began)]
@@ -167,9 +169,8 @@ async def _replayed(dsn: str, since: datetime | None) -> DoctorCheck:
     """Replay stored runs with this version's engine, in a process of its own; it only reads."""
     import os
 
-    from towpath.cli.shared.child_process import ending_with_us, require_package
+    from towpath.cli.shared.child_process import ending_with_us
 
-    require_package("towpath_orchestrator")
     chosen = () if since is None else ("--since", since.isoformat())
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "towpath_orchestrator", "replay", *chosen,

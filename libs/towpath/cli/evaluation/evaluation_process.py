@@ -1,7 +1,6 @@
 """Starts the process that evaluates a suite: it has the services of a platform, which are never imported here."""
 
 import asyncio
-import importlib.util
 import json
 import sys
 from asyncio.subprocess import PIPE
@@ -10,19 +9,10 @@ from typing import Any
 
 from towpath.cli.shared.child_process import LINE_BYTES, ending_with_us
 from towpath.cli.shared.exit_codes import INTERRUPTED
+from towpath.extras import require_packages
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 MODULE = "towpath_testing.evaluation"
-REMEDY = "Install what tests need: pip install 'towpath[testing]', or uv sync --extra testing in a clone."
-_NEEDED = ("towpath_testing", "asyncpg", "cel", "jinja2")
-
-
-def require_testing(*more: str) -> None:
-    """Raise ProblemError `binary_missing` where the extra `testing` is not installed, or one of *more* packages."""
-    missing = [name for name in (*_NEEDED, *more) if importlib.util.find_spec(name) is None]
-    if missing:
-        detail = f"{', '.join(missing)}: not installed here, and tests need it"
-        raise ProblemError(problem("binary_missing", detail, remedy=REMEDY))
 
 
 async def evaluate(asked: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
@@ -30,7 +20,7 @@ async def evaluate(asked: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
 
     Raises ProblemError with a problem that it found, and `service_failed` where it ended before its last run.
     """
-    require_testing()
+    require_packages("towpath_testing")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", MODULE, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES, start_new_session=True
     )

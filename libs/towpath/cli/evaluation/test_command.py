@@ -10,12 +10,13 @@ from xml.etree import ElementTree as ET
 
 from towpath.cli.access.policy_cases import judge_file
 from towpath.cli.evaluation.eval_command import show_run
-from towpath.cli.evaluation.evaluation_process import evaluate, require_testing
+from towpath.cli.evaluation.evaluation_process import evaluate
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
 from towpath.cli.shared.child_process import ending_with_us
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.extras import require_packages
 from towpath.project.project_file import OWN_TESTS
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -69,7 +70,7 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
 
 async def _pytest(path: Path, out: OutputPrinter) -> Row:
     """Run pytest; what it prints goes to people, and its counts are taken from its report."""
-    require_testing("pytest")
+    require_packages("towpath_testing", "pytest")
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
         report = Path(folder) / "report.xml"
         words = ["-m", "pytest", "-q", f"--junit-xml={report}", "-o", "junit_family=xunit2", str(path)]

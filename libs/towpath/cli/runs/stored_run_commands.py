@@ -5,7 +5,6 @@ is started as a program and never imported.
 """
 
 import asyncio
-import importlib.util
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -22,6 +21,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, ex
 from towpath.cli.shared.output import Column, OutputPrinter, show_text
 from towpath.cli.shared.progress import ProgressLine, progress, without_progress
 from towpath.cli.shared.text import json_escaped, one_line
+from towpath.extras import require_packages
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, RunRecordPiece
@@ -327,8 +327,7 @@ async def _replay_files(files: tuple[Path, ...], out: OutputPrinter) -> int:
     for path in files:
         if not path.is_file():
             raise ProblemError(problem("file_missing", f"{path} is no file"))
-    if importlib.util.find_spec(ENGINE) is None:
-        raise ProblemError(problem("binary_missing", f"{ENGINE} is not installed here"))
+    require_packages(ENGINE)
     words = [word for path in files for word in ("--file", str(path))]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", ENGINE, "replay", "--each", *words), stdout=asyncio.subprocess.PIPE

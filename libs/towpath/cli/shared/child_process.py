@@ -5,7 +5,6 @@ A child is stopped however this process leaves, by an error or Ctrl-C too.
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.cli.shared.exit_codes import INTERRUPTED, USAGE
+from towpath.extras import require_packages
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 LINE_BYTES = 64 * 1024 * 1024
@@ -24,19 +24,13 @@ LINE_BYTES = 64 * 1024 * 1024
 STOP_TIMEOUT_S = 60.0
 
 
-def require_package(name: str) -> None:
-    """Raise ProblemError `binary_missing` where the package *name* is not installed."""
-    if importlib.util.find_spec(name) is None:
-        raise ProblemError(problem("binary_missing", f"{name} is not installed here"))
-
-
 async def run_module(module: str, *arguments: str, **environment: str) -> tuple[int, Any]:
     """Run `python -P -m module arguments` to its end and return its exit code and the JSON document that it printed.
 
     Its stderr is ours, and so is its environment but for what is named. Raises ProblemError with the problem that the
     child printed, and KeyboardInterrupt where the child was interrupted.
     """
-    require_package(module.partition(".")[0])
+    require_packages(module)
     return await _run(module, ("-P", "-m", module, *arguments), None, environment)
 
 
