@@ -96,6 +96,12 @@ def _refuse_shared(path: Path) -> None:
             raise DeclarationError(f"{place} {fault}, so {path.name} is not imported. Close it to others: chmod go-w")
 
 
+def imported_sources() -> list[str]:
+    """Return the files of users' folders that modules of this process were loaded from."""
+    files = [getattr(module, "__file__", None) for module in tuple(sys.modules.values())]
+    return sorted({file for file in files if file is not None and _is_of_user(file)})
+
+
 def describe_import_fault(name: str, error: Exception) -> str:
     """Say where user code failed when the module or file *name* was imported, why, and what to do about it."""
     if isinstance(error, SyntaxError) and error.filename:

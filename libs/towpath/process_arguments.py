@@ -4,6 +4,7 @@ The command line alone reads what people type. The parser that it has for that w
 process that only serves tools, so such a process is given the result instead, and has no parser of its own.
 """
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -12,6 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 HANDED_OVER: Final = "--arguments"
 """What stands before the document with the arguments."""
+
+DRAIN_SIGNAL: Final = signal.SIGUSR1
+"""Has a worker take no more calls, and end once those that it has are finished, however long that takes."""
 
 
 class ProcessArguments(BaseModel):
@@ -42,6 +46,8 @@ class WorkerArguments(ProcessArguments):
     builtin: bool = False
     toolsets: bool = False
     inspect: bool = False
+    inventory: bool = False
+    """Print as JSON what it would serve, or the problem that prevents it, and end; nobody types this."""
 
 
 class AgentArguments(ProcessArguments):

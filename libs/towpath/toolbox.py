@@ -9,6 +9,8 @@ installed, and would find a file of that name. Nor does it where another user ma
 further up, put another folder in its place.
 """
 
+import ast
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -195,6 +197,20 @@ def collect(modules: Iterable[ModuleType]) -> tuple[list[AnyTool], list[Hook]]:
     return list(tools.values()), list(hooks.values())
 
 
+def _place_of_list(module: ModuleType) -> str:
+    """Return where *module* says what its TOOLS are, as `file:line`; its name where no line says it."""
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        with contextlib.suppress(OSError, ValueError, SyntaxError):
+            for statement in ast.parse(Path(file).read_text("utf-8")).body:
+                targets = (
+                    statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+                )
+                if any(isinstance(one, ast.Name) and one.id == "TOOLS" for one in targets):
+                    return f"{file}:{statement.lineno}"
+    return module.__name__
+
+
 def functions_without_tool(module: ModuleType) -> tuple[str, ...] | None:
     """Return the public functions of a *module* that has nothing to serve; None for one that has a tool or a hook."""
     tools, hooks = collect([module])
@@ -210,6 +226,6 @@ def _listed_tools(module: ModuleType) -> list[AnyTool | Hook]:
     if written is None:
         return []
     if not isinstance(written, list | tuple):
-        msg = f"{module.__name__}.TOOLS is a list of tools and functions, not {type(written).__name__}"
+        msg = f"{_place_of_list(module)}: TOOLS is a list of tools and functions, not {type(written).__name__}"
         raise DeclarationError(msg)
     return [one if isinstance(one, Tool | Hook) else tool(one) for one in written]

@@ -17,8 +17,9 @@ from typing import Any, Literal, Self
 
 import asyncpg
 
+from towpath.process_arguments import DRAIN_SIGNAL
 from towpath_contracts import subjects
-from towpath_contracts.authority import USERS, NatsUserRights, client_rights
+from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import LocalAccess
 from towpath_embedded.platform_state import (
@@ -39,7 +40,8 @@ from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, Proce
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
-from towpath_embedded.user_code_rights import rights_of
+from towpath_embedded.user_code import UserCodeProcesses
+from towpath_embedded.user_code_rights import WorkerInventory
 from towpath_fabric.clock import wall
 from towpath_fabric.postgres.migrations import migrate
 
@@ -47,9 +49,6 @@ READY_TIMEOUT_S = 60.0
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
 SERVERS = ("nats", "postgres")
 EPHEMERAL_STOP_GRACE_S = "1"  # records of what is at work are thrown away; what tools do outside may be cut off
-_USERS_OF = {"worker": "tools", "agent": "agents"}
-"""Beginnings of the credentials of user code that is there when the broker starts. What comes later
-connects as whatever is started by hand: the user named after its role, for everything of its kind."""
 
 _log = logging.getLogger(__name__)
 BUILTIN_WORKER = WorkerLaunch(builtin=True)
@@ -101,6 +100,13 @@ class Platform:
         self._background_tasks: list[asyncio.Task[None]] = []
         self._units: dict[str, RoleProcess] = {}
         self._worker_users: list[str] = []
+        self.user_code = UserCodeProcesses(
+            lambda: self.nats,
+            command=self._command,
+            environment_of=self._environment_of,
+            log=self.log,
+            spawn=self._spawn_user_code,
+        )
         self._nats: Nats | None = None
         self._recovery: BrokerRecovery | None = None
         self._postgres: Postgres | None = None
@@ -187,6 +193,16 @@ class Platform:
         self.write_state()
         return [unit.name for unit in units]
 
+    async def replace_worker(self, name: str, worker: WorkerLaunch, inventory: WorkerInventory) -> None:
+        """Start *worker*, which has the *inventory*, in the place of the process *name*; ProblemError: that one stays.
+
+        That one takes no more calls then, and ends once those that it has are finished.
+        """
+        unit = self.user_code.replacement(name, worker, inventory)
+        await self._supervisor.replace(unit, DRAIN_SIGNAL)
+        self._units[name] = unit
+        self.write_state()
+
     async def start(self) -> None:
         """Start everything and wait until it is ready; ProblemError tells what can't be done and what to do.
 
@@ -247,7 +263,7 @@ class Platform:
             log=self.log("nats"),
             notice=self._notice,
         )
-        await asyncio.gather(self._supervisor.start([self._postgres]), self._grant(workers))
+        await self._supervisor.start([self._postgres], beside=self._grant(workers))
         await self._supervisor.start([self._nats])
         self._recovery = recovery = BrokerRecovery(
             self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice
@@ -293,36 +309,18 @@ class Platform:
 
     async def _grant(self, workers: Sequence[UserCode]) -> None:
         """Give each of *workers* a credential for what it serves; the broker must not run yet."""
-        names = [f"{_USERS_OF[code.role]}_{number}" for number, code in enumerate(workers, 1)]
-        rights = await asyncio.gather(*map(self._rights, workers, names))
-        self.nats.add_users(dict(zip(names, rights, strict=True)))
-        self._worker_users = names
-
-    async def _rights(self, code: UserCode, user: str) -> NatsUserRights:
-        environment = {**self._environment_of(code.role, user), **code.environment}
-        output = self.nats.folder / f"{user}.served"
-        return await rights_of(
-            code, self._command(code.role), user, output=output, environment=environment, spawn=self._spawn_user_code
-        )
+        if self._forks is not None:  # by a fork the code is asked in a tenth of the time
+            await self._forks.wait_ready()
+        self._worker_users = await self.user_code.grant(workers)
 
     def _command(self, role: str) -> Sequence[str]:
         return self._commands.get(role) or role_process.module_command(role)
 
     def _worker_units(self, code: UserCode, user: str) -> list[ManagedProcess]:
-        units: list[ManagedProcess] = []
-        login = {"TOWPATH_NATS_USER": user, "TOWPATH_NATS_PASSWORD": self.nats.password(user)}
         present = sum(role_names.role_of(name) == code.role for name in self._units)
-        for name in role_names.replica_names(code.role, present + code.count)[present:]:
-            self._units[name] = RoleProcess(
-                name,
-                (*self._command(code.role), *code.arguments()),
-                log=self.log(name),
-                environment={**self._environment_of(code.role, name), **login, **code.environment},
-                directory=code.directory,
-                spawn=self._spawn_user_code,
-            )
-            units.append(self._units[name])
-        return units
+        units = self.user_code.units(code, user, present)
+        self._units.update({unit.name: unit for unit in units})
+        return [*units]
 
     def _environment_of(self, role: str, name: str) -> dict[str, str]:
         environment = {

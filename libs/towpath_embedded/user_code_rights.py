@@ -1,7 +1,7 @@
 """Finds out what a command of user code serves, so that its credential is for that and nothing else.
 
-The code is asked through its own program. If that fails the command gets no rights; its start then reports why, better
-than this module could.
+The code is asked through its own program, which also says why its tools can't be served: that is raised. Where it fails
+otherwise the command gets no rights; its start then reports why, better than this module could.
 """
 
 import asyncio
@@ -9,9 +9,12 @@ import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
 
 from towpath_contracts.authority import NatsUserRights, agent_rights, worker_rights
+from towpath_contracts.problems.registry import Problem, ProblemError
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_fabric.process_protection import without_secrets
@@ -22,7 +25,18 @@ ANSWER_LINES = 200
 
 BUILTIN = "builtin"
 
+REFUSED = 2
+"""How a program ends whose code has to be corrected."""
+
 Answer = TypeVar("Answer")
+
+
+class WorkerInventory(NamedTuple):
+    """What a worker serves: its toolsets, the tools of each of its modules, and the files that these were read from."""
+
+    toolsets: tuple[str, ...] = ()
+    tools: Mapping[str, tuple[str, ...]] = {}
+    files: tuple[Path, ...] = ()
 
 
 async def rights_of(
@@ -33,36 +47,39 @@ async def rights_of(
     output: Path,
     environment: Mapping[str, str],
     spawn: child_process.ProcessSpawner,
-) -> NatsUserRights:
-    """Return what the credential *user* of *code* may do; *output* is the file that its program may write into."""
+) -> tuple[NatsUserRights, WorkerInventory]:
+    """Return what the credential *user* of *code* may do, and what a worker serves.
+
+    *output* is the file that its program may write into.
+    """
     project = environment.get("TOWPATH_PROJECT", "default")
     if isinstance(code, WorkerLaunch):
-        found = await toolsets_of(code, command, output=output, environment=environment, spawn=spawn)
-        return worker_rights(user, project, found)
+        found = await inventory_of(code, command, output=output, environment=environment, spawn=spawn)
+        return worker_rights(user, project, found.toolsets), found
     name = await agent_name_of(code, command, output=output, environment=environment, spawn=spawn)
-    return (
-        agent_rights(user, project, name)
-        if name
-        else NatsUserRights(account=f"AGENTS_{user}", publish=(), subscribe=())
-    )
+    nothing = NatsUserRights(account=f"AGENTS_{user}", publish=(), subscribe=())
+    return agent_rights(user, project, name) if name else nothing, WorkerInventory()
 
 
-async def toolsets_of(
+async def inventory_of(
     worker: WorkerLaunch,
     command: Sequence[str],
     *,
     output: Path,
     environment: Mapping[str, str],
     spawn: child_process.ProcessSpawner,
-) -> tuple[str, ...]:
-    """Return the toolsets of *worker*, asking `command --toolsets` where they can't be known without; () on a failure.
+) -> WorkerInventory:
+    """Return what *worker* serves, asking its program where that can't be known without; nothing on a failure.
 
-    *output* is the file that the program writes into.
+    *output* is the file that the program writes into. Raises the ProblemError by which it refuses its modules.
     """
     if worker.builtin and not worker.modules:
-        return (BUILTIN,)
+        return WorkerInventory((BUILTIN,))
     ask = (*command, *worker.arguments(names_only=True))
-    return tuple(await _ask_program(worker, ask, output, environment, spawn, _names) or ())
+    found = await _ask_program(worker, ask, output, environment, spawn, _inventory)
+    if isinstance(found, Problem):
+        raise ProblemError(found)
+    return found or WorkerInventory()
 
 
 async def agent_name_of(
@@ -77,7 +94,8 @@ async def agent_name_of(
     if agent.name:
         return agent.name
     ask = (*command, *agent.arguments(names_only=True))
-    return await _ask_program(agent, ask, output, environment, spawn, _name) or ""
+    found = await _ask_program(agent, ask, output, environment, spawn, _name)
+    return found if isinstance(found, str) else ""
 
 
 async def _ask_program(
@@ -87,25 +105,32 @@ async def _ask_program(
     environment: Mapping[str, str],
     spawn: child_process.ProcessSpawner,
     read: Callable[[Any], Answer | None],
-) -> Answer | None:
-    """Return the last answer that *read* finds in a line of the program; None where it failed.
+) -> Answer | Problem | None:
+    """Return the last answer that *read* finds in a line of the program, or its refusal; None on another failure.
 
     The code that it imports may print as well, also while it ends: lines that are no answer are passed over.
     """
     child = spawn(
         command,
         log=output,
-        environment=without_secrets(environment)[0],  # it imports the code, and connects to nothing
+        environment=_for_import(environment),
         death_signal=signal.SIGTERM,
         directory=code.directory or Path.cwd(),
     )
     if await child_process.wait_exit(child, timeout_s=ASK_TIMEOUT_S) is None:
         await child_process.stop(child, with_signal=signal.SIGKILL, timeout_s=ASK_TIMEOUT_S)
-    if child.returncode != 0:
+    if child.returncode not in {0, REFUSED}:
         return None
     lines = (await asyncio.to_thread(child_process.log_tail, output, lines=ANSWER_LINES)).splitlines()
-    answers = (read(_parsed(line.strip())) for line in reversed(lines))
+    look_for: Callable[[Any], Answer | Problem | None] = read if child.returncode == 0 else _problem
+    answers = (look_for(_parsed(line.strip())) for line in reversed(lines))
     return next((answer for answer in answers if answer is not None), None)
+
+
+def _for_import(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* without the platform's secrets: what is asked connects to nothing, and imports the code."""
+    plain, secrets = without_secrets(environment)
+    return {**plain, **{name: value for name, value in secrets.items() if not name.startswith("TOWPATH_")}}
 
 
 def _parsed(line: str) -> Any:
@@ -115,8 +140,20 @@ def _parsed(line: str) -> Any:
         return None
 
 
-def _names(said: Any) -> list[str] | None:
-    return said if isinstance(said, list) and said and all(isinstance(name, str) for name in said) else None
+def _inventory(said: Any) -> WorkerInventory | None:
+    try:
+        tools = {str(module): tuple(map(str, names)) for module, names in said["tools"].items()}
+        files = tuple(Path(file) for file in said["files"])
+        return WorkerInventory(tuple(map(str, said["toolsets"])), tools, files)
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _problem(said: Any) -> Problem | None:
+    try:
+        return Problem.model_validate(said)
+    except ValidationError:
+        return None
 
 
 def _name(said: Any) -> str | None:

@@ -21,7 +21,7 @@ with paused():
 
     from towpath.errors import DeclarationError, RefusedError, error_from, problem_of
     from towpath.process_arguments import WorkerArguments
-    from towpath.toolbox import leave_out_working_folder
+    from towpath.toolbox import WorkerTools, leave_out_working_folder
     from towpath.tools.egress_rules import split_patterns
     from towpath.tools.isolation.data_folders import set_data_folder
     from towpath.tools.platform_address import PlatformAddressSettings
@@ -32,10 +32,12 @@ with paused():
     from towpath_fabric.settings import describe_wrong_settings
     from towpath_worker.settings import WorkerSettings
     from towpath_worker.wiring import (
+        inventory,
         load_tools,
         make_worker,
         note_files_without_tools,
         note_sandboxes,
+        refusal_of,
         require_sandboxes,
     )
 
@@ -68,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_sandboxes(settings, servers)
         toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:
+        if options.inventory and not isinstance(error, ValidationError):
+            _print_json(refusal_of(error).model_dump(mode="json"))
         return _say(error)
-    if options.toolsets:
-        discovered = () if servers is None else (one.toolset or name for name, one in servers.servers.items())
-        _print_json(sorted({*toolbox.toolsets(), *discovered}))
-        return 0
+    if options.toolsets or options.inventory:
+        return _print_served(options, toolbox, servers)
     try:
         service = Service("worker", settings)
     except LoginFileError as error:
@@ -96,6 +98,13 @@ def _read_arguments(words: Sequence[str]) -> WorkerArguments:
     from towpath.cli.administration.process_commands import worker_arguments  # noqa: PLC0415 - the start of most has none
 
     return worker_arguments(words)
+
+
+def _print_served(options: WorkerArguments, toolbox: WorkerTools, servers: "ServersFile | None") -> int:
+    discovered = () if servers is None else (one.toolset or name for name, one in servers.servers.items())
+    toolsets = sorted({*toolbox.toolsets(), *discovered})
+    _print_json(inventory(options.modules, toolsets) if options.inventory else toolsets)
+    return 0
 
 
 def _say(error: Exception) -> int:

@@ -1,16 +1,21 @@
 """Chooses and connects the parts of a worker process."""
 
-from collections.abc import Sequence
+import asyncio
+import signal
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from towpath.errors import DeclarationError, RefusedError
+from towpath.errors import DeclarationError, RefusedError, problem_of
 from towpath.hooks import Hook
+from towpath.module_sources import imported_sources
+from towpath.process_arguments import DRAIN_SIGNAL
 from towpath.toolbox import WorkerTools, collect, functions_without_tool, load_module
 from towpath.tools.sandbox import refusal
-from towpath_contracts.problems.registry import problem
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import Problem, problem
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
@@ -57,6 +62,18 @@ def note_files_without_tools(modules: Sequence[str], log: Logger) -> None:
         functions = functions_without_tool(_load(name))  # it is imported already
         if functions is not None:
             log.warning("a file has no tool", file=name, functions=functions)
+
+
+def inventory(modules: Sequence[str], toolsets: Iterable[str]) -> JsonObject:
+    """Return what a worker serves: its toolsets, the tools of each of the *modules*, and the files of all of these."""
+    tools = {name: [one.name for one in collect([_load(name)])[0]] for name in modules}  # each is imported already
+    named = [file for name in modules if (file := getattr(_load(name), "__file__", None)) is not None]
+    return {"toolsets": sorted(toolsets), "tools": tools, "files": sorted({*imported_sources(), *named})}
+
+
+def refusal_of(error: Exception) -> Problem:
+    """Return why a worker with these modules or MCP servers can't be started."""
+    return problem("project_invalid", str(error)) if isinstance(error, DeclarationError) else problem_of(error)
 
 
 def _load(name: str) -> ModuleType:
@@ -112,6 +129,15 @@ def make_worker(
     """Make a worker and add it to the service."""
     worker = new_worker(service.bus, settings, tools, hooks, service.log, service.registry, service.telemetry, servers)
     service.health.check("worker", worker.ready)
+
+    async def end_drained() -> None:
+        asked = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(DRAIN_SIGNAL, asked.set)
+        await asked.wait()
+        await worker.finish_calls()
+        signal.raise_signal(signal.SIGTERM)
+
+    service.loop(end_drained)
     service.loop(worker.run)
 
     async def drain() -> None:

@@ -71,10 +71,10 @@ class WorkerLaunch:
     role: ClassVar[str] = "worker"
 
     def arguments(self, *, names_only: bool = False) -> tuple[str, ...]:
-        """The arguments of `python -m towpath_worker`; with *names_only* it prints its toolsets and ends."""
+        """The arguments of `python -m towpath_worker`; with *names_only* it prints what it would serve, and ends."""
         return WorkerArguments(
             modules=self.modules, builtin=self.builtin, mcp=self.mcp, concurrency=self.concurrency,
-            sandbox=self.sandbox, toolsets=names_only,
+            sandbox=self.sandbox, inventory=names_only,
         ).words()  # fmt: skip
 
 

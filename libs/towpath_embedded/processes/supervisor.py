@@ -7,16 +7,18 @@ child stays down until it is released.
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
+from typing import Any
 
-from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes.child_process import ManagedProcess, wait_exit
 from towpath_fabric.clock import monotonic
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
+MOST_LEAVING = 3  # former processes of one name that still do their work: each takes memory as long as its longest call
 STEADY_AFTER_S = 10.0  # after this long a child counts as well again, and its next pause is the first
 READY_POLL_S = 0.1
 KILL_TIMEOUT_S = 10.0  # a killed process may hang in the disk for a while
@@ -52,6 +54,7 @@ class Supervisor:
         self._longest_pause_s = longest_pause_s
         self._changed = changed
         self._watched: dict[str, SupervisedProcess] = {}
+        self._leaving: list[ManagedProcess] = []
 
     @property
     def processes(self) -> dict[str, ProcessInfo]:
@@ -61,9 +64,13 @@ class Supervisor:
             for name, watched in self._watched.items()
         }
 
-    async def start(self, units: Iterable[ManagedProcess]) -> None:
-        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started."""
-        starts = [asyncio.create_task(self._start(unit)) for unit in units]
+    async def start(self, units: Iterable[ManagedProcess], *, beside: Coroutine[Any, Any, None] | None = None) -> None:
+        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started.
+
+        *beside* is work that is done meanwhile: where it fails the start fails at once, too.
+        """
+        starts = [asyncio.create_task(start) for start in ([beside] if beside is not None else [])]
+        starts += [asyncio.create_task(self._start(unit)) for unit in units]
         try:
             await asyncio.gather(*starts)
         finally:
@@ -81,6 +88,30 @@ class Supervisor:
                     await asyncio.sleep(READY_POLL_S)
         except TimeoutError:
             raise TimeoutError(f"not ready after {timeout_s} s: {', '.join(late)}") from None
+
+    async def replace(self, unit: ManagedProcess, leave: signal.Signals) -> None:
+        """Start *unit* in the place of the child of its name; raise ProblemError where it can't be: that one goes on.
+
+        That one is then asked by the signal *leave* to end once it has done its work, for which it has any time.
+        """
+        watched = self._watched[unit.name]
+        if (count := sum(one.name == unit.name and _pid(one) is not None for one in self._leaving)) >= MOST_LEAVING:
+            detail = f"{count} former processes of {unit.name} still finish their calls"
+            raise ProblemError(problem("service_failed", detail, remedy="Save the file again once one has ended."))
+        try:
+            await unit.start()
+        except asyncio.CancelledError:
+            await unit.stop()
+            raise
+        if watched.task is not None:
+            watched.task.cancel()
+            await asyncio.gather(watched.task, return_exceptions=True)
+        former, watched.unit = watched.unit, unit
+        watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
+        self._leaving = [one for one in self._leaving if _pid(one) is not None]
+        if former.process is not None:
+            former.process.send_signal(leave)
+            self._leaving.append(former)
 
     def kill(self, name: str) -> None:
         """Kill the child *name* as a crash would; it is started again unless it is held. Raises KeyError."""
@@ -118,8 +149,9 @@ class Supervisor:
         tasks = [watched.task for watched in self._watched.values() if watched.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
         for group in (*order, tuple(self._watched)):
-            leaving = [self._watched.pop(name) for name in group if name in self._watched]
-            await asyncio.gather(*(watched.unit.stop() for watched in leaving))
+            units = [self._watched.pop(name).unit for name in group if name in self._watched]
+            units += [unit for unit in self._leaving if unit.name in group]
+            await asyncio.gather(*(unit.stop() for unit in units))
 
     async def _start(self, unit: ManagedProcess) -> None:
         watched = self._watched[unit.name] = SupervisedProcess(unit=unit)

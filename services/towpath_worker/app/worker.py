@@ -245,6 +245,11 @@ class ToolWorker:
         for consumer in self._slots.consumers:
             await consumer.stop()
 
+    async def finish_calls(self) -> None:
+        """Take no new calls, and wait until those that are here have ended and every outcome is confirmed."""
+        await self.take_no_more()
+        await self._wait_until_idle()
+
     def _load(self) -> WorkerLoad:
         idle = self._drained and not len(self._slots) and not len(self._outbox)
         return WorkerLoad(calls=len(self._slots), slots=self._options.concurrency, idle=idle)

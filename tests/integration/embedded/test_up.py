@@ -230,6 +230,17 @@ def test_a_strict_start_ends_with_all_that_is_wrong_with_its_files(folder: Path,
     assert of_policy == [misspelt] and of_network.startswith(f"{network}:6: ")
 
 
+def test_tools_that_cannot_be_served_are_refused_before_a_service_starts(folder: Path, command: InProcess) -> None:
+    broken = folder / "broken.py"
+    broken.write_text("from towpath import tool\n\n\n@tool(effect_class='wriet')\ndef find() -> str: ...\n")
+    refused = command("up", "--ephemeral", "--port", "auto", "--nats-port", "auto", "--json", "--worker", str(broken))
+    problem = json.loads(refused.stdout)
+    assert (refused.status, problem["code"]) == (1, "project_invalid")
+    assert problem["detail"].startswith(f"{broken}:4: find: effect_class: there is no 'wriet'; there are ")
+    assert "nats is ready" not in refused.stderr
+    assert "tas is ready" not in refused.stderr
+
+
 def test_what_is_ephemeral_is_gone_afterwards() -> None:
     seen: list[Path] = []
 

@@ -49,7 +49,9 @@ def test_what_the_platform_starts_is_given_its_arguments_in_the_same_way() -> No
     launch = WorkerLaunch(modules=("a", "b"), builtin=True, mcp=Path("m.yaml"), concurrency=2, sandbox="none")
     given = WorkerArguments(modules=("a", "b"), builtin=True, mcp=Path("m.yaml"), concurrency=2, sandbox="none")
     assert WorkerArguments.handed_over(launch.arguments()) == given
-    assert WorkerArguments.handed_over(launch.arguments(names_only=True)) == given.model_copy(update={"toolsets": True})
+    assert WorkerArguments.handed_over(launch.arguments(names_only=True)) == given.model_copy(
+        update={"inventory": True}
+    )
     agent = AgentLaunch(target="a:A", concurrency=2)
     read = AgentArguments(target="a:A", concurrency=2)
     assert AgentArguments.handed_over(agent.arguments()) == read

@@ -1,16 +1,19 @@
 """What a program with user code serves is found, whatever that code prints beside the answer."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import spawn
-from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
-from towpath_embedded.user_code_rights import ANSWER_LINES, agent_name_of, toolsets_of
+from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch, module_command
+from towpath_embedded.user_code_rights import ANSWER_LINES, WorkerInventory, agent_name_of, inventory_of
 
 TALKATIVE = "import atexit; print('hello', flush=True); atexit.register(print, 'bye'); "
+SERVES_TWO = """print('{"toolsets": ["a", "b"], "tools": {"tools.py": ["a.find"]}, "files": ["/tools.py"]}')"""
 OTHER = "print('{}', 7, [], sep=chr(10)); "
 """What JSON has, and is no answer."""
 
@@ -21,18 +24,19 @@ def command(code: str) -> tuple[str, ...]:
 
 def toolsets(folder: Path, code: str) -> tuple[str, ...]:
     worker = WorkerLaunch(modules=("tools.py",), directory=folder)
-    asked = toolsets_of(worker, command(code), output=folder / "log", environment={}, spawn=spawn)
-    return asyncio.run(asked)
+    asked = inventory_of(worker, command(code), output=folder / "log", environment={}, spawn=spawn)
+    return asyncio.run(asked).toolsets
 
 
 @pytest.mark.parametrize(
     ("code", "found"),
     [
-        ('print(\'["a", "b"]\')', ("a", "b")),
-        (f"{TALKATIVE}print('[\"a\"]'); {OTHER}", ("a",)),
-        (f"print('[\"a\"]'); print('x\\n' * {ANSWER_LINES - 1}, end='')", ("a",)),
-        (f"print('[\"a\"]'); print('x\\n' * {ANSWER_LINES}, end='')", ()),
-        (f"{TALKATIVE}print('[\"a\"]'); raise SystemExit(2)", ()),
+        (SERVES_TWO, ("a", "b")),
+        (f"{TALKATIVE}{SERVES_TWO}; {OTHER}", ("a", "b")),
+        (f"{SERVES_TWO}; print('x\\n' * {ANSWER_LINES - 1}, end='')", ("a", "b")),
+        (f"{SERVES_TWO}; print('x\\n' * {ANSWER_LINES}, end='')", ()),
+        (f"{TALKATIVE}{SERVES_TWO}; raise SystemExit(2)", ()),
+        (f"{TALKATIVE}{SERVES_TWO}; raise SystemExit(1)", ()),
         (TALKATIVE, ()),
     ],
 )
@@ -47,3 +51,60 @@ def test_the_name_of_an_agent_is_found_likewise(tmp_path: Path) -> None:
     code = f"{TALKATIVE}print('\"reviewer\"'); {OTHER}"
     asked = agent_name_of(agent, command(code), output=tmp_path / "log", environment={}, spawn=spawn)
     assert asyncio.run(asked) == "reviewer"
+
+
+FAULTY = {
+    "effect.py": (
+        "from towpath import tool\n\n\n@tool(effect_class='wriet')\ndef find() -> str: ...\n",
+        "effect.py:4: ",
+    ),
+    "fetch.py": ("import httpxx\n", "fetch.py:1: there is no module httpxx"),
+    "listed.py": ("import os\n\nTOOLS = 'find'\n", "listed.py:3: TOOLS is a list of tools and functions, not str"),
+    "typed.py": ("x: int = 1\nTOOLS: str = 'find'\n", "typed.py:2: TOOLS is a list of tools and functions, not str"),
+}
+
+
+@pytest.mark.parametrize("file", FAULTY)
+def test_modules_that_cannot_be_served_are_refused_with_the_line_that_is_wrong(file: str, tmp_path: Path) -> None:
+    text, said = FAULTY[file]
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ProblemError) as refused:
+        ask_worker(tmp_path, file)
+    assert refused.value.problem.code == "project_invalid"
+    assert said in refused.value.problem.detail
+
+
+def test_a_worker_tells_its_tools_by_module_and_the_files_that_these_were_read_from(tmp_path: Path) -> None:
+    (tmp_path / "_prices.py").write_text("PRICE = 1\n")
+    tool = "from towpath import tool\n@tool(toolset='shop', name='orders.find')\ndef find() -> str: ...\n"
+    (tmp_path / "orders.py").write_text(f"import _prices\n{tool}")
+    (tmp_path / "empty.py").write_text("")
+    found = ask_worker(tmp_path, "orders.py", "empty.py")
+    assert found.toolsets == ("shop",)
+    assert found.tools == {"orders.py": ("orders.find",), "empty.py": ()}
+    assert {path.name for path in found.files} == {"_prices.py", "orders.py", "empty.py"}
+
+
+def test_what_a_module_reads_at_its_import_is_there_when_it_is_asked_but_for_secrets_of_the_platform(
+    tmp_path: Path,
+) -> None:
+    lines = (
+        "import os",
+        "assert os.environ['SHOP_API_KEY'] == 'k'",
+        "assert 'TOWPATH_NATS_PASSWORD' not in os.environ",
+    )
+    tool = "from towpath import tool\n@tool(toolset='shop', name='orders.find')\ndef find() -> str: ...\n"
+    (tmp_path / "orders.py").write_text("\n".join([*lines, tool]))
+    assert ask_worker(tmp_path, "orders.py", SHOP_API_KEY="k", TOWPATH_NATS_PASSWORD="p").toolsets == ("shop",)
+
+
+def ask_worker(folder: Path, *modules: str, **environment: str) -> WorkerInventory:
+    worker = WorkerLaunch(modules=modules, directory=folder)
+    asked = inventory_of(
+        worker,
+        module_command("worker"),
+        output=folder / "log",
+        environment={"PATH": os.defpath, **environment},
+        spawn=spawn,
+    )
+    return asyncio.run(asked)
