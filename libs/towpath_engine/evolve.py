@@ -21,8 +21,8 @@ The status of a run moves like this (names on the arrows are events):
     completed  failed  escalated  abandoned  timed_out  cancelled          (final: no event leads out of them)
 
 `running` and `waiting` differ only in what is pending: a run waits while everything that is pending stands behind a
-person's decision. No event records that; the status is computed after each event, and active time, which deadlines
-count, stands still while a run waits.
+person's decision, or is a call that its project's quota has postponed. No event records that; the status is
+computed after each event, and active time, which deadlines count, stands still while a run waits.
 
 Three rules make a stored log sufficient to rebuild a run:
 
@@ -195,7 +195,7 @@ def evolve(state: RunState, entry: ev.LogEntry) -> RunState:
 
 def _live_status(state: RunState) -> Status:
     if state.status in (Status.RUNNING, Status.WAITING):
-        return Status.WAITING if state.waits_only_for_people else Status.RUNNING
+        return Status.WAITING if state.only_waits else Status.RUNNING
     return state.status
 
 

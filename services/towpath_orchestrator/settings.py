@@ -34,7 +34,7 @@ class OrchestratorSettings(Settings):
     """Waiting so long counts as much as one more step of priority, so that no priority starves the others."""
 
     max_waiting_runs: int = 20_000
-    """Runs that wait for people; beyond it no more are started, since each is asked about from time to time."""
+    """Runs that wait for people or a quota; beyond it no more are started, since each is asked about now and then."""
 
     max_waiting_submits: int = 2_048
     """Tasks on their way into the database at once; more are refused with `overloaded` at once."""

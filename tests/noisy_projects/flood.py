@@ -25,13 +25,13 @@ from towpath_contracts.tools.access import ApplyPolicy
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 
-NOISY, QUIET = "noisy", "quiet"
+NOISY, QUIET, LOUD = "noisy", "quiet", "loud"
 """Projects, and their only callers: a caller of NATS is of one project."""
 
 ACTIVE_RUNS = 40
 """Room for runs: so little that a flood of hundreds has to wait for it."""
 
-ALLOWED = {NOISY: "mark.*", QUIET: "mark.pure"}
+ALLOWED = {NOISY: "mark.*", QUIET: "mark.pure", LOUD: "mark.*"}
 """What the policy of each project allows."""
 
 PATIENCE_S = 300
@@ -79,13 +79,16 @@ def platform_of(folder: Path) -> Platform:
         },
         workers=[
             WorkerLaunch(modules=(tools,), concurrency=16, environment={**marks, "TOWPATH_PROJECT": project})
-            for project in (NOISY, QUIET)
+            for project in ALLOWED
         ],
     )
 
 
 class TwoProjects:
-    """Both projects on a running platform, each with its policy, its network and its caller."""
+    """The noisy project, the quiet one, and another loud one for who wants it, on a running platform.
+
+    Each has its policy, its network and its caller.
+    """
 
     def __init__(self, platform: Platform, control: Client, connection: Any) -> None:
         self.platform = platform
@@ -97,7 +100,7 @@ class TwoProjects:
         control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
         connection = await asyncpg.connect(platform.dsn())
         await connection.executemany(
-            "INSERT INTO gateway.principal (caller, project) VALUES ($1, $1)", [(NOISY,), (QUIET,)]
+            "INSERT INTO gateway.principal (caller, project) VALUES ($1, $1)", [(project,) for project in ALLOWED]
         )
         found = cls(platform, control, connection)
         for project, tools in ALLOWED.items():
@@ -161,6 +164,18 @@ class TwoProjects:
                 raise TimeoutError(f"run {run_id} has no {kind}")
             await asyncio.sleep(0.05)
         return dict(json.loads(found))
+
+    async def until_postponed(self, runs: int) -> None:
+        """Wait until so many runs that have not ended have had a call postponed."""
+        text = (
+            "SELECT count(DISTINCT e.run_id) FROM runs.run_event e JOIN runs.run r ON r.run_id = e.run_id"
+            " WHERE e.type = 'tool_call_postponed' AND r.ended_at IS NULL"
+        )
+        until = asyncio.get_running_loop().time() + PATIENCE_S
+        while (found := await self.connection.fetchval(text)) < runs:
+            if asyncio.get_running_loop().time() > until:
+                raise TimeoutError(f"calls of {found} of {runs} runs were postponed")
+            await asyncio.sleep(0.05)
 
     async def flood(self, load: Load) -> None:
         await asyncio.gather(*(self.submit(NOISY, n, calls=load.calls, tools=TOOLS) for n in range(load.runs)))

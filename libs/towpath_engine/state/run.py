@@ -349,9 +349,10 @@ class RunState:
         return frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
 
     @property
-    def waits_only_for_people(self) -> bool:
-        """Whether every pending effect stands behind a gate, so that active time stands still."""
+    def only_waits(self) -> bool:
+        """Whether nothing is under way, so that active time stands still: all waits for people, or for a quota."""
         waiting = {name for child in self.children if child.waits for name in (child.child_id, child.execution_id)}
+        waiting |= {p.effect_id for p in self.pending if p.postponed and p.kind is EffectKind.TOOL}
         if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
             return False
         gated = {gate.execution_id for gate in self.gates} | waiting | self.queued | self.withheld

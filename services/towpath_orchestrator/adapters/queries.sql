@@ -336,11 +336,11 @@ SELECT run_id FROM runs.run WHERE status IN ('running', 'cancelling') AND update
 ORDER BY updated_at DESC LIMIT $2
 
 -- name: load_counts
--- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none, nor does one that
--- waits for a child: what lives below it counts instead. `budgets` tells whether anybody has changed a limit; `queues`
+-- Who holds how much of the room, and how many wait for it. A run that waits for a person, or for its project's quota of
+-- tool calls, holds none, nor does one that waits for a child: what lives below it counts instead. `budgets` tells whether anybody has changed a limit; `queues`
 -- how many of a caller's runs wait, and `project_queues` of a project's, of those that have a hundredth of $2 or more: at
 -- most a hundred. No more than $1 of the queue are counted. `project_waiting` has the projects of which $3 or more wait
--- for people; of each no more are counted as `waiting`, so that none makes others wait.
+-- so; of each no more are counted as `waiting`, so that none makes others wait.
 WITH queued AS MATERIALIZED (
   SELECT w.caller, coalesce(p.project, '') AS project, w.waits
   FROM (SELECT q.caller, count(*) AS waits

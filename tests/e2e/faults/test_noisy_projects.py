@@ -1,10 +1,11 @@
 """A project that floods the platform: another one's runs go through in their turn, its quota and rights are its own."""
 
+import asyncio
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from tests.noisy_projects.flood import ACTIVE_RUNS, NOISY, QUIET, Load, TwoProjects, platform_of, quiet_runs_among
+from tests.noisy_projects.flood import ACTIVE_RUNS, LOUD, NOISY, QUIET, Load, TwoProjects, platform_of, quiet_runs_among
 from tests.support.platform.marked_runs import TOOLS
 
 from towpath_contracts import rpc
@@ -34,6 +35,7 @@ async def test_a_project_that_floods_holds_up_no_other_ones_runs(folder: Path) -
         await projects.until_ended(NOISY, LOAD.runs)
         await its_calls_wait_for_the_next_minute(projects)
         assert (await projects.refused(NOISY, LOAD.runs))["code"] == "quota_exceeded"
+        await runs_whose_calls_are_postponed_hold_no_room(projects)
         await projects.close()
 
 
@@ -53,11 +55,25 @@ async def its_calls_wait_for_the_next_minute(projects: TwoProjects) -> None:
     run_id = await projects.submit(NOISY, LOAD.runs, calls=3)
     until = (await projects.until_event(run_id, "tool_call_postponed"))["until"]
     view = await projects.tell(rpc.GET_RUN, GetRun(project=NOISY, run_id=UUID(run_id)))
-    assert view["status"] == "running"
     if wall() < datetime.fromisoformat(until):
+        assert view["status"] == "waiting"
         assert view["waits"][0].startswith("quota: mark.pure is asked for again at ")
         assert view["waits"][0].endswith(USED_UP)
     await projects.limit(NOISY, runs_per_day=LOAD.runs + 1)
+
+
+async def runs_whose_calls_are_postponed_hold_no_room(projects: TwoProjects) -> None:
+    """Two projects with more runs than there is room for, nearly all of which wait for a minute to come."""
+    for project in (NOISY, LOUD):
+        await projects.limit(project, tool_calls_per_minute=1)
+        await asyncio.gather(*(projects.submit(project, 5_000_000 + n) for n in range(ACTIVE_RUNS)))
+    await projects.until_postponed(ACTIVE_RUNS + 20)
+    await projects.limit(QUIET, runs_per_day=1_000)
+    ended = await projects.ended(QUIET)
+    run_id = await projects.submit(QUIET, 6_000_000)
+    await projects.until_ended(QUIET, ended + 1)
+    (found,) = await projects.meanwhile([run_id])
+    assert (found["status"], found["runs"] <= 2) == ("completed", True), found
 
 
 async def its_quota_is_its_own(projects: TwoProjects) -> None:

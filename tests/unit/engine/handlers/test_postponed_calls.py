@@ -1,9 +1,9 @@
 """A call that its project's quota has no room for is requested again when it said, and loses none of its own time."""
 
 from datetime import datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from tests.support.engine.machine import RUN, Machine, respond, types, use, use_all
+from tests.support.engine.machine import RUN, Machine, respond, snapshot, types, use, use_all
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
@@ -117,3 +117,48 @@ def test_a_run_that_is_cancelled_asks_at_once_and_is_not_put_off() -> None:
     assert put_off(machine, attempt=2) == []
     assert types(machine.fenced(voided=(machine.call_id(),)))[-1] == "run_finished"
     assert machine.state.status is Status.CANCELLED
+
+
+def test_a_run_of_which_nothing_else_is_under_way_waits_and_its_time_stands_still() -> None:
+    machine = Machine(snapshot(timeout_ms=5_000))
+    machine.decide(use("echo", text="hello"))
+    put_off(machine)
+    assert (machine.state.status, machine.state.active_deadline()) == (Status.WAITING, None)
+    for attempt in (2, 3):
+        assert types(machine.wake()) == ["effect_resent"]
+        assert machine.state.status is Status.RUNNING
+        put_off(machine, attempt=attempt)
+    machine.wake()
+    machine.finish(result={"echo": "hello"})
+    machine.decide(respond("done"))
+    assert machine.finished.status == "completed"
+
+
+def test_a_run_of_which_something_else_is_under_way_runs() -> None:
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("echo", {"text": "b"})))
+    put_off(machine, call=1)
+    assert machine.state.status is Status.RUNNING
+    machine.finish(result={"echo": "a"})
+    assert machine.state.status is Status.WAITING
+    machine.wake()
+    assert machine.state.status is Status.RUNNING
+
+
+def test_a_run_waits_whose_other_call_waits_for_a_person() -> None:
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("echo", {"text": "b"})))
+    machine.want_approval(uuid4(), 0)
+    assert machine.state.status is Status.RUNNING
+    put_off(machine, call=1)
+    assert machine.state.status is Status.WAITING
+
+
+def test_the_watchdog_takes_no_run_for_silent_that_waits_for_its_quota() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    put_off(machine, wait_s=1_800)
+    silent = facts.WatchdogReportedFact(
+        run_id=RUN, finding="silent", key="silent", since=machine.state.seq, detail="quiet"
+    )
+    assert machine.feed(silent, after=900) == []

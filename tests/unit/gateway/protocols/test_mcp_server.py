@@ -215,6 +215,15 @@ async def test_a_key_that_may_not_see_gates_is_told_by_the_words_of_the_run() ->
     assert "`towpath gates list`" in text
 
 
+async def test_a_run_that_waits_for_its_quota_waits_for_no_person() -> None:
+    waits = ["quota: shop.find is asked for again at 12:01", f"clerk in run {RUN}: quota: shop.pay is asked for again"]
+    view = {"run_id": RUN, "status": "waiting", "seq": 0, "waits": waits}
+    answers = {f"/v1/runs/{RUN}/events": page("waiting"), f"/v1/runs/{RUN}": view, "/v1/gates": "forbidden"}
+    (said,) = results.run_result(await waited(answers, 0), "https://towpath.example").content
+    assert isinstance(said, mcp_types.TextContent) and said.text.endswith("Ask follow_run for its end.")
+    assert run_wait.waits_for_person([*waits, f"clerk in run {RUN}: approval: large"])
+
+
 @pytest.mark.parametrize("hides_gates", [False, True])
 def test_a_run_that_goes_on_names_the_toolset_whose_worker_is_missing(hides_gates: bool) -> None:
     view = {"run_id": RUN, "status": "running", "seq": 3, "waits": [wait := wait_for_worker("orders")]}

@@ -4,6 +4,7 @@ The log is read page by page; each page is told as progress. Whoever stops liste
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +20,9 @@ LOOK_S = 2
 
 RETRY_S = 0.5
 PAGE = 200
+
+_ENDS_BY_ITSELF = (TOOL_WAIT, "model: ", "quota: ")
+_OF_A_RUN_BELOW = re.compile(r"^.+? in run [0-9a-f-]{36}: ")
 
 ReportProgress = Callable[[float, str], Awaitable[None]]
 """Is told how far the log was read, and what happened there."""
@@ -93,8 +97,11 @@ async def _stands(api: Api, run_id: str, status: str) -> bool:
 
 
 def waits_for_person(waits: Sequence[str]) -> bool:
-    """Return whether a person has to end any of the *waits* of a run, in its own words: a worker comes by itself."""
-    return any(not wait.startswith(TOOL_WAIT) for wait in waits)
+    """Return whether a person has to end any of the *waits* of a run, in its own words.
+
+    A worker comes by itself, and so does the time that a model's provider or the quota of tool calls has asked for.
+    """
+    return any(not _OF_A_RUN_BELOW.sub("", wait).startswith(_ENDS_BY_ITSELF) for wait in waits)
 
 
 def _whole(left: float) -> int:
