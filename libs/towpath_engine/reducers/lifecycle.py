@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import effect_id
+from towpath_engine.reducers.calls import call_deadline
 from towpath_engine.reducers.children import resend_stop_soon
 from towpath_engine.reducers.loops.inheritance import inherited_detectors
 from towpath_engine.reducers.plan import with_plan_or_swarm
@@ -56,12 +57,14 @@ def apply_run_started(state: RunState, _event: ev.RunStarted, at: datetime) -> R
     return replace(state, status=Status.RUNNING, started_at=at)
 
 
-def apply_effect_resent(state: RunState, event: ev.EffectResent, _at: datetime) -> RunState:
+def apply_effect_resent(state: RunState, event: ev.EffectResent, at: datetime) -> RunState:
+    """Return the state with one more attempt; a call that was postponed has its whole time from here on."""
     pending = tuple(
         replace(
             p,
             attempt=event.attempt,
             resend_at=event.resend_at,
+            deadline=_postponed_deadline(state, p, at) if p.postponed else p.deadline,
             dead=p.dead + bool(event.dead),
             postponed=False,
             withheld=False,
@@ -145,6 +148,11 @@ def apply_run_finished(state: RunState, event: ev.RunFinished, at: datetime) -> 
         pending=pending,
         gates=(),
     )
+
+
+def _postponed_deadline(state: RunState, pending: PendingEffect, at: datetime) -> datetime | None:
+    call = state.open_call(pending.effect_id)
+    return pending.deadline if call is None else call_deadline(state, call.call.tool, at)
 
 
 def _fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:

@@ -328,12 +328,16 @@ class RunState:
 
     @property
     def withheld(self) -> frozenset[UUID]:
-        """The calls that people let go while the run was held; while it is, also polls whose time had not come."""
+        """The calls that people let go while the run was held; while it is, also those whose time had not come.
+
+        These are polls, and calls that the quota of their project has postponed.
+        """
         held = self.held
         return frozenset(
             pending.effect_id
             for pending in self.pending
-            if pending.withheld or (held and pending.kind is EffectKind.TOOL and not pending.attempt)
+            if pending.withheld
+            or (held and pending.kind is EffectKind.TOOL and (pending.postponed or not pending.attempt))
         )
 
     @property

@@ -3,11 +3,13 @@
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
+import pytest
 from tests.support.engine.machine import RUN, Machine, respond, snapshot, types, use, use_all
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
 from towpath_engine.advance import wake_at
+from towpath_engine.reducers.calls import call_deadline
 from towpath_engine.requests.effects import resendable_effects
 from towpath_engine.state.run import PendingEffect, Status
 
@@ -162,3 +164,47 @@ def test_the_watchdog_takes_no_run_for_silent_that_waits_for_its_quota() -> None
         run_id=RUN, finding="silent", key="silent", since=machine.state.seq, detail="quiet"
     )
     assert machine.feed(silent, after=900) == []
+
+
+@pytest.mark.parametrize("act", ["pause", "gate"])
+def test_nothing_that_was_postponed_begins_while_the_run_is_held(act: str) -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    put_off(machine)
+    machine.steer(act)
+    assert machine.timer(after=2 * WAIT_S) == []
+    assert machine.state.status is Status.WAITING
+    go_on(machine, after=3_600)
+    assert types(machine.wake()) == ["effect_resent"]
+    assert deadline_of(machine) == call_deadline(machine.state, "echo", machine.now), "it has its whole time"
+
+
+@pytest.mark.parametrize("act", ["pause", "gate"])
+def test_a_run_that_is_let_go_before_the_time_said_asks_at_that_time(act: str) -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    put_off(machine, wait_s=3_600)
+    until = pending_of(machine).resend_at
+    machine.steer(act)
+    go_on(machine, after=5)
+    assert (wake_at(machine.state), machine.sent) == (until, [])
+    assert types(machine.wake()) == ["effect_resent"]
+    assert deadline_of(machine) == call_deadline(machine.state, "echo", machine.now), "it has its whole time"
+
+
+def test_a_call_that_is_postponed_while_the_run_is_held_waits_for_its_release() -> None:
+    """It was asked for before the pause; a call beside it that is under way comes to its end."""
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("echo", {"text": "b"})))
+    machine.steer("pause")
+    put_off(machine)
+    machine.finish(1)
+    assert machine.timer(after=2 * WAIT_S) == []
+    go_on(machine)
+    assert types(machine.wake()) == ["effect_resent"]
+
+
+def go_on(machine: Machine, *, after: float = 0.0) -> None:
+    (gate,) = machine.state.gates
+    verdict = "resumed" if gate.gate_type == "run_paused" else "approved"
+    machine.resolve(verdict, gate_id=gate.gate_id, after=after)
