@@ -140,7 +140,7 @@ def test_the_list_TOOLS_of_a_module_is_served(tmp_path: Path) -> None:  # noqa: 
 def test_TOOLS_that_is_no_list_is_refused(tmp_path: Path) -> None:  # noqa: N802 - the name is the point
     file = tmp_path / "wrong_tools.py"
     file.write_text("TOOLS = 'plain'\n")
-    with pytest.raises(DeclarationError, match=r"wrong_tools\.TOOLS is a list of tools and functions, not str"):
+    with pytest.raises(DeclarationError, match=r"wrong_tools\.py:1: TOOLS is a list of tools and functions, not str"):
         collect([load_module(str(file))])
 
 
