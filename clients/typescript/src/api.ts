@@ -2394,12 +2394,13 @@ export interface ProblemDetail {
 /**
  * What a code means, what to do about it, how it comes about, and a message with what mends it.
  *
- * Status 0 marks problems of the command line.
+ * Status 0 marks problems of the command line, and codes that stand in records alone: `of` says in which.
  */
 export interface ProblemEntry {
   cause: string;
   code: string;
   example: string;
+  of: string;
   remedy: string;
   retryable: boolean;
   schema_version: number;

@@ -11,6 +11,8 @@ from functools import cache
 from tests.docs_site.reference.markdown_text import cell
 from tests.support.places import ROOT
 
+from towpath_contracts.outcomes.outcome_codes import OUTCOMES
+from towpath_contracts.outcomes.outcome_kind import OutcomeKind
 from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.registry import REGISTRY, problem
@@ -30,6 +32,13 @@ A code is never reused or renamed. Status 0 marks those of the command line alon
 `retryable` says that the same request may be accepted later, `retry_after_s` when; `errors` lists every single fault,
 each with a JSON pointer into the request.
 """
+_OUTCOMES = """## Codes of runs, calls and models
+
+These stand in records, and refuse no request: how a run, a tool call or a decision ended, and why. A code that is a
+problem too, such as `tool_unknown`, stands above. `towpath explain CODE` knows them all.
+
+| code | of | what it means | what to do |
+|---|---|---|---|"""
 _CAUSES = 3
 """So many messages are shown of a code; further ones are like them."""
 
@@ -37,7 +46,12 @@ _CAUSES = 3
 def problems_page() -> str:
     """Return the page."""
     causes = _causes()
-    return "\n".join([_HEAD, *(_section(kind, causes[kind.code]) for kind in sorted(REGISTRY.values()))])
+    sections = (_section(kind, causes[kind.code]) for kind in sorted(REGISTRY.values()))
+    return "\n".join([_HEAD, *sections, _OUTCOMES, *map(_row, sorted(OUTCOMES.values())), ""])
+
+
+def _row(kind: OutcomeKind) -> str:
+    return f"| `{kind.code}` | {kind.of} | {cell(kind.meaning)} | {cell(kind.remedy)} |"
 
 
 def _section(kind: ProblemKind, causes: list[str]) -> str:

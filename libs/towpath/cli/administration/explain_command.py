@@ -6,15 +6,22 @@ from platform import python_version
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column
+from towpath_contracts.outcomes.outcome_codes import OUTCOMES
 from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
+_OUTCOME = (
+    *(Column("code", "code"), Column("of", "of"), Column("meaning", "meaning", is_whole=True)),
+    Column("remedy", "remedy", is_whole=True),
+)
+"""Of a code that records show, and that refuses no request."""
+
 
 def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
-    """Explain what a problem code means, how it comes about and what to do; without a code, list them all.
+    """Explain a code: what it means, how it comes about and what to do; without a code, list those of problems.
 
     Args:
-        code: A code as an error shows it, such as gate_settled.
+        code: A code as an error, a run or a call shows it, such as gate_settled or max_steps_exceeded.
     """
     columns = (
         Column("code", "code"),
@@ -27,11 +34,15 @@ def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIO
         printed.out().rows("problems", kinds, columns, empty="There are no codes.")
         return
     name = code.removeprefix("urn:towpath:problem:")
+    outcome = OUTCOMES.get(name)
+    if outcome is not None:
+        printed.out().record(outcome._asdict(), _OUTCOME)
+        return
     if name not in REGISTRY:
-        near = difflib.get_close_matches(name, REGISTRY, n=3)
+        near = difflib.get_close_matches(name, (*REGISTRY, *OUTCOMES), n=3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise ProblemError(
-            problem("not_found", f"no problem has the code {code}{hint}", remedy="List every code: towpath explain.")
+            problem("not_found", f"nothing has the code {code}{hint}", remedy="List every code: towpath explain.")
         )
     more = EXAMPLES[name]._asdict()
     printed.out().record(REGISTRY[name]._asdict() | more, (*columns, *(Column(title, title) for title in more)))

@@ -3,6 +3,8 @@
 from fastapi import APIRouter, Request, Response
 
 from towpath_contracts.base import Message
+from towpath_contracts.outcomes.outcome_codes import OUTCOMES
+from towpath_contracts.outcomes.outcome_kind import OutcomeKind
 from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.kind import ProblemKind
 from towpath_contracts.problems.registry import REGISTRY, TYPE_PREFIX, ProblemError, problem
@@ -15,7 +17,7 @@ router = APIRouter(prefix="/problems", route_class=BoundedJsonRoute, tags=["prob
 class ProblemEntry(Message):
     """What a code means, what to do about it, how it comes about, and a message with what mends it.
 
-    Status 0 marks problems of the command line.
+    Status 0 marks problems of the command line, and codes that stand in records alone: `of` says in which.
     """
 
     type: str
@@ -26,6 +28,7 @@ class ProblemEntry(Message):
     retryable: bool
     cause: str
     example: str
+    of: str = ""
 
 
 class ProblemList(Message):
@@ -54,17 +57,27 @@ async def list_problems(request: Request) -> Response:
     summary="Explain a problem code",
 )
 async def get_problem(code: str, request: Request) -> Response:
-    """Return what *code* means. A browser gets a page."""
-    kind = REGISTRY.get(code)
-    if kind is None:
-        raise ProblemError(problem("not_found", "there is no such problem code"))
-    page: Response | None = request.app.state.console.explanation([_entry(kind)], request, code)
-    return page or _negotiated(_entry(kind))
+    """Return what *code* means, be it of a problem, a run, a call or a model. A browser gets a page."""
+    if code in REGISTRY:
+        entry = _entry(REGISTRY[code])
+    elif code in OUTCOMES:
+        entry = _outcome_entry(OUTCOMES[code])
+    else:
+        raise ProblemError(problem("not_found", "there is no such code"))
+    page: Response | None = request.app.state.console.explanation([entry], request, code)
+    return page or _negotiated(entry)
 
 
 def _negotiated(message: Message) -> Response:
     """Answer with JSON, at an address where others get a page."""
     return json_answer(message, headers={"Vary": "Accept"})
+
+
+def _outcome_entry(kind: OutcomeKind) -> ProblemEntry:
+    return ProblemEntry(
+        type=TYPE_PREFIX + kind.code, code=kind.code, status=0, title=kind.meaning, remedy=kind.remedy,
+        retryable=False, cause="", example="", of=kind.of,
+    )  # fmt: skip
 
 
 def _entry(kind: ProblemKind) -> ProblemEntry:
