@@ -4,8 +4,10 @@
 platform, which adds what only it knows, such as the tools that are registered.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Unpack
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +17,7 @@ from towpath.errors import DeclarationError, RefusedError
 from towpath.foreign_names import AGENT_OPTIONS
 from towpath.networks.flows import FlowMember
 from towpath.networks.network_keywords import NetworkKeywords
+from towpath.networks.prompt_files import is_prompt_path, read_prompt_file
 from towpath.networks.ways_to_write import as_in_python
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
@@ -49,14 +52,14 @@ class Agent(FlowMember):
     """One agent. `tools` are names or Tool objects, `routes` the agents that it may hand over to, or their keys.
 
     `model` may be a list: the next one is asked where the one before is out of service, over its limit or refuses.
-    `prompt` is its text, or a function without arguments that returns it: it is called each time the network is built,
-    so what it returns is what is published. `output` is what its answer must look like: a pydantic model or a JSON
-    Schema. `settings` say how its model is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`; `budget`
+    `prompt` is its text, `Path("clerk.md")` for a file beside the program's own, or a function without arguments that
+    returns it. A file is read, and a function called, each time the network is built: that is what is published.
+    `output` is what its answer must look like: a pydantic model or a JSON Schema. `settings` say how its model is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`; `budget`
     is what it may spend in one run, such as `Budget(usd=0.5)`.
     """
 
     key: str
-    prompt: str | Callable[[], str] = field(default="", kw_only=True)
+    prompt: str | Path | Callable[[], str] = field(default="", kw_only=True)
     description: str = field(default="", kw_only=True)
     display_name: str = field(default="", kw_only=True)
     agent_type: str = field(default="", kw_only=True)
@@ -113,6 +116,8 @@ class Agent(FlowMember):
         """Return the text of the prompt; raises DeclarationError where a function returns none."""
         if isinstance(self.prompt, str):
             return self.prompt
+        if isinstance(self.prompt, Path):
+            return read_prompt_file(self.prompt, self.key, self.declared_at)
         text: object = self.prompt()
         if not isinstance(text, str):
             where = f"{self.declared_at}: " if self.declared_at is not None else ""
@@ -175,7 +180,7 @@ class Network:
         agents = [one.to_json() if isinstance(one, Agent) else one.model_dump(mode="json") for one in self.agents]
         return self._checked({"agents": agents, **self.limits}, self.agents)
 
-    def _checked(self, written: JsonObject, agents: Iterable[object]) -> NetworkSpec:
+    def _checked(self, written: JsonObject, agents: Sequence[object]) -> NetworkSpec:
         """Return *written* as the NetworkSpec; *agents* declare its agents, in their order."""
         from towpath_contracts.network_checks.network_agents import check_network  # noqa: PLC0415 - brings the schema checks
 
@@ -187,6 +192,11 @@ class Network:
             raise RefusedError(place_problems(error.problem.errors, places)) from None
         if found := check_network(spec):
             raise RefusedError(place_problems(tuple(found), places))
+        for one in agents:
+            if isinstance(one, Agent) and isinstance(one.prompt, str) and is_prompt_path(one.prompt):
+                where = f"{one.declared_at}: " if one.declared_at is not None else ""
+                told = f"{where}the prompt of agent {one.key!r} is the words {one.prompt!r}, which name a file"
+                warnings.warn(f"{told}; to read it write prompt=Path({one.prompt!r})", stacklevel=3)
         return spec
 
 

@@ -82,7 +82,7 @@ CALL_OUTCOMES = (
     ),
     OutcomeKind(
         "respond_not_allowed", _REFUSAL, "The agent may not end the run.",
-        "Let it respond in the network (allow_respond in YAML), or give it a route to one that may.",
+        "Let it respond in the network (can_respond=True, allow_respond in YAML), or give it a route to one that may.",
     ),
     OutcomeKind("response_invalid", _REFUSAL, "The answer does not fit the output schema.", _MODEL),
     OutcomeKind("decision_invalid", _REFUSAL, "The decision can't be carried out as it is.", _MODEL),

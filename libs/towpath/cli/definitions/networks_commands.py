@@ -308,11 +308,17 @@ def _check_form(file: Path) -> list[str]:
 
     Returns what a run may lack all the same. A script that is not here is no fault: a decider may have it elsewhere.
     """
+    from towpath.networks.prompt_files import is_prompt_path
     from towpath.networks.script_files import TASK, played_scripts, script_path, task_script_hint
     from towpath.networks.spec_files import load_network
 
     spec = load_network(file)
-    notes: list[str] = []
+    notes = [
+        f"the prompt of {agent.key} is the words {agent.prompt_template}, and no file is read: write its text below "
+        "prompt_template: |"
+        for agent in spec.agents
+        if is_prompt_path(agent.prompt_template)
+    ]
     for name, agents in played_scripts(spec.model_dump(mode="json")).items():
         path = script_path(file.parent, name)
         notes += [task_script_hint(spec.name, agents)] if name == TASK else _look_at_script(path, file.parent, agents)
