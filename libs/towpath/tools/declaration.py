@@ -119,7 +119,8 @@ class Tool(Generic[P, R]):
         return bound
 
     def __repr__(self) -> str:
-        return f"<tool {self.spec.name} of {self.function.__module__}.{self.function.__qualname__}>"
+        written = underlying(self.function)
+        return f"<tool {self.spec.name} of {written.__module__}.{written.__qualname__}>"
 
 
 AnyTool = Tool[Any, Any]
