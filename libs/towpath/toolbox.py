@@ -226,6 +226,12 @@ def _listed_tools(module: ModuleType) -> list[AnyTool | Hook]:
     if written is None:
         return []
     if not isinstance(written, list | tuple):
-        msg = f"{_place_of_list(module)}: TOOLS is a list of tools and functions, not {type(written).__name__}"
-        raise DeclarationError(msg)
+        raise _no_list_of_tools(module, f", not {type(written).__name__}")
+    if wrong := [one for one in written if not callable(one) and not isinstance(one, Hook)]:
+        raise _no_list_of_tools(module, f"; {wrong[0]!r} is none")
     return [one if isinstance(one, Tool | Hook) else tool(one) for one in written]
+
+
+def _no_list_of_tools(module: ModuleType, what: str) -> DeclarationError:
+    taken = "TOOLS is a list of tools and functions, such as TOOLS = [look]"
+    return DeclarationError(f"{_place_of_list(module)}: {taken}{what}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from towpath.declared_places import checks_keywords
+from towpath.declared_places import checks_keywords, declared_place
 from towpath.errors import DeclarationError, RefusedError, TowpathError, error_from
 from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
     from towpath_fabric.telemetry.recorder import SpanRecorder
     from towpath_worker.app.worker import ToolWorker
     from towpath_worker.settings import WorkerSettings
+
+
+def _check_served(tools: object) -> None:
+    """Raise DeclarationError, with the caller's line, for what is no list of tools and functions."""
+    takes = f"{declared_place()}: Worker takes tools and functions, such as Worker([look])"
+    if isinstance(tools, str | os.PathLike):
+        msg = f"{takes}, not the text {str(tools)!r}; a file of tools is served by: towpath worker {tools}"
+        raise DeclarationError(msg)
+    if not isinstance(tools, Iterable):
+        msg = f"{takes}, in a list; {tools!r} is none"
+        raise DeclarationError(msg)
+    if isinstance(tools, list | tuple) and (wrong := [one for one in tools if not callable(one)]):
+        msg = f"{takes}; {wrong[0]!r} is none"
+        raise DeclarationError(msg)
 
 
 @checks_keywords
@@ -47,6 +61,7 @@ class Worker:
         hooks: Iterable[Hook] = (),
     ) -> None:
         """Take what to serve and where; raises DeclarationError for tools that can't be offered."""
+        _check_served(tools)
         served = [one if isinstance(one, Tool) else tool(toolset=toolset)(one) for one in tools]
         if not served:
             msg = "a worker has at least one tool: Worker([my_function])"

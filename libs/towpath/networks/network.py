@@ -54,8 +54,9 @@ class Agent(FlowMember):
     `model` may be a list: the next one is asked where the one before is out of service, over its limit or refuses.
     `prompt` is its text, `Path("clerk.md")` for a file beside the program's own, or a function without arguments that
     returns it. A file is read, and a function called, each time the network is built: that is what is published.
-    `output` is what its answer must look like: a pydantic model or a JSON Schema. `settings` say how its model is asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`; `budget`
-    is what it may spend in one run, such as `Budget(usd=0.5)`.
+    `output` is what its answer must look like: a pydantic model or a JSON Schema. `settings` say how its model is
+    asked, such as `{"temperature": 0.2, "reasoning_effort": "low"}`; `budget` is what it may spend in one run, such as
+    `Budget(usd=0.5)`.
     """
 
     key: str

@@ -11,10 +11,12 @@ import sys
 import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
+from towpath import Worker
 from towpath.errors import DeclarationError
 from towpath.module_sources import describe_import_fault
 from towpath.toolbox import collect, leave_out_working_folder, load_module
@@ -271,3 +273,28 @@ def test_a_slip_in_the_name_of_an_installed_module_is_told_before_one_of_python(
     for name, meant in (("pydantci", "pydantic"), ("asnycio", "asyncio"), ("reqeusts", "requests")):
         told = describe_import_fault("tools.py", ModuleNotFoundError(name=name))
         assert f"; did you mean {meant}? If not, check the name, then install" in told
+
+
+def test_a_list_of_other_things_is_told_with_its_line(folder: Path) -> None:
+    file = folder / "listed_tools.py"
+    file.write_text('"""Tools."""\n\nTOOLS = ["look"]\n')
+    with pytest.raises(DeclarationError) as caught:
+        collect([load_module(str(file))])
+    told = "TOOLS is a list of tools and functions, such as TOOLS = [look]; 'look' is none"
+    assert str(caught.value) == f"{file}:3: {told}"
+
+
+@pytest.mark.parametrize(
+    ("served", "told"),
+    [
+        ("tools.py", ", not the text 'tools.py'; a file of tools is served by: towpath worker tools.py"),
+        (["look"], "; 'look' is none"),
+        (3, ", in a list; 3 is none"),
+    ],
+)
+def test_a_worker_of_other_things_is_told_with_the_line_of_the_program(served: Any, told: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Worker(served)
+    place, said = str(caught.value).split(": ", 1)
+    assert place.startswith(f"{__file__}:")
+    assert said == f"Worker takes tools and functions, such as Worker([look]){told}"

@@ -140,7 +140,7 @@ def test_the_list_TOOLS_of_a_module_is_served(tmp_path: Path) -> None:  # noqa: 
 def test_TOOLS_that_is_no_list_is_refused(tmp_path: Path) -> None:  # noqa: N802 - the name is the point
     file = tmp_path / "wrong_tools.py"
     file.write_text("TOOLS = 'plain'\n")
-    with pytest.raises(DeclarationError, match=r"wrong_tools\.py:1: TOOLS is a list of tools and functions, not str"):
+    with pytest.raises(DeclarationError, match=r"wrong_tools\.py:1: TOOLS is a list of tools .*, not str"):
         collect([load_module(str(file))])
 
 
@@ -229,3 +229,10 @@ def test_a_whole_number_with_a_point_is_an_integer_as_in_json() -> None:
     assert repr(everything.bind({**ARGS, "limit": 5.0}, ToolContext())["limit"]) == "5"
     with pytest.raises(ArgumentsInvalidError, match="weight"):
         everything.bind({**ARGS, "limit": 5.0, "weight": "1"}, ToolContext())
+
+
+def test_a_tool_of_a_partial_is_shown_by_the_function_behind_it() -> None:
+    def look(shop: str, shelf: str) -> str:
+        return shop + shelf
+
+    assert repr(tool(functools.partial(look, "north"))).endswith(f"of {__name__}.{look.__qualname__}>")
