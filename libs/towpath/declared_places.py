@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -61,6 +62,28 @@ def declared_place() -> DeclaredPlace | None:
             return DeclaredPlace(file, frame.f_lineno)
         frame = frame.f_back
     return installed
+
+
+_CALLED_AT: ContextVar[DeclaredPlace | None] = ContextVar("towpath_called_at", default=None)
+"""The line that waits for what another thread does for it."""
+
+COMMANDS = "towpath.cli."
+"""Modules that call the SDK for who types a command, and has no line."""
+
+
+def remember_caller() -> None:
+    """Keep the caller's line for what is done for it in another thread, which is begun in this context."""
+    _CALLED_AT.set(calling_place())
+
+
+def calling_place() -> DeclaredPlace | None:
+    """Return the line of a program that called the SDK; None where a command did."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(COMMANDS):
+            return None
+        frame = frame.f_back
+    return declared_place() or _CALLED_AT.get()
 
 
 def _is_passed(frame: FrameType) -> bool:

@@ -52,6 +52,14 @@ TASK_OPTIONS = {
     "deps": "what a tool knows and the model must not say is system_params={…}",
     "context": "what a tool knows and the model must not say is system_params={…}",
     "run_context": "what a tool knows and the model must not say is system_params={…}",
+    "key": "what makes a repeated submit the same run is idempotency_key=",
     "usage_limits": "what may be spent is budget=Budget(…), and how many steps a run has is max_steps=",
 }
 """Of a task: `run`, `submit` and what else begins a run."""
+
+WAITING_OPTIONS = {
+    "output_type": "this call returns no answer: run(…, output_type=…) does, or result(as_=…)",
+    "timeout": "this call waits for no end. How long an end is waited for is run(…, timeout=…) or result(timeout=…); "
+    "how long the run may take is deadline=",
+}
+"""Of calls that wait for the end of a run, where one is called that does not."""

@@ -12,9 +12,9 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from towpath.agents.operations import move_json
-from towpath.declared_places import checks_fields
+from towpath.declared_places import calling_place, checks_fields
 from towpath.errors import RefusedError
-from towpath.foreign_names import TASK_OPTIONS
+from towpath.foreign_names import TASK_OPTIONS, WAITING_OPTIONS
 from towpath.tasks.goals import goal_json
 from towpath.tasks.mounts import HostMount
 from towpath.tasks.objectives import objective_json
@@ -97,8 +97,11 @@ class RunKeywords(TaskKeywords, total=False):
     timeout: str | float | None
 
 
-def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
-    """Return the task; raises RefusedError `request_invalid` with every problem of form at once."""
+def task_of(network: str, message: str, options: dict[str, Any], *, waits: bool = True) -> SubmitTask:
+    """Return the task; raises RefusedError `request_invalid` with every problem of form at once, and the caller's line.
+
+    Without *waits* it is for a call that does not wait for the end, and so has no options for that.
+    """
     written = {"network": network, "user_message": message, **options}
     if (deadline := written.pop("deadline", None)) is not None:
         written["timeout_ms"] = _deadline_ms(deadline)
@@ -119,21 +122,47 @@ def task_of(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
     try:
         return SubmitTask.model_validate(written)
     except ValidationError as error:
-        details = tuple(_with_own_options(one) for one in in_plain_words(details_of(error, SubmitTask)))
-        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from None
+        details = tuple(_in_own_words(one, waits=waits) for one in in_plain_words(details_of(error, SubmitTask)))
+        place, said = calling_place(), summary_of(details)
+        told = said if place is None else f"{place}: {said}"
+        raise RefusedError(problem("request_invalid", told, errors=details)) from None
 
 
-_BESIDE = ("plan", "output_type", "timeout")
+_BESIDE = ("plan", *WAITING_OPTIONS)
 """Options that `run` and its forms take beside TaskKeywords."""
 
+_MAPPING = frozenset({"model_type", "dict_type", "model_attributes_type"})
+_FOR_EXAMPLE = {
+    "budget": "budget=Budget(usd=0.5)",
+    "goal": 'goal="Every order is shipped"',
+    "labels": 'labels={"team": "billing"}',
+    "model_settings": 'model_settings={"temperature": 0.2}',
+    "quoted_inputs": 'quoted_inputs={"mail": "…"}',
+    "response_schema": 'response_schema={"type": "object"}',
+    "system_params": 'system_params={"customer_id": "c-17"}',
+}
+"""How the options are written that take keys and values."""
 
-def _with_own_options(one: ProblemDetail) -> ProblemDetail:
+
+def _in_own_words(one: ProblemDetail, *, waits: bool) -> ProblemDetail:
+    """Return *one* in the words of Python: the message is no `user_message`, and options have examples."""
+    name = one.pointer.removeprefix("/")
+    if "user_message" in (name, one.detail.partition(" ")[0]):
+        detail = one.detail.replace("user_message", "message")
+        return one.model_copy(update={"pointer": one.pointer.replace("user_message", "message"), "detail": detail})
+    if one.code in _MAPPING and name in _FOR_EXAMPLE:
+        return one.model_copy(update={"detail": f"{one.detail}, such as {_FOR_EXAMPLE[name]}"})
+    return _with_own_options(one, waits=waits)
+
+
+def _with_own_options(one: ProblemDetail, *, waits: bool) -> ProblemDetail:
     """Say of an unknown option of a task what was meant, among all that Python takes and what other frameworks have."""
     name = one.pointer.removeprefix("/")
     if one.code != "extra_forbidden" or "/" in name or "belongs inside" in one.detail:
         return one
-    known = [*TaskKeywords.__annotations__, *_BESIDE]
-    said = f": {TASK_OPTIONS[name]}" if name in TASK_OPTIONS else suggest_or_list(name, known)
+    known = [*TaskKeywords.__annotations__, *(_BESIDE if waits else ("plan",))]
+    instead = TASK_OPTIONS if waits else TASK_OPTIONS | WAITING_OPTIONS
+    said = f": {instead[name]}" if name in instead else suggest_or_list(name, known)
     return one.model_copy(update={"detail": f"there is no field {name!r}{said}"})
 
 

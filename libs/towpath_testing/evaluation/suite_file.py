@@ -113,7 +113,7 @@ def _faults(case: EvaluationCase, at: str) -> Iterator[ProblemDetail]:
         task_of("network", case.input, {"labels": case.labels, **case.task})
     except RefusedError as refused:
         for one in refused.problem.errors:
-            detail = one.detail.replace("user_message", "input")
+            detail = re.sub("^message ", "input ", one.detail)
             yield one.model_copy(update={"pointer": f"{at}/task{one.pointer}", "detail": detail})
 
 

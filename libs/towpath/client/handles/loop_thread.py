@@ -7,6 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from towpath.declared_places import remember_caller
 from towpath.inherited_objects import keep_inherited
 
 Result = TypeVar("Result")
@@ -58,6 +59,7 @@ class LoopThread:
                 work.close()
                 ended.set()
 
+        remember_caller()
         try:
             loop.call_soon_threadsafe(begin)
             ended.wait()

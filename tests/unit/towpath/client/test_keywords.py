@@ -1,11 +1,12 @@
 """The keywords of the SDK against the messages that they become: none is missing, none is of no use."""
 
+import re
 from typing import Any, is_typeddict
 
 import pytest
 from pydantic import BaseModel
 
-from towpath import Agent, Client, Network, RefusedError, Swarm
+from towpath import Agent, Client, Network, RefusedError, Swarm, SyncClient
 from towpath.client.audit import AuditFilters, ErasureFilters, PayloadSelection
 from towpath.client.budgets import BudgetKeywords
 from towpath.client.policy import AccessDetails
@@ -80,6 +81,9 @@ def test_a_swarm_and_a_run_without_asyncio_take_more() -> None:
         ({"xyz": 3}, ", plan, output_type, timeout"),
         ({"session": 1}, "/session: there is no field 'session': a conversation is run.reply(run, message)"),
         ({"max_turns": 3}, "/max_turns: there is no field 'max_turns': how many steps a run has is max_steps="),
+        ({"key": "a"}, "/key: there is no field 'key': what makes a repeated submit the same run is idempotency_key="),
+        ({"budget": 0.5}, "/budget: a mapping of keys and values belongs here, such as budget=Budget(usd=0.5)"),
+        ({"labels": ["a"]}, 'a mapping of keys and values belongs here, such as labels={"team": "billing"}'),
         ({"budget": {"dollars": 1}}, "/budget/dollars: there is no field 'dollars'; there are model_calls, on_soft,"),
         ({"grant": [{"tol": "a"}]}, "/grant/0/tol: there is no field 'tol'; did you mean 'tool'?"),
         ({"goal": {"goal": "g", "settings": {"max_step": 2}}}, "/goal/settings/max_step: there is no field 'max_step'"),
@@ -89,6 +93,32 @@ def test_a_wrong_word_in_a_task_is_told_with_the_one_that_is_near(written: dict[
     with pytest.raises(RefusedError) as caught:
         task_of("n", "hello", written)
     assert meant in caught.value.problem.detail
+
+
+def test_a_call_that_does_not_wait_says_where_the_options_of_waiting_belong() -> None:
+    with pytest.raises(RefusedError, match=r"no field 'timeout': this call waits for no end.*run\(…, timeout=…\)"):
+        task_of("n", "hello", {"timeout": 3}, waits=False)
+    with pytest.raises(RefusedError, match=r"did you mean 'deadline'"):
+        task_of("n", "hello", {"deadlin": 3}, waits=False)
+
+
+def test_an_empty_message_is_told_in_the_words_of_python() -> None:
+    with pytest.raises(RefusedError, match=r": message is required unless") as caught:
+        task_of("n", "", {})
+    assert "user_message" not in caught.value.problem.detail
+
+
+async def test_a_wrong_word_is_told_with_the_line_of_the_program() -> None:
+    async with Client("nats://127.0.0.1:1") as client:
+        with pytest.raises(RefusedError) as caught:
+            await client.submit("n", "hello", max_stepz=3)  # type: ignore[call-arg]
+    assert re.match(rf"{re.escape(__file__)}:\d+: /max_stepz: ", caught.value.problem.detail)
+
+
+def test_a_wrong_word_is_told_with_the_line_of_a_program_without_asyncio() -> None:
+    with SyncClient("nats://127.0.0.1:1") as client, pytest.raises(RefusedError) as caught:
+        client.submit("n", "hello", max_stepz=3)  # type: ignore[call-arg]
+    assert re.match(rf"{re.escape(__file__)}:\d+: /max_stepz: ", caught.value.problem.detail)
 
 
 def test_a_script_of_a_task_takes_the_moves_of_a_test() -> None:
