@@ -36,6 +36,8 @@ IMPORTS = {
     "RunTimeout": "it is RunTimeoutError",
     "Runner": "an agent is run by run(agent, message), or run.sync(agent, message) without asyncio",
     "TextDelta": "pieces of text are RunStreamDelta",
+    "FunctionModel": "a function is a model as it is: harness(…, model=FUNCTION), of towpath.testing",
+    "TestModel": "decisions written beforehand are script([…]), of towpath.testing: harness(…, model=script([…]))",
     "ToolStarted": "a call is told by RunStreamToolCall",
     "function_tool": "a tool is a function under @tool",
     "termination": "loops are found in every run; what ends one are settings, such as max_steps, of the run or network",

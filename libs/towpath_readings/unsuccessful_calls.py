@@ -3,6 +3,8 @@
 They were refused before anybody was asked for a right, by the policy, or by a person; or their tools failed them.
 """
 
+from collections.abc import Sequence
+
 from towpath_contracts.events.call_events import ToolCallDenied, ToolCallFinished
 from towpath_contracts.events.decision_events import DecisionRefused
 from towpath_contracts.events.log import AnyEvent
@@ -18,6 +20,15 @@ def refused_call(event: AnyEvent) -> str | None:
             return f"{code}: {feedback}"
         case ToolCallDenied(tool=tool, denial=denial):
             return f"{tool}: {denial.told()}"
+        case _:
+            return None
+
+
+def refused_decision(event: AnyEvent) -> str | None:
+    """Return which decision *event* says was refused, and why, but for one that was about a call; else None."""
+    match event:
+        case DecisionRefused(code=code, feedback=feedback) if code not in REFUSED_CALLS:
+            return f"{code}: {feedback}"
         case _:
             return None
 
@@ -47,9 +58,16 @@ def failed_call(event: AnyEvent) -> str | None:
             return None
 
 
-def summaries_of_unsuccessful(refused: list[str], failed: list[str]) -> list[str]:
-    """Return how many calls were *refused* and have *failed*, and the first: a sentence for each kind that there is."""
-    kinds = ((refused, "1 call was refused", "calls were refused"), (failed, "1 call failed", "calls failed"))
+def summaries_of_unsuccessful(refused: list[str], failed: list[str], decisions: Sequence[str] = ()) -> list[str]:
+    """Return how many calls were *refused* and have *failed*, and the first: a sentence for each kind that there is.
+
+    So it does of *decisions* that were refused.
+    """
+    kinds = (
+        (refused, "1 call was refused", "calls were refused"),
+        (failed, "1 call failed", "calls failed"),
+        (decisions, "1 decision was refused", "decisions were refused"),
+    )
     return [
         f"{one if len(calls) == 1 else f'{len(calls)} {many}, first'}: {calls[0]}"
         for calls, one, many in kinds

@@ -14,7 +14,7 @@ from typing import Any, Self, Unpack
 from uuid import UUID
 
 from towpath.client.resources import spec_json
-from towpath.declared_places import checks_call
+from towpath.declared_places import checks_call, declared_place
 from towpath.errors import DeclarationError, RefusedError, TowpathError
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, spec_from
@@ -63,6 +63,16 @@ class HarnessLog:
         self._log.error("%s %s", text, more, exc_info=more.pop("exc_info", None))
 
 
+def _check_model(model: object) -> None:
+    """Raise DeclarationError, with the line of the test, for what stands for no model."""
+    if model is None or isinstance(model, ModelScript | ProviderModels | str) or callable(model):
+        return
+    many = isinstance(model, list | tuple)
+    meant = "decisions are played by model=script([…])" if many else "write model=script([…]), a function, or a model"
+    msg = f"{declared_place()}: model is {'a list' if many else repr(model)}: {meant}"
+    raise DeclarationError(msg)
+
+
 class Harness:
     """A platform in memory; open it with `async with`."""
 
@@ -74,6 +84,7 @@ class Harness:
         tools: AnyTools = (),
         model: AnyModel | None = None,
     ) -> None:
+        _check_model(model)
         self._network = network
         self._spec = spec_from(spec_json(network))
         self._policy = read_policy_text(_policy_text(policy), _policy_source(policy))

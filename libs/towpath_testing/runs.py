@@ -13,7 +13,7 @@ from towpath_contracts.events.log import Event, LogEntry
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.text import name_hidden, truncate
 from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
-from towpath_readings.unsuccessful_calls import failed_call, refused_call, summaries_of_unsuccessful
+from towpath_readings.unsuccessful_calls import failed_call, refused_call, refused_decision, summaries_of_unsuccessful
 from towpath_testing.refusals import problem_in_test
 
 Resolve = Callable[[GateView, str, str, str, JsonObject | None], Awaitable[None]]
@@ -90,7 +90,8 @@ class RunResult:
         said = f"{self.status} {self.view.reason}: {self.text or self.view.message or answer}"
         refused = [call for entry in self.entries if (call := refused_call(entry.event)) is not None]
         failed = [call for entry in self.entries if (call := failed_call(entry.event)) is not None]
-        return f"<run {'; '.join(filter(None, (said, *summaries_of_unsuccessful(refused, failed))))}>"
+        decisions = [one for entry in self.entries if (one := refused_decision(entry.event)) is not None]
+        return f"<run {'; '.join(filter(None, (said, *summaries_of_unsuccessful(refused, failed, decisions))))}>"
 
     def in_one_line(self, most: int) -> str:
         """Return what it came to in *most* characters of a terminal's line, whatever the model and its tools wrote."""

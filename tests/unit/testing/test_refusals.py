@@ -1,19 +1,22 @@
 """What a harness refuses is said with what a test can do about it: no command line, no worker, no other platform."""
 
 import gc
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import towpath.testing
 from towpath import Agent, Network, PolicyRule, RefusedError, RunFailedError, RunTimeoutError, tool
 from towpath.client.budgets import budget_of
 from towpath.errors import DeclarationError, TowpathError
 from towpath.project.mcp_servers import load_servers
 from towpath.project.project_file import read_project
 from towpath.tasks.task import task_of
-from towpath.testing import execute_tool, harness, respond, script
+from towpath.testing import execute_tool, harness, respond, route, script
 from towpath_contracts.problems.registry import problem
 from towpath_testing.evaluation.suite_file import read_suite
 from towpath_testing.refusals import GIVE_TOOL, REMEDIES, TOOLS_MISSING, error_in_test
@@ -209,3 +212,37 @@ def test_a_refusal_of_what_a_person_wrote_is_not_followed_by_the_errors_of_a_lib
     shown = "".join(traceback.format_exception(refused.value))
     assert "pydantic" not in shown
     assert shown.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ([respond("done")], "model is a list: decisions are played by model=script([…])"),
+        (3, "model is 3: write model=script([…]), a function, or a model"),
+    ],
+)
+def test_what_is_no_model_is_told_with_the_line_of_the_test(model: Any, told: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"^{re.escape(__file__)}:\d+: {re.escape(told)}"):
+        harness(LONE, model=model)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("use", r"a scripted call is execute_tool\(…\)"),
+        ("TestModel", r"decisions written beforehand are script\(\[…\]\)"),
+        ("FunctionModel", "a function is a model as it is"),
+    ],
+)
+def test_a_name_of_another_framework_is_told_with_what_there_is(name: str, instead: str) -> None:
+    with pytest.raises(ImportError, match=f"towpath.testing has no {name}: {instead}"):
+        getattr(towpath.testing, name)
+    assert not hasattr(towpath.testing, "scriptt")
+
+
+async def test_a_decision_that_was_refused_and_mended_leaves_a_word_in_the_result() -> None:
+    async with harness(LONE, tools=[price], model=script([route("zz"), respond("done")])) as h:
+        run = await h.run("hello")
+        result = await run.result()
+    assert result.status == "completed"
+    assert "; 1 decision was refused: route_not_allowed: clerk may not route to 'zz'" in repr(result)
