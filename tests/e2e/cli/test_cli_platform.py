@@ -56,6 +56,18 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     assert (code, refused["code"]) == (1, "gate_settled")
 
 
+def test_an_approval_with_another_argument_lets_the_call_happen_with_that(ask: Ask, tmp_path: Path) -> None:
+    run_id, gate_id = waiting(ask, tmp_path)
+    assert ask("gates", "approve", gate_id, "--edit", "amount")[1]["code"] == "request_invalid"
+    code, done = ask("gates", "approve", gate_id, "--edit", "amount=20", "--edit", "order_id=8812", "--reason", "less")
+    assert (code, done["verdict"]) == (0, "edit")
+    assert ask("runs", "watch", run_id)[1]["status"] == "completed"
+    _, audit = ask("audit", "search", "--run", run_id, "--phase", "outcome", "--tool", "orders.refund")
+    assert len(audit["entries"]) == 1
+    _, shown = ask("gates", "list", "--run", run_id, "--status", "all")
+    assert shown["gates"][-1]["detail"]["args"]["amount"] == 20
+
+
 @pytest.mark.prints("gates approve", "gates deny", "gates list")
 def test_a_piped_run_prints_how_to_settle_a_gate_and_lists_all(ask: Ask, server: str, tmp_path: Path) -> None:
     _, other = waiting(ask, tmp_path)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from towpath.cli.access.gate_watch import notices, quorum_progress, watch
+from towpath.cli.runs.call_edit import differences, merged_arguments
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
@@ -174,10 +175,17 @@ async def show(gate: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) 
     help_epilogue=examples(
         "towpath gates approve 7c1e --reason 'checked with the customer'",
         "towpath gates approve 7c1e --digest sha256:9f2c…",
+        "towpath gates approve 7c1e --edit amount=20 --reason 'half of it'",
     )
 )
 async def approve(
-    gate: str, /, *, reason: str = "", digest: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+    gate: str,
+    /,
+    *,
+    reason: str = "",
+    digest: str | None = None,
+    edit: tuple[str, ...] = (),
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Let the call happen, exactly as it is shown now; or let a run that waits go on.
 
@@ -185,13 +193,21 @@ async def approve(
         gate: The gate's id, or its beginning or end.
         reason: Why; it stands in the audit.
         digest: Only if the call still has this digest; what `gates show` shows.
+        edit: field=value in the place of that argument of the call, which goes on with it; may be given more than once.
     """
     async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
         bound = digest or view.detail.get("digest")
-        _show_decision(
-            common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved"
-        )
+        args = await merged_arguments(client, view.detail, edit) if edit else {}
+        changes = differences(view.detail.get("args") or {}, args) if edit else []
+        if changes:
+            done = await client.gates.edit(view.gate_id, args, reason=reason, digest=bound)
+        else:
+            done = await client.gates.approve(view.gate_id, reason=reason, digest=bound)
+        out = common.out()
+        for line in changes if out.for_people else ():
+            out.write(f"  {line}", "yellow")
+        _show_decision(out, view, done, "edit" if changes else "approved")
 
 
 @app.command(

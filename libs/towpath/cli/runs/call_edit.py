@@ -10,7 +10,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,13 @@ async def edited_arguments(client: Client, detail: Mapping[str, Any], out: Outpu
     if not changes:
         out.write("    nothing was changed", "dim")
     return args if changes else None
+
+
+async def merged_arguments(client: Client, detail: Mapping[str, Any], pairs: Sequence[str]) -> JsonObject:
+    """Return the arguments of the call of a gate with `field=value` *pairs* in their place; raises ProblemError."""
+    asked = dict(detail.get("args") or {})
+    schema, _owned = await _declared(client, str(detail.get("tool", "")))
+    return _with_pairs(pairs, asked, schema)
 
 
 async def _declared(client: Client, tool: str) -> tuple[Mapping[str, Any], frozenset[str]]:
@@ -97,6 +104,11 @@ def _from_line(line: str, args: JsonObject, schema: Mapping[str, Any]) -> JsonOb
         pairs = shlex.split(line)
     except ValueError as error:
         raise _unreadable(f"{str(error)[0].lower()}{str(error)[1:]}") from error
+    return _with_pairs(pairs, args, schema)
+
+
+def _with_pairs(pairs: Sequence[str], args: JsonObject, schema: Mapping[str, Any]) -> JsonObject:
+    """Return *args* with what the *pairs* say; raises ProblemError for one that is no `field=value`."""
     if odd := next((pair for pair in pairs if "=" not in pair), None):
         raise _unreadable(f"{odd} is no field=value")
     named = dict(pair.split("=", 1) for pair in pairs)

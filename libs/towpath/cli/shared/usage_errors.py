@@ -3,9 +3,12 @@
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from cyclopts import CoercionError, CycloptsError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import CoercionError, CycloptsError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+
+from towpath.cli.shared.foreign_words import COMMANDS, OPTIONS
+from towpath_contracts.problems.near_names import suggest_name
 
 MAX_WORDS = 8
 """Words that are repeated; a whole file may have been pasted."""
@@ -32,6 +35,12 @@ def usage_panel(error: CycloptsError) -> Any:
 def _text_of(error: CycloptsError) -> str | CycloptsError:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         words = [str(word) for word in error.unused_tokens[:MAX_WORDS]]
+        if names := _names_of(error):  # a group whose own command takes no words
+            place = " ".join(("towpath", *(error.command_chain or ())))
+            near = suggest_name(words[0], names)
+            return (
+                f'Unknown command "{words[0]}"{near}. There are {", ".join(names)}. {place} --help says what each does.'
+            )
         more = " …" if len(error.unused_tokens) > MAX_WORDS else ""
         quoted = _quoted_whole(error.root_input_tokens or (), words)
         return (
@@ -40,6 +49,8 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
         )
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         return _unknown_command(error, str(error.unused_tokens[0]))
+    if isinstance(error, UnknownOptionError):
+        return _unknown_option(error)
     if isinstance(error, CoercionError):
         return _unread_value(error)
     return error
@@ -53,10 +64,19 @@ def _quoted_whole(typed: Sequence[str], unused: Sequence[str]) -> str:
     return f": {shlex.join(('towpath', *typed[:first], ' '.join(typed[first:])))}"
 
 
+def _unknown_option(error: UnknownOptionError) -> str | CycloptsError:
+    """Return what is written for an option of other tools; else the parser's words."""
+    typed = (error.token.keyword or error.token.value).partition("=")[0]
+    instead = OPTIONS.get((*(error.command_chain or ()), typed))
+    return error if instead is None else f"Unknown option: {typed}: {instead}."
+
+
 def _unknown_command(error: UnknownCommandError, typed: str) -> str:
     """Return what was probably meant by *typed*, or all commands there: the parser suggests others and names eight."""
     from difflib import SequenceMatcher
 
+    if instead := COMMANDS.get((*(error.command_chain or ()), typed)):
+        return f'Unknown command "{typed}": {instead}.'
     text = str(error)
     place = " ".join(("towpath", *(error.command_chain or ())))
     found, known = _SUGGESTED.search(text), _names_of(error)
@@ -71,7 +91,7 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
     )
 
 
-def _names_of(error: UnknownCommandError) -> list[str]:
+def _names_of(error: CycloptsError) -> list[str]:
     """Return the names of the commands that could stand there."""
     return [] if error.app is None else _commands_of(error.app)
 
@@ -90,9 +110,24 @@ _KINDS = {
 
 def _unread_value(error: CoercionError) -> str:
     """Return what an option takes instead of the value that can't be read as that, in the words of who types."""
+    words = _words_of(error.target_type)
+    if words and error.token is not None:
+        typed, option = error.token.value, error.token.keyword or "it"
+        return f"{option} takes {', '.join(words)}, not {typed!r}{suggest_name(typed, words)}"
     text = str(error)
     found = _UNREAD.fullmatch(text)
     if found is None or found["kind"] not in _KINDS:
         return text
     kind, example = _KINDS[found["kind"]]
     return f"{found['option']} takes {kind}, not {found['value']}: write e.g. {found['option']} {example}"
+
+
+def _words_of(kind: Any) -> tuple[str, ...]:
+    """Return the words that a union of choices takes; none where it takes anything else, or is one choice alone.
+
+    Of one choice the parser lists the words itself.
+    """
+    kinds = get_args(kind)
+    if get_origin(kind) is Literal or not kinds or any(get_origin(one) is not Literal for one in kinds):
+        return ()
+    return tuple(str(word) for one in kinds for word in get_args(one))

@@ -1,9 +1,13 @@
 """What is said to words that are no command."""
 
+import re
+
 import pytest
 
 from towpath.cli import main
+from towpath.cli.app import make_app
 from towpath.cli.shared import usage_errors
+from towpath.cli.shared.foreign_words import COMMANDS, OPTIONS
 from towpath.cli.shared.usage_errors import MAX_WORDS
 
 
@@ -37,6 +41,14 @@ def test_a_slip_gets_the_command_that_was_meant(
     typed: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in said_of(capsys, *typed)
+
+
+def test_a_word_behind_a_group_that_is_a_command_too_gets_those_of_the_group(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = said_of(capsys, "demo", "flood")
+    assert 'Unknown command "flood". There are run, crash. towpath demo --help says what each does.' in said
+    assert "did you mean 'crash'?" in said_of(capsys, "demo", "crush")
 
 
 def test_words_behind_all_that_a_command_takes_are_repeated_as_far_as_anybody_reads(
@@ -93,3 +105,44 @@ def test_words_that_are_not_quoted_are_told_with_the_command_as_it_is_typed(
     typed: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told in said_of(capsys, *typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        (("approvals",), 'Unknown command "approvals": what waits for a person is listed by towpath gates list.'),
+        (("approve", "7c1e"), "a call is approved by towpath gates approve ID"),
+        (("db", "backup"), "the database is copied by towpath backup"),
+        (("tools", "disable", "x"), "towpath switches pause tool NAME --reason WHY"),
+        (("audit", "list"), "entries are listed by towpath audit search"),
+        (("networks", "delete", "x"), "so none is deleted"),
+        (("run", "support", "hi", "--budget", "0.5"), "Unknown option: --budget: what a run may spend is --usd 0.5."),
+        (("run", "--network=support", "hi"), "the network is the first word"),
+        (("worker", "tools.py", "--pool", "a"), "@tool(toolset=…)"),
+    ],
+)
+def test_a_word_of_another_tool_gets_the_command_that_does_it(
+    typed: tuple[str, ...], instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert instead in said_of(capsys, *typed)
+
+
+def test_what_is_written_instead_is_a_command_that_there_is() -> None:
+    app = make_app()
+    for said in (*COMMANDS.values(), *OPTIONS.values()):
+        for words in re.findall(r"towpath ((?:[a-z]+ ?)+)", said):
+            command = app
+            for word in words.split():
+                if word not in command:
+                    break  # the sentence goes on
+                command = command[word]
+            assert command.default_command is not None, said
+
+
+def test_a_choice_of_several_kinds_is_told_with_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    said = said_of(capsys, "gates", "list", "--status", "pendin")
+    told = (
+        "--status takes pending, approved, denied, expired, settled, void, all, not 'pendin'; did you mean 'pending'?"
+    )
+    assert told in said
+    assert "Literal" not in said_of(capsys, "gates", "list", "--status", "foo")
