@@ -140,8 +140,9 @@ class NatsTransport:
         wait_s: float = 0.0,
     ) -> Any:
         """Refuse: only what concerns one task travels over NATS."""
-        detail = f"{method} {path} works over HTTP only: Client('http://…')"
-        raise RefusedError(problem("request_invalid", detail))
+        detail = f"{method} {path} works over HTTP only, and this client speaks NATS"
+        remedy = "Make one with the address of the gateway: Client('http://127.0.0.1:8787'), as towpath up prints it."
+        raise RefusedError(problem("request_invalid", detail, remedy=remedy))
 
     async def close(self) -> None:
         """Close the connection of this process."""
