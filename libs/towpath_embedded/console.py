@@ -15,6 +15,7 @@ from rich.text import Text
 
 from towpath.cli.shared.table import fold_line
 from towpath_contracts.problems.registry import Problem
+from towpath_embedded.refused_files import FileFate
 from towpath_fabric.clock import wall
 from towpath_fabric.telemetry.log_follower import readable_line
 
@@ -68,10 +69,8 @@ class UpConsole:
         self._folded("  ", " · ".join(f"{key} {what}" for key, what in known.items()), "dim")
         self._out.print()
 
-    def refused(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
+    def refused(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
         """Show what is wrong with a file that was refused, or with a script, which is read when a run asks."""
-        kept = "was refused, and what was in force before stays"
-        fate = "can't be played, and runs that ask for it fail" if is_script else kept
         what = f"{file} {fate}. Mend it and save it:"
         self._folded(f"  {wall().astimezone():%H:%M:%S}  ", what, "bold red")
         for fault in faults:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from towpath_contracts.problems.input_faults import locate_fault
-from towpath_embedded.terminal.served_tools import REGAIN_TOOL, START_AGAIN
+from towpath_embedded.terminal.served_tools import REGAIN_TOOL
 
 if TYPE_CHECKING:
     from towpath_embedded.console import UpConsole
@@ -92,7 +92,7 @@ def without_tool_line(file: str, functions: Sequence[str]) -> str:
     """Return the line about a *file* that has nothing to serve, with its functions."""
     named = functions_in_words(functions)
     what = f"@tool stands above none of its functions ({named})" if named else "it has no function with @tool above it"
-    return f"{file} has no tool: {what}. Write @tool there, and {START_AGAIN}"
+    return f"{file} has no tool: {what}. Write @tool there, and save it"
 
 
 def functions_in_words(functions: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ TOOLS_TIMEOUT_S = 20.0
 
 RETRY_S = 0.5
 FILE_LIMIT_BYTES = 4 * 1024 * 1024
-_GONE, _AGAIN = -1, -2  # in place of the time of a change
+_GONE, _AGAIN, _TOOLS = -1, -2, -3  # in place of the time of a change
 _TOOL_UNKNOWN = "tool_unknown"
 
 
@@ -43,6 +43,7 @@ class NetworkFolderPublisher:
 
     A *model* decides where a file names one that only plays what was written. What was published is remembered in the
     file *memory*, where there is to be one. With *awaits_tools* the first look waits for tools that are not registered.
+    *refused* gets files with what is wrong, *refused_new* those of which nothing was published before.
     *scripts* looks, as often as this does, at those that the published networks play.
     """
 
@@ -55,6 +56,7 @@ class NetworkFolderPublisher:
         model: str = "",
         memory: Path | None = None,
         refused: ShowRefused | None = None,
+        refused_new: ShowRefused | None = None,
         awaits_tools: bool = False,
         scripts: ScriptWatch | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class NetworkFolderPublisher:
         self._notice = notice
         self._seen: dict[Path, int] = {}
         self._show = refused or self._tell_refused
+        self._show_new = refused_new or self._show
         self._faulty: set[Path] = set()
         self._named: dict[Path, str] = {}
         self._tried_until: dict[Path, float] = {}
@@ -103,11 +106,13 @@ class NetworkFolderPublisher:
         is_as_before = self._seen.get(path) == changed_at
         if changed_at is None or (is_as_before and not self._is_tried_again(path)):
             return False
-        is_saved = path in self._seen
+        is_saved, is_for_tools = path in self._seen, self._seen.get(path) == _TOOLS
         self._seen[path] = changed_at
         if not is_as_before:
             self._tried_until.pop(path, None)
-        is_told = is_as_before and self._names_taken.pop(path, None) is None
+        is_told = (is_as_before and self._names_taken.pop(path, None) is None) or (
+            is_for_tools and path in self._faulty
+        )
         spec = self._read(path)
         if spec is None:
             return False
@@ -118,14 +123,16 @@ class NetworkFolderPublisher:
             return False
         self._named[path] = name
         try:
-            result = await self._publish(spec, is_saved=is_saved, is_mended=path in self._faulty and before == name)
+            is_mended, version = path in self._faulty and before == name, self._published.get(name, {}).get("version")
+            result = await self._publish(spec, is_saved=is_saved and not is_for_tools, is_mended=is_mended)
         except RefusedError as error:
             if not is_told:
                 self._await_tools(path, error)
                 self._refused(path, _faults(path, error))
             return False
         self._tried_until.pop(path, None)
-        self._notice(f"{path.name}: {result}")
+        if not is_for_tools or path in self._faulty or version != self._published.get(name, {}).get("version"):
+            self._notice(f"{path.name}: {result}")
         self._refused(path, ())
         self._tell_left(before, f"{path.name} has another network now")
         return True
@@ -170,7 +177,8 @@ class NetworkFolderPublisher:
         """Tell what is wrong with *path*; that it is mended only where that was told, for it may be another's file."""
         if faults or path in self._faulty:
             (self._faulty.add if faults else self._faulty.discard)(path)
-            self._show(str(path), faults)
+            is_new = self._named.get(path, "") not in self._published
+            (self._show_new if is_new else self._show)(str(path), faults)
         name = self._named.get(path, "")
         if faults and name in self._published:
             self._notice(f"{path.name}: runs of {name} go on with version {self._published[name]['version']}")
@@ -182,6 +190,10 @@ class NetworkFolderPublisher:
     def publish_again(self) -> None:
         """Have `watch` publish every file as if it had just been saved, over what others have published since."""
         self._seen = {path: seen if seen == _GONE else _AGAIN for path, seen in self._seen.items()}
+
+    def tools_changed(self) -> None:
+        """Have `watch` publish what the tools that a worker has now make of the files; a version of others stays."""
+        self._seen = {path: seen if seen == _GONE else _TOOLS for path, seen in self._seen.items()}
 
     async def watch(self, published: Callable[[], Awaitable[None]] | None = None) -> None:
         """Publish changes until cancelled; *published* is called after each that was."""

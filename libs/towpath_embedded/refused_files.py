@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Protocol
 
 from towpath_contracts.problems.input_faults import locate_fault
@@ -12,10 +13,19 @@ ShowRefused = Callable[[str, Sequence[str]], None]
 """Gets a file and what is wrong with it; nothing once it is mended."""
 
 
+class FileFate(StrEnum):
+    """What becomes of a file with faults, as a person is told it."""
+
+    REFUSED = "was refused, and what was in force before stays"
+    NEW = "was refused"
+    SCRIPT = "can't be played, and runs that ask for it fail"
+    TOOLS = "was refused, and the worker goes on with what it has"
+
+
 class ShowFaults(Protocol):
     """Shows a file that was refused, or a script that can't be played, with what is wrong with it."""
 
-    def __call__(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
+    def __call__(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
         """Show *faults* of *file*."""
 
 
@@ -32,18 +42,22 @@ class RefusedFiles:
         self._policy_faults: list[str] = []
         self._expected = 0
 
-    def put(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
+    def put(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
         """Keep and tell the *faults* of *file*; without any it is mended."""
         before = self.faults.pop(file, ())
         if faults:
             self.faults[file] = tuple(faults)
-            self._show(file, faults, is_script=is_script)
+            self._show(file, faults, fate)
         if faults or before:
             self._changed(self.faults)
 
+    def put_new(self, file: str, faults: Sequence[str]) -> None:
+        """Do what `put` does of a file of which nothing was in force before."""
+        self.put(file, faults, FileFate.NEW)
+
     def put_script(self, file: str, faults: Sequence[str]) -> None:
         """Do what `put` does of a script: nothing that was in force before goes on in its place."""
-        self.put(file, faults, is_script=True)
+        self.put(file, faults, FileFate.SCRIPT)
 
     def read_log_line(self, name: str, line: str) -> bool:
         """Return whether *line* of the process *name* is about a policy file and nothing else is to tell of it.

@@ -17,17 +17,18 @@ from urllib.parse import urlsplit
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
-from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
+from towpath_embedded.local_access import OPEN_TO_ALL
 from towpath_embedded.log_notices import read_at_start, show_log_line
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import keep_ports, last_ports
-from towpath_embedded.processes.child_process import PRIVATE_UMASK
+from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gone
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
 from towpath_embedded.terminal.served_tools import ServedTools
+from towpath_embedded.unfinished_runs import count_unfinished_runs, stop_message
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
 from towpath_fabric.telemetry.log_follower import LogFollower
@@ -35,16 +36,13 @@ from towpath_fabric.telemetry.log_follower import LogFollower
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
     from towpath_embedded.terminal.live_view import LiveView
+    from towpath_embedded.terminal.worker_reload import WorkerReload
 
 PROJECT_FILE = Path("towpath.yaml")
 """What a folder is started with where the command line does not say (`towpath init` writes it)."""
 
 DEMO_MODEL = "gemini:gemini-2.5-flash"
 """Who decides in the sample where there is a key."""
-
-UNFINISHED = ("queued", "running", "waiting", "cancelling")
-PAGE = 200
-GATEWAY_TIMEOUT_S = 2.0  # the count of unfinished runs never holds up a stop for longer
 
 
 def up(options: UpOptions) -> int:
@@ -56,7 +54,7 @@ def up(options: UpOptions) -> int:
         with _data_folder(options) as data:
             return asyncio.run(_run(_with_sample(options, data), data, screen))
     except ProblemError as error:
-        screen.problem(error.problem)
+        screen.problem(with_log_gone(error.problem) if options.ephemeral else error.problem)
         return 1
     except KeyboardInterrupt:  # before the loop took over the signals
         return 130
@@ -100,6 +98,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
 def import_for_later(options: UpOptions) -> None:
     """Import what is needed once the services are ready (an HTTP client, YAML): until then this process waits."""
     needed = [] if options.networks is None else ["network_folder"]
+    needed += ["terminal.worker_reload"] if options.workers or options.project else []
     needed += [] if options.as_json else ["terminal.key_actions", "terminal.live_view"]
     for module in () if options.servers_only else needed:
         importlib.import_module(f"towpath_embedded.{module}")
@@ -173,6 +172,7 @@ async def _serve(
     logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, served, views))
     tasks = [asyncio.create_task(logs.follow())]
     folder, models = None, [] if options.servers_only else _models_with_key(platform, screen, told)
+    look, reload = None, None
     try:
         if options.networks is not None and not options.servers_only:
             from towpath_embedded.network_folder import NetworkFolderPublisher
@@ -185,6 +185,7 @@ async def _serve(
                 model=model,
                 memory=platform.data / "published-networks.json",
                 refused=refused.put,
+                refused_new=refused.put_new,
                 awaits_tools=options.mcp is not None,
                 scripts=ScriptWatch(script_folder(options.networks), refused.put_script, screen.notice),
             )
@@ -219,8 +220,11 @@ async def _serve(
                 )
             if platform.access.is_open_to_all:
                 screen.notice(OPEN_TO_ALL)
+        if not options.servers_only and (reload := _worker_reload(options, platform, screen, refused, served)):
+            reload.networks(folder, look, logs.read_new_lines)
+            tasks.append(asyncio.create_task(reload.follow()))
         screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)
-        async with _live_view(options, platform, screen, refused, folder, stopping, views):
+        async with _live_view(options, platform, screen, refused, folder, reload, stopping, views):
             await stopping.wait()
     finally:
         for task in tasks:
@@ -261,36 +265,6 @@ def _keep_chosen_ports(options: UpOptions, platform: Platform) -> None:
         keep_ports(platform.data, chosen)
 
 
-async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:
-    """Return how many runs are in each unfinished status; `200+` stands for more than a page.
-
-    Empty statuses are left out; the result is empty where the gateway does not answer.
-    """
-    import httpx2  # an HTTP client: not on the way to readiness
-
-    found: dict[str, str] = {}
-    try:
-        async with httpx2.AsyncClient(
-            base_url=gateway_url, verify=NO_AUTHORITIES, timeout=GATEWAY_TIMEOUT_S, trust_env=False
-        ) as client:
-            for status in UNFINISHED:
-                response = await client.get("/v1/runs", params={"status": status, "limit": PAGE})
-                page: Any = response.raise_for_status().json()
-                if page["runs"]:
-                    found[status] = f"{PAGE}+" if page.get("next_before") else str(len(page["runs"]))
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
-        return {}
-    return found
-
-
-def stop_message(counts: dict[str, str], *, ephemeral: bool) -> str:
-    """Return what `towpath up` shows when it begins to stop."""
-    if not counts:
-        return "stopping"
-    fate = "thrown away" if ephemeral else "kept; they go on with the next start"
-    return f"stopping; unfinished runs are {fate}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
-
-
 async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -> bool:
     """Wait for *task*; False when the stop came first, and the task was ended."""
     stop = asyncio.create_task(stopping.wait())
@@ -305,9 +279,28 @@ async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -
 
 def _workers(options: UpOptions) -> list[UserCode]:
     """MCP servers have a worker of their own: what strangers send is read apart from what was written here."""
-    own: list[UserCode] = [WorkerLaunch(modules=options.workers, builtin=True, sandbox=options.sandbox)]
+    own: list[UserCode] = [_own_worker(options)]
     mcp = [] if options.mcp is None else [WorkerLaunch(mcp=options.mcp.absolute(), sandbox=options.sandbox)]
     return [*own, *mcp, *(AgentLaunch(target=target) for target in options.agents)]
+
+
+def _own_worker(options: UpOptions) -> WorkerLaunch:
+    return WorkerLaunch(modules=options.workers, builtin=True, sandbox=options.sandbox)
+
+
+def _worker_reload(
+    options: UpOptions, platform: Platform, screen: UpConsole, refused: RefusedFiles, served: ServedTools
+) -> "WorkerReload | None":
+    """Return what restarts the worker when its files change; None where there is nothing to look at."""
+    from towpath_embedded.terminal.tool_files import ToolFiles, tool_places  # reads YAML: not on the way to readiness
+    from towpath_embedded.terminal.worker_reload import WorkerReload
+
+    places = tool_places(options.workers)
+    if not (options.workers or places or options.project):
+        return None
+    project = Path(options.project) if options.project else None
+    files = ToolFiles(options.workers, places, project=project, since=platform.started_at)
+    return WorkerReload(platform, _own_worker(options), files, screen.notice, refused, served)
 
 
 @contextlib.asynccontextmanager
@@ -317,6 +310,7 @@ async def _live_view(
     screen: UpConsole,
     refused: RefusedFiles,
     folder: "NetworkFolderPublisher | None",
+    worker: "WorkerReload | None",
     stopping: asyncio.Event,
     views: "list[LiveView]",
 ) -> AsyncIterator[None]:
@@ -327,8 +321,9 @@ async def _live_view(
     from towpath_embedded.terminal.key_actions import KeyActions  # an HTTP client: not on the way to readiness
     from towpath_embedded.terminal.live_view import LiveView
 
-    keys = KeyActions(platform, screen, refused, stopping, folder=folder, policy=_policy_file(options))
-    async with LiveView(platform, screen, keys, options.workers, options.project) as view:
+    policy = _policy_file(options)
+    keys = KeyActions(platform, screen, refused, stopping, folder=folder, policy=policy, worker=worker)
+    async with LiveView(platform, screen, keys) as view:
         views.append(view)
         yield
         views.clear()

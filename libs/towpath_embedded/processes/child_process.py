@@ -32,6 +32,7 @@ PRIVATE_UMASK = 0o077  # what the platform writes is for its user alone, whateve
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWUSER = 0x1000_0000
 _NOT_UNSHARED = 97
+_NAMED_LOG = re.compile(r" \(/[^()]*\.log\)")
 _SETPRIV = ("/usr/bin/setpriv", "/bin/setpriv")
 
 # Resolved before any fork: between fork and exec nothing may be looked up.
@@ -283,31 +284,52 @@ async def became_ready(managed: ManagedProcess, *, timeout_s: float) -> bool:
     return False
 
 
-def log_tail(log: Path, *, lines: int = TAIL_LINES) -> str:
-    """Return the last *lines* of *log*, or an empty text."""
+def log_end(log: Path) -> int:
+    """Return where the next start of a process begins to write in *log*."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def log_tail(log: Path, *, lines: int = TAIL_LINES, since: int = 0) -> str:
+    """Return the last *lines* of *log* that were written from *since* on, or an empty text."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 16_384))
+            size = log.stat().st_size
+            file.seek(max(0 if size < since else since, size - 16_384))  # shorter: it was put aside and begun anew
             return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
 
 
-def found_its_port_taken(log: Path) -> bool:
-    """Return whether the server of *log* just ended because another process listens on its port."""
-    return "address already in use" in log_tail(log, lines=40).lower()
+def found_its_port_taken(log: Path, since: int) -> bool:
+    """Return whether the server of *log* ended *since* then because another process listens on its port."""
+    return "address already in use" in log_tail(log, lines=40, since=since).lower()
 
 
 _SAID = re.compile(r"^towpath (?:worker|agents): (.+)$", re.MULTILINE)
 """What a process with user code says when it can't serve that: the cause by itself, whatever else its log has."""
 
 
-def failure(name: str, log: Path, what: str) -> "Problem":
-    """The problem `service_failed` for *name*, with the last lines of its log."""
+def failure(name: str, log: Path, what: str, *, since: int = 0) -> "Problem":
+    """The problem `service_failed` for *name*, with the last lines that its log has *since* this start."""
     from towpath_contracts.problems.registry import problem  # not at the head: fork servers start before it is imported
 
-    tail = log_tail(log)
+    tail = log_tail(log, since=since)
     if said := _SAID.findall(tail):
         return problem("service_failed", f"{name} {what}: {said[-1]}", remedy="Correct that, and start again.")
-    detail = f"{name} {what}. Its log ({log}) ends:\n{tail}" if tail else f"{name} {what}; its log ({log}) is empty."
+    detail = (
+        f"{name} {what}. Its log ({log}) ends:\n{tail}"
+        if tail
+        else f"{name} {what}; it wrote nothing into its log ({log})."
+    )
     return problem("service_failed", detail)
+
+
+def with_log_gone(found: "Problem") -> "Problem":
+    """Return *found* as it is told where the data folder is thrown away at the end, with the log that it names."""
+    if found.code != "service_failed" or not _NAMED_LOG.search(found.detail):
+        return found
+    remedy = "Mend what it says, and start again; without --ephemeral its whole log is kept."
+    return found.model_copy(update={"detail": _NAMED_LOG.sub("", found.detail), "remedy": remedy})

@@ -4,7 +4,9 @@ A chosen port lies below the range the kernel hands to outgoing connections. Oth
 a server that is just down can be given the server's own port, connect to itself and keep the server from coming back.
 """
 
+import contextlib
 import itertools
+import json
 import os
 import socket
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from towpath_fabric.socket_owners import LISTENS, socket_tables
 LOOPBACK = "127.0.0.1"
 LOWEST_PORT = 15_000
 HIGHEST_PORT = 32_000
+DATA_FOLDER = ".towpath"  # where `towpath up` keeps its data, unless another folder is named
 BACKLOG = 2_048  # as uvicorn has it
 ATTEMPTS = 200  # a machine with this many misses in a row has no free port worth looking for
 
@@ -90,7 +93,9 @@ def port_owner(port: int) -> str | None:
         return None
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and _holds(process, inodes):
-            return f"{_command_name(process)} (pid {process.name})"
+            folder = _project_of(process)
+            what = _command_name(process) if folder is None else f"the Towpath of {folder}"
+            return f"{what} (pid {process.name})"
     return "a process of another user"
 
 
@@ -113,6 +118,19 @@ def _holds(process: Path, inodes: set[str]) -> bool:
         return any(str(descriptor.readlink()) in wanted for descriptor in (process / "fd").iterdir())
     except OSError:  # it ended meanwhile, or belongs to another user
         return False
+
+
+def _project_of(process: Path) -> Path | None:
+    """Return the folder of the `towpath up` that *process* is, or is a child of; None for other programs."""
+    with contextlib.suppress(OSError, IndexError):  # it ended meanwhile
+        parent = process.with_name((process / "stat").read_text().rpartition(") ")[2].split()[1])
+        for place in (process, parent):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another program
+                folder = (place / "cwd").readlink()
+                state = json.loads((folder / DATA_FOLDER / "state.json").read_text("utf-8"))
+                if int(process.name) in {state["pid"], *(one["pid"] for one in state["processes"].values())}:
+                    return folder
+    return None
 
 
 def _command_name(process: Path) -> str:

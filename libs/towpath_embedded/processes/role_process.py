@@ -176,6 +176,7 @@ class RoleProcess:
 
     async def start(self) -> None:
         """Start the process and wait until it is ready; raise `service_failed` when it does not become so."""
+        since = child_process.log_end(self.log)
         for attempt in range(PORT_ATTEMPTS):
             try:
                 self.spawn()
@@ -187,13 +188,17 @@ class RoleProcess:
             if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True
                 return
-            if self._port_is_fixed or self._listener is not None or not child_process.found_its_port_taken(self.log):
+            if (
+                self._port_is_fixed
+                or self._listener is not None
+                or not child_process.found_its_port_taken(self.log, since)
+            ):
                 break
             self.port = free_port()
         ended = self.process is None or self.process.poll() is not None
         await self.stop()
         what = "ended at its start" if ended else f"was not ready within {START_TIMEOUT_S} s"
-        raise ProblemError(child_process.failure(self.name, self.log, what))
+        raise ProblemError(child_process.failure(self.name, self.log, what, since=since))
 
     async def stop(self) -> None:
         """Let the process drain, then end it."""

@@ -13,7 +13,7 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.processes.child_process import ManagedProcess, wait_exit
+from towpath_embedded.processes.child_process import ChildProcess, ManagedProcess, wait_exit
 from towpath_fabric.clock import monotonic
 
 FIRST_PAUSE_S = 0.2
@@ -54,7 +54,7 @@ class Supervisor:
         self._longest_pause_s = longest_pause_s
         self._changed = changed
         self._watched: dict[str, SupervisedProcess] = {}
-        self._leaving: list[ManagedProcess] = []
+        self._leaving: dict[asyncio.Task[None], ManagedProcess] = {}
 
     @property
     def processes(self) -> dict[str, ProcessInfo]:
@@ -95,7 +95,7 @@ class Supervisor:
         That one is then asked by the signal *leave* to end once it has done its work, for which it has any time.
         """
         watched = self._watched[unit.name]
-        if (count := sum(one.name == unit.name and _pid(one) is not None for one in self._leaving)) >= MOST_LEAVING:
+        if (count := sum(one.name == unit.name for one in self._leaving.values())) >= MOST_LEAVING:
             detail = f"{count} former processes of {unit.name} still finish their calls"
             raise ProblemError(problem("service_failed", detail, remedy="Save the file again once one has ended."))
         try:
@@ -108,10 +108,11 @@ class Supervisor:
             await asyncio.gather(watched.task, return_exceptions=True)
         former, watched.unit = watched.unit, unit
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
-        self._leaving = [one for one in self._leaving if _pid(one) is not None]
         if former.process is not None:
             former.process.send_signal(leave)
-            self._leaving.append(former)
+            leaving = asyncio.create_task(_ended(former.process), name=f"wait for the former {unit.name}")
+            self._leaving[leaving] = former
+            leaving.add_done_callback(lambda done: self._leaving.pop(done, None))
 
     def kill(self, name: str) -> None:
         """Kill the child *name* as a crash would; it is started again unless it is held. Raises KeyError."""
@@ -147,10 +148,13 @@ class Supervisor:
             if watched.task is not None:
                 watched.task.cancel()
         tasks = [watched.task for watched in self._watched.values() if watched.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        former = [*self._leaving.values()]
+        for leaving in self._leaving:
+            leaving.cancel()
+        await asyncio.gather(*tasks, *self._leaving, return_exceptions=True)
         for group in (*order, tuple(self._watched)):
             units = [self._watched.pop(name).unit for name in group if name in self._watched]
-            units += [unit for unit in self._leaving if unit.name in group]
+            units += [unit for unit in former if unit.name in group]
             await asyncio.gather(*(unit.stop() for unit in units))
 
     async def _start(self, unit: ManagedProcess) -> None:
@@ -189,6 +193,10 @@ class Supervisor:
                 self._notice(f"{watched.unit.name} is back after {monotonic() - ended:.1f} s")
                 return
             await asyncio.sleep(READY_POLL_S)
+
+
+async def _ended(process: ChildProcess) -> None:
+    await wait_exit(process)
 
 
 async def _is_ready_or_held(watched: SupervisedProcess) -> bool:

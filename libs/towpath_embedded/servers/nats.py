@@ -150,6 +150,7 @@ class Nats:
 
     async def start(self) -> None:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
+        since = child_process.log_end(self.log)
         for _ in range(PORT_ATTEMPTS):
             self.spawn()
             if await child_process.became_ready(self, timeout_s=START_TIMEOUT_S):
@@ -157,14 +158,14 @@ class Nats:
                 return
             if self._refused_its_store() and not self._emptied:
                 continue
-            if self._port_is_fixed or not child_process.found_its_port_taken(self.log):
+            if self._port_is_fixed or not child_process.found_its_port_taken(self.log, since):
                 break
             # Somebody took the port between our choice and the server's start.
             self.port = free_port()
         ended = self.process is None or self.process.poll() is not None
         await self.stop()
         what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
-        raise ProblemError(child_process.failure(self.name, self.log, what))
+        raise ProblemError(child_process.failure(self.name, self.log, what, since=since))
 
     async def stop(self) -> None:
         """Stop the server; what it stored stays."""

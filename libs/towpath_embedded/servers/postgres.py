@@ -125,14 +125,14 @@ class Postgres:
 
     async def start(self) -> None:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
-        end = time.monotonic() + START_TIMEOUT_S
+        end, since = time.monotonic() + START_TIMEOUT_S, child_process.log_end(self.log)
         self.spawn()
         while not await child_process.became_ready(self, timeout_s=end - time.monotonic()):
             ended = self.process is None or self.process.poll() is not None
             if not ended or not self._held() or time.monotonic() > end:
                 await self.stop()
                 what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
-                raise ProblemError(child_process.failure(self.name, self.log, what))
+                raise ProblemError(child_process.failure(self.name, self.log, what, since=since))
             await asyncio.sleep(RETRY_S)
             self.spawn()
 

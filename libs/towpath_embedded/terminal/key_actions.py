@@ -28,9 +28,13 @@ from towpath_fabric.file_owners import write_private
 
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
+    from towpath_embedded.terminal.worker_reload import WorkerReload
 
 _KEY_TEXTS: Mapping[str, tuple[str, str]] = {
-    "r": ("reload", "publishes every network and applies the policy again, as if each file had just been saved"),
+    "r": (
+        "reload",
+        "restarts the worker with its tools, publishes every network and applies the policy, as if each was just saved",
+    ),
     "o": ("open console", "opens the console in a browser, by a link that signs in once"),
     "d": ("doctor", "has the doctor look at everything: towpath doctor"),
     "l": ("logs", "shows the logs of all processes here, or hides them again"),
@@ -53,7 +57,8 @@ _LINK = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content
 class KeyActions:
     """The actions by their keys; one that is still under way is not begun twice.
 
-    *folder* has the networks that are published from files, *policy* is the file that is followed, if there are any.
+    *folder* has the networks that are published from files, *policy* is the file that is followed, *worker* restarts
+    the one with a person's own tools, if there are any.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class KeyActions:
         *,
         folder: "NetworkFolderPublisher | None",
         policy: Path | None,
+        worker: "WorkerReload | None" = None,
     ) -> None:
         self._platform = platform
         self._screen = screen
@@ -72,6 +78,7 @@ class KeyActions:
         self._stopping = stopping
         self._folder = folder
         self._policy = policy
+        self._worker = worker
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def by_key(self) -> dict[str, Callable[[], object]]:
@@ -105,9 +112,11 @@ class KeyActions:
         self._screen.notice(f"logs are {'shown' if self._screen.shows_logs else 'hidden'}")
 
     async def _reload(self) -> None:
-        """Publish and apply every file as if it had just been saved, whatever stands in its place now."""
-        if self._folder is None and self._policy is None:
-            self._screen.notice("there is no file to reload: neither --networks nor --policy was given")
+        """Serve, publish and apply every file as if it had just been saved, whatever stands in its place now."""
+        if self._folder is None and self._policy is None and self._worker is None:
+            self._screen.notice("there is no file to reload: neither --worker nor --networks nor --policy was given")
+        if self._worker is not None:  # first: networks equip its tools
+            await self._worker.restart()
         if self._folder is not None:
             self._folder.publish_again()
         if self._policy is not None:

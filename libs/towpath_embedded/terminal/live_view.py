@@ -7,10 +7,8 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 from nats.errors import Error as NatsError
@@ -19,37 +17,36 @@ from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.terminal.key_actions import KEYS, KeyActions
 from towpath_embedded.terminal.key_reader import KeyReader
-from towpath_embedded.terminal.own_gateway import impact_of_policy, read_queue_loads, waiting_line
+from towpath_embedded.terminal.own_gateway import (
+    PolicyImpacts,
+    read_queue_loads,
+    version_in_force,
+    waiting_line,
+)
 from towpath_embedded.terminal.run_notices import RunNotices
 from towpath_embedded.terminal.server_watch import ServerWatch
-from towpath_embedded.terminal.tool_files import ToolFiles, tool_places
 from towpath_embedded.terminal.untaken_calls import UntakenCalls
 
-_APPLIED = "policy applied"
+_APPLIED, _UNCHANGED = "policy applied", "policy unchanged"
 
 
 class LiveView:
-    """The lines from the beginning of the block to its end, and the *keys* where a person is at a terminal.
+    """The lines from the beginning of the block to its end, and the *keys* where a person is at a terminal."""
 
-    *tools* are the modules and files of the worker, and *project* the `towpath.yaml` that was read, where one was.
-    """
-
-    def __init__(
-        self, platform: Platform, screen: UpConsole, keys: KeyActions, tools: Sequence[str], project: str = ""
-    ) -> None:
-        self._tool_files = ToolFiles(tool_places(tools), screen.notice, project=Path(project) if project else None)
+    def __init__(self, platform: Platform, screen: UpConsole, keys: KeyActions) -> None:
         self._platform = platform
         self._screen = screen
         self._keys = keys
         self._untaken = UntakenCalls(partial(read_queue_loads, platform.client_url), screen.notice)
         self._runs = RunNotices(platform.nats_url_of("gateway"), screen.notice, self._untaken.notice_activity)
+        self._impacts = PolicyImpacts(platform.client_url)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = ExitStack()
 
     async def __aenter__(self) -> Self:
         self._do(self._follow_runs())
+        self._do(self._impacts.begin())
         self._do(self._untaken.follow())
-        self._do(self._tool_files.follow())
         self._do(ServerWatch(self._platform, self._screen.notice).follow())
         if (descriptor := terminal()) is not None:
             reader = KeyReader(descriptor, self._keys.by_key(), taken=lambda: self._screen.keys(KEYS))
@@ -66,10 +63,13 @@ class LiveView:
 
     def read_log_line(self, name: str, line: str) -> bool:
         """Return whether *line* tells of a policy that came into force; what that changes is told in a moment."""
-        if name.partition("-")[0] != "tas" or _APPLIED not in line:
+        if name.partition("-")[0] != "tas" or (_APPLIED not in line and _UNCHANGED not in line):
             return False
         try:
             record: Any = json.loads(line)
+            if record["event"] == _UNCHANGED:
+                self._do(self._tell_again(str(record["file"])))
+                return True
             if record["event"] != _APPLIED:
                 return False
             self._do(self._tell_policy(str(record["file"]), int(record["version"]), int(record["rules"])))
@@ -90,8 +90,12 @@ class LiveView:
         if line := await waiting_line(self._platform.client_url):
             self._screen.notice(line, "yellow")
 
+    async def _tell_again(self, file: str) -> None:
+        """Tell that a policy that was refused is as the one in force again."""
+        self._screen.notice(f"{file} in force again{await version_in_force(self._platform.client_url)}")
+
     async def _tell_policy(self, file: str, version: int, rules: int) -> None:
-        impact = await impact_of_policy(self._platform.client_url, version)
+        impact = await self._impacts.of_version(version)
         what = f"{file} in force: version {version}, {rules} rule{'' if rules == 1 else 's'}"
         self._screen.notice(f"{what} · {impact}" if impact else what)
 

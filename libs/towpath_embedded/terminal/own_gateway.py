@@ -8,6 +8,8 @@ reaches it for an agent that is equipped with it, also if the rule has a conditi
 call. An unconditional denial wins over it.
 """
 
+import contextlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -59,29 +61,70 @@ async def waiting_line(client_url: str) -> str:
     return f"◐ {waiting}{more} {waits} for a person by now: towpath gates list"
 
 
-async def impact_of_policy(client_url: str, version: int) -> str:
-    """Return what *version* changes, if it is in force; nothing where the gateway does not answer."""
-    since = wall() - timedelta(days=DAYS)
+class PolicyImpacts:
+    """What each policy that comes into force changes of recorded calls, beside what the one before it had changed."""
+
+    def __init__(self, client_url: str) -> None:
+        self._client_url = client_url
+        self._before: Mapping[str, int] = {}
+
+    async def begin(self) -> None:
+        """Weigh the policy that is in force; where the gateway does not answer, the next one is told with all."""
+        with contextlib.suppress(*ANSWER_ERRORS):
+            async with connect(self._client_url) as client:
+                policy: Any = (await client.get("/v1/policy")).raise_for_status().json()
+                self._before = calls_of_groups(await _weighed(client, policy["text"]))
+
+    async def of_version(self, version: int) -> str:
+        """Return what *version* changes, if it is in force; nothing where the gateway does not answer."""
+        try:
+            async with connect(self._client_url) as client:
+                newest: Any = (await client.get("/v1/policy/changes?limit=1")).raise_for_status().json()["changes"][0]
+                policy: Any = (await client.get("/v1/policy")).raise_for_status().json()
+                if newest["version"] != version or policy["version"] != version:
+                    return ""
+                diff = await _weighed(client, policy["text"])
+                told = told_impact(newest, diff, self._before)
+                self._before = calls_of_groups(diff)
+                return told
+        except ANSWER_ERRORS:
+            return ""
+
+
+async def _weighed(client: httpx2.AsyncClient, text: str) -> Any:
+    asked = {"text": text, "limit": CALLS, "since": (wall() - timedelta(days=DAYS)).isoformat()}
+    return (await client.post("/v1/policy/diff", json=asked)).raise_for_status().json()
+
+
+async def version_in_force(client_url: str) -> str:
+    """Return `: version N` of the policy that is in force; nothing where the gateway does not answer."""
     try:
         async with connect(client_url) as client:
-            newest: Any = (await client.get("/v1/policy/changes?limit=1")).raise_for_status().json()["changes"][0]
             policy: Any = (await client.get("/v1/policy")).raise_for_status().json()
-            if newest["version"] != version or policy["version"] != version:
-                return ""
-            asked = {"text": policy["text"], "limit": CALLS, "since": since.isoformat()}
-            diff: Any = (await client.post("/v1/policy/diff", json=asked)).raise_for_status().json()
-            return told_impact(newest, diff)
+            return f": version {policy['version']}"
     except ANSWER_ERRORS:
         return ""
 
 
-def told_impact(change: dict[str, Any], diff: dict[str, Any]) -> str:
-    """Return an entry of the change log and a weighing of past calls as words."""
+def calls_of_groups(diff: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many recorded calls each group of a weighing has."""
+    return {_group(group): group["calls"] for group in diff["groups"]}
+
+
+def _group(group: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in group.items() if name not in {"calls", "examples"}}
+    return json.dumps(kept, sort_keys=True, default=str)
+
+
+def told_impact(change: dict[str, Any], diff: dict[str, Any], before: Mapping[str, int] | None = None) -> str:
+    """Return an entry of the change log and a weighing of past calls as words, without what was so *before*."""
+    known = before or {}
     rules = len(change["changes"]) + change.get("more", 0)
     more = "+" if diff.get("next_after") is not None else ""
     told = [f"{rules} rule{'' if rules == 1 else 's'} changed"]
     for kind, fate in (("newly_denied", "denied"), ("newly_gated", "held for a person"), ("newly_allowed", "allowed")):
-        calls = sum(group["calls"] for group in diff["groups"] if group["change"] == kind)
+        groups = [group for group in diff["groups"] if group["change"] == kind]
+        calls = sum(max(0, group["calls"] - known.get(_group(group), 0)) for group in groups)
         if calls:
             told.append(f"{calls}{more} past call{'' if calls == 1 and not more else 's'} would be {fate}")
     return "; ".join(told)

@@ -13,18 +13,19 @@ from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import wall
 
 _REGISTERED = "tool registered"
-START_AGAIN = "start towpath up again: tools are read at the start alone"
-REGAIN_TOOL = (
-    "put @tool above its function again and start towpath up anew, or take the tool out of the network that equips it"
-)
+REGAIN_TOOL = "put @tool above its function again, or take the tool out of the network that equips it"
 START_WORKER = "start the worker that has it: towpath worker MODULE_OR_FILE"
+
+
+Offer = dict[str, set[str]]
+"""The tools of each toolset."""
 
 
 class ServedTools:
     """The tools of each toolset that the own workers offered, by what they log; and what was told of others."""
 
     def __init__(self) -> None:
-        self._own: dict[str, set[str]] = {}
+        self._offers: dict[str, Offer] = {}
         self._told: set[str] = set()
         self._began = wall()
         self.workers: set[str] = set()
@@ -38,9 +39,26 @@ class ServedTools:
             record = json.loads(line)
             if record["event"] == _REGISTERED:
                 self.workers.add(name)
-                self._own.setdefault(str(record["toolset"]), set()).add(str(record["tool"]))
+                offer = self._offers.setdefault(name, {})
+                offer.setdefault(str(record["toolset"]), set()).add(str(record["tool"]))
         except (ValueError, KeyError, TypeError):
             return
+
+    def forget(self, worker: str) -> Offer:
+        """Forget and return what *worker* offered: another process takes its place."""
+        return self._offers.pop(worker, {})
+
+    def recall(self, worker: str, offer: Offer) -> None:
+        """Take back that *worker* was to be replaced."""
+        self._offers[worker] = offer
+
+    @property
+    def _own(self) -> dict[str, set[str]]:
+        own: dict[str, set[str]] = {}
+        for offer in self._offers.values():
+            for toolset, tools in offer.items():
+                own.setdefault(toolset, set()).update(tools)
+        return own
 
     def untold_lines(
         self,
@@ -59,14 +77,14 @@ class ServedTools:
         elsewhere = {toolset for one in taking if one["name"] not in self.workers for toolset in one["toolsets"]}
         drained = {toolset for one in workers if self._is_drained(one) for toolset in one["toolsets"]}
         drained -= {toolset for one in taking for toolset in one["toolsets"]}
-        lacking: list[str] = []
+        own, lacking = self._own, list[str]()
         for tool, networks in equipping_networks(specs).items():
             toolset = toolsets.get(tool)
-            is_offered = tool in self._own.get(toolset or "", ())
+            is_offered = tool in own.get(toolset or "", ())
             if toolset is None or (is_offered and toolset not in drained):
                 self._told.discard(tool)
                 continue
-            is_served_here = toolset in self._own
+            is_served_here = toolset in own
             if is_served_here and toolset in elsewhere:
                 continue
             if tool in self._told or not (is_served_here or listeners.get(toolset) == 0):
@@ -76,7 +94,10 @@ class ServedTools:
             whose = f"{'networks' if len(networks) > 1 else 'network'} {', '.join(networks)}"
             lack = "no worker here has it"
             if is_offered:
-                lack, remedy = "the worker here that has it is drained", f"start towpath up again; or {START_WORKER}"
+                lack, remedy = (
+                    "the worker here that has it is drained",
+                    f"press r in the terminal of towpath up; or {START_WORKER}",
+                )
             lacking.append(f"{tool} is registered, but {lack}, so calls of {whose} would wait: {remedy}")
         return lacking
 

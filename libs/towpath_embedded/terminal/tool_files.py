@@ -1,148 +1,80 @@
-"""Tells that files with tools, or the project's own, were saved while what was started goes on without that.
+"""Finds which files that a worker's tools are in, or the project's own, were saved, added or removed.
 
-Nothing is imported here: a file is read as text, and what is told of it is what differs from the start. Its worker
-imports it at the start alone, so a file that is saved, new or gone means nothing until then.
+Nothing is imported here. What a tool imports of a user's folders is told by the worker's program, which imports it.
 """
 
-import ast
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from towpath.errors import RefusedError
 from towpath.project.project_file import PROJECT_FILE, read_project, tool_files
-from towpath_embedded.terminal.notice_limit import ShowLine
-from towpath_embedded.terminal.served_tools import START_AGAIN
 
-LOOK_S = 1.0
-LARGEST_BYTES = 1024 * 1024
-"""Of a larger file it is told that it was saved, and nothing of its functions."""
-
-
-class FunctionNames(NamedTuple):
-    """The functions of a file that have @tool above them, and the others."""
-
-    tools: frozenset[str]
-    plain: frozenset[str]
+Version = tuple[int, int]
 
 
 def tool_places(modules: Sequence[str]) -> list[Path]:
-    """Return the files among *modules*, or the places of `towpath.yaml` where they were taken from these."""
+    """Return the places of `towpath.yaml` where the *modules* were taken from these; none where they were named."""
     try:
         project = read_project(PROJECT_FILE) if PROJECT_FILE.exists() else None
     except (RefusedError, OSError):
         project = None
-    if project is not None and project.tool_modules() == tuple(modules):
-        return list(project.tools)
-    return [Path(name) for name in modules if name.endswith(".py")]
+    is_of_project = project is not None and project.tool_modules() == tuple(modules)
+    return list(project.tools) if project is not None and is_of_project else []
 
 
 class ToolFiles:
-    """The files at *places* since the start; *show* gets a line and its style for each that is saved.
+    """The *modules* of a worker, or the files at *places*, where there are any.
 
-    *project* is the `towpath.yaml` that was read at the start, where one was.
+    *project* is the `towpath.yaml` that was read at the start, where one was. What was saved after *since* counts as
+    changed at the first look.
     """
 
     def __init__(
-        self, places: Sequence[Path], show: ShowLine, *, project: Path | None = None, look_s: float = LOOK_S
+        self, modules: Sequence[str], places: Sequence[Path], *, project: Path | None, since: datetime
     ) -> None:
+        self._named = tuple(modules)
         self._places = places
-        self._project = project
-        self._show = show
-        self._look_s = look_s
-        self._started = {path: _text(path) for path in self._files()}
-        self._seen = {path: _saved_at(path) for path in self._started}
+        self.project = project
+        self._imported: Collection[Path] = ()
+        self._since_ns = int(since.timestamp() * 1e9)
+        self._seen: dict[Path, Version | None] = {}
+        self.follow_imports(())
 
-    async def follow(self) -> None:
-        """Look until cancelled."""
-        while True:
-            await asyncio.sleep(self._look_s)
-            self.look()
+    def modules(self) -> tuple[str, ...]:
+        """Return what a worker that is started now serves."""
+        return tuple(str(file) for file in self._placed()) if self._places else self._named
 
-    def look(self) -> None:
-        """Tell of each file that was saved, added or removed since the last look."""
-        found = {path: _saved_at(path) for path in self._files()}
-        for path in sorted(found.keys() | self._seen.keys()):
-            if found.get(path) != self._seen.get(path):
-                self._tell(path)
+    def follow_imports(self, files: Collection[Path]) -> None:
+        """Look at *files* as well, which the modules import."""
+        self._imported = files
+        for path in self._files():
+            version = _version(path)
+            is_new = version is not None and version[0] > self._since_ns
+            self._seen.setdefault(path, None if is_new else version)
+
+    def changed(self) -> list[Path]:
+        """Return the files that were saved, added or removed since the last call."""
+        known = self._seen.keys() | set(self._files())
+        found = {path: _version(path) for path in sorted(known)}
+        changed = [path for path, version in found.items() if version != self._seen.get(path)]
         self._seen = found
-
-    def _tell(self, path: Path) -> None:
-        before, now = self._started.get(path), _text(path)
-        if before == now or (before and now == ""):  # it is being written
-            return
-        if path == self._project:
-            self._show(f"{path.name} changed; start towpath up again to use it", "yellow")
-            return
-        if now is None:
-            self._show(f"{path} is gone, and its worker goes on with it; {START_AGAIN}", "yellow")
-            return
-        try:
-            changes = list(_changes(before or "", now))
-        except SyntaxError as error:
-            place = path if error.lineno is None else f"{path}:{error.lineno}"
-            self._show(f"{place} is no Python: {error.msg}. Its worker would not start with it", "red")
-            return
-        except (ValueError, MemoryError, RecursionError) as error:  # null bytes, or nested too deeply
-            self._show(f"{path} can't be read as Python: {error}. Its worker would not start with it", "red")
-            return
-        what = (
-            "is new, and no worker has it"
-            if before is None
-            else "was saved, and its worker goes on with the file as it was"
-        )
-        self._show("; ".join([f"{path} {what}", *changes, START_AGAIN]), "yellow")
+        return changed
 
     def _files(self) -> list[Path]:
-        tools = [path for place in self._places for path in tool_files(place)]
-        return [path for path in [*tools, *([self._project] if self._project else [])] if path.is_file()]
+        named = [Path(name) for name in self._named if name.endswith(".py")]
+        own = [*(self._placed() if self._places else named), *([self.project] if self.project else [])]
+        known = {path.absolute() for path in own}
+        return [*own, *(path for path in self._imported if path.absolute() not in known)]
+
+    def _placed(self) -> list[Path]:
+        files = [file for place in self._places for file in tool_files(place) if file.is_file()]
+        return list(dict.fromkeys(files))
 
 
-def _changes(before: str, now: str) -> Iterator[str]:
-    """Return what became of the tools of a file; raises SyntaxError for the new text alone."""
-    new = function_names(now)
+def _version(path: Path) -> Version | None:
     try:
-        old = function_names(before)
-    except SyntaxError:
-        old = FunctionNames(frozenset(), frozenset())
-    told = (
-        (old.tools & new.plain, "no @tool stands any more above"),
-        (old.tools - new.tools - new.plain, "gone is"),
-    )
-    for names, words in told:
-        if names:
-            yield f"{words} {', '.join(sorted(names))}"
-    if not before and not new.tools and new.plain:
-        yield f"no @tool stands above {', '.join(sorted(new.plain))}"
-
-
-def function_names(text: str) -> FunctionNames:
-    """Return the functions at the top of a file, but for those that begin with `_`; raises SyntaxError."""
-    tree = ast.parse(text) if len(text) <= LARGEST_BYTES else ast.Module([], [])
-    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    tools = frozenset(one.name for one in functions if any(map(_is_tool, one.decorator_list)))
-    plain = frozenset(one.name for one in functions if not one.decorator_list and not one.name.startswith("_"))
-    return FunctionNames(tools, plain)
-
-
-def _is_tool(decorator: ast.expr) -> bool:
-    """Return whether it is `@tool`, `@towpath.tool`, or either with arguments."""
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (isinstance(called, ast.Name) and called.id == "tool") or (
-        isinstance(called, ast.Attribute) and called.attr == "tool"
-    )
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8", errors="replace")
+        found = path.stat()
     except OSError:  # it is gone
         return None
-
-
-def _saved_at(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
+    return found.st_mtime_ns, found.st_size

@@ -16,7 +16,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import wait_exit
 from towpath_embedded.processes.ports import first_choice, free_port, require_free
 from towpath_embedded.processes.role_process import RoleProcess, http_status
-from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Supervisor
+from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, MOST_LEAVING, Supervisor
 from towpath_embedded.start_hints import is_free
 
 ANSWERS = """
@@ -39,6 +39,19 @@ server.socket = __import__("socket").socket(fileno=int(os.environ["TOWPATH_LISTE
 server.serve_forever()
 """,
 )
+ENDS_LATER = ANSWERS.replace(
+    "class Handler",
+    """
+def end_later(*_):
+    print("asked", flush=True)
+    threading.Thread(target=end_when_told).start()
+def end_when_told():
+    while not os.path.exists("end"):
+        time.sleep(0.01)
+    os._exit(0)
+signal.signal(signal.SIGUSR1, end_later)
+class Handler""",
+).replace("import http.server,", "import threading, time, http.server,")
 FAILS = "import sys; print('no such table: canals', flush=True); sys.exit(3)"
 IGNORES_THE_TERM = ANSWERS.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
 
@@ -131,6 +144,47 @@ async def test_a_held_child_stays_down_until_it_is_released(folder: Path, superv
     assert await http_status(unit.port, "/readyz") == 200
 
 
+async def test_a_child_is_replaced_by_another_and_does_what_it_has_to_do_as_long_as_it_takes(
+    folder: Path, supervisor: Supervisor, told: Told
+) -> None:
+    await supervisor.start([role(folder, "worker", ENDS_LATER)])
+    first, others = supervisor.processes["worker"].pid, list[int | None]()
+    for number in range(MOST_LEAVING):
+        await supervisor.replace(role(folder, "worker", ENDS_LATER), signal.SIGUSR1)
+        others.append(supervisor.processes["worker"].pid)
+        await eventually(lambda count=number + 1: (folder / "worker.log").read_text().count("asked") == count)
+    assert first is not None and len({first, *others}) == MOST_LEAVING + 1
+    with pytest.raises(ProblemError, match="3 former processes of worker still finish their calls"):
+        await supervisor.replace(role(folder, "worker"), signal.SIGUSR1)
+    assert is_running(first)
+    (folder / "end").touch()
+    await eventually(lambda: not any(is_running(pid) for pid in (first, *others[:-1])))
+    assert supervisor.processes["worker"].pid == others[-1]
+    supervisor.kill("worker")
+    await eventually(lambda: supervisor.processes["worker"].restarts == 1)
+    assert [line for line in told.lines if "started again" in line] == [
+        "worker was ended by SIGKILL; it is started again"
+    ]
+
+
+async def test_a_child_stays_where_the_one_for_its_place_cannot_start_and_all_are_stopped(
+    folder: Path, supervisor: Supervisor
+) -> None:
+    await supervisor.start([role(folder, "worker", ENDS_LATER)])
+    first = supervisor.processes["worker"].pid
+    with pytest.raises(ProblemError, match="no such table"):
+        await supervisor.replace(role(folder, "worker", FAILS), signal.SIGUSR1)
+    assert supervisor.processes["worker"].pid == first and first is not None
+    await supervisor.replace(role(folder, "worker", ENDS_LATER), signal.SIGUSR1)
+    second = supervisor.processes["worker"].pid
+    await supervisor.stop([["worker"]])
+    assert second is not None and not is_running(first) and not is_running(second)
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
 async def test_a_port_that_is_kept_is_nobody_elses_while_its_process_is_down(
     folder: Path, supervisor: Supervisor
 ) -> None:
@@ -169,6 +223,19 @@ async def test_a_child_that_can_not_start_shows_the_end_of_its_log(folder: Path,
     assert problem.code == "service_failed"
     assert "orchestrator ended at its start" in problem.detail
     assert "no such table: canals" in problem.detail
+
+
+async def test_what_is_told_of_a_failed_start_is_of_this_one_and_of_none_before(
+    folder: Path, supervisor: Supervisor
+) -> None:
+    with pytest.raises(ProblemError, match="no such table: canals"):
+        await supervisor.start([role(folder, "tas", FAILS)])
+    with pytest.raises(ProblemError) as failed:
+        await supervisor.start([role(folder, "tas", FAILS.replace("canals", "locks"))])
+    assert "no such table: locks" in failed.value.problem.detail
+    assert "canals" not in failed.value.problem.detail
+    with pytest.raises(ProblemError, match="it wrote nothing into its log"):
+        await supervisor.start([role(folder, "tas", "raise SystemExit(3)")])
 
 
 async def test_a_stopped_child_that_ignores_the_request_is_killed(folder: Path, supervisor: Supervisor) -> None:

@@ -10,7 +10,7 @@ import pytest
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
-from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.refused_files import FileFate, RefusedFiles
 from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_embedded.up import _serve
@@ -23,8 +23,8 @@ class Screen:
         self.shown: list[tuple[str, list[str]]] = []
         self.kept: dict[str, list[str]] = {}
 
-    def show(self, file: str, faults: Sequence[str], *, is_script: bool = False) -> None:
-        assert not is_script
+    def show(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
+        assert fate is FileFate.REFUSED
         self.shown.append((file, list(faults)))
 
     def keep(self, faults: Mapping[str, Sequence[str]]) -> None:

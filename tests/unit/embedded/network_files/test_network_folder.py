@@ -243,3 +243,30 @@ async def test_files_that_name_no_network_are_each_told_so_by_the_gateway(tmp_pa
     folder = Counting(tmp_path, "", [].append)
     await folder.publish_changed()
     assert folder.posts == 2
+
+
+async def test_new_tools_have_a_network_published_again_and_only_what_is_new_of_it_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Compiling(Gateway):
+        version = 1
+
+        async def _post(self, body: JsonObject) -> tuple[int, JsonObject]:
+            status, answer = await super()._post(body)
+            return status, answer if status != 200 else {**answer, "version": self.version}
+
+    write_desk(tmp_path, "orders.find")
+    other = tmp_path / "mail.yaml"
+    other.write_text("kind: Network\nname: mail\nagents:\n  - key: clerk\n    equipped_tools: [mail.send]\n")
+    folder = Compiling(tmp_path, "", told.append)
+    await folder.publish_changed()
+    published, refused = "desk.yaml: network desk version 1", "mail.yaml: not published. "
+    assert sorted(line.partition(str(tmp_path))[0] for line in told) == [published, refused]
+    folder.tools_changed()
+    assert await folder.publish_changed()
+    assert (len(told), folder.posts) == (2, 4)
+    folder.version = 2
+    folder.tools = ("orders.find", "mail.send")
+    folder.tools_changed()
+    assert await folder.publish_changed()
+    assert told[2:] == ["desk.yaml: network desk version 2", "mail.yaml: network mail version 2"]

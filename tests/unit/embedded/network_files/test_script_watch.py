@@ -136,5 +136,7 @@ def test_what_is_shown_of_a_script_says_that_runs_fail_and_of_another_file_that_
     file: str, is_script: bool, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = RefusedFiles(UpConsole(as_json=False).refused, lambda _: None)
+    files.put_new("new.yaml", ["new.yaml:1: not YAML"])
+    assert "new.yaml was refused. Mend it and save it:" in capsys.readouterr().out
     (files.put_script if is_script else files.put)(file, [f"{file}:1: not JSON"])
     assert told in capsys.readouterr().out

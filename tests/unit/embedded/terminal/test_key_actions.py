@@ -16,7 +16,7 @@ from towpath_embedded.console import UpConsole
 from towpath_embedded.platform import Platform
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.terminal.key_actions import KEYS, KeyActions, doctor_lines, has_display
-from towpath_embedded.terminal.own_gateway import CALLS, DAYS, GATES, told_impact
+from towpath_embedded.terminal.own_gateway import CALLS, DAYS, GATES, calls_of_groups, told_impact
 
 
 def check(good: bool | None, **more: Any) -> dict[str, Any]:
@@ -50,6 +50,15 @@ def test_a_change_of_the_policy_tells_its_rules_and_what_would_become_of_past_ca
     assert told_impact({"changes": [{}], "more": 4}, {"groups": []}) == "5 rules changed"
     opened = [{"change": "newly_allowed", "calls": 1}]
     assert told_impact({"changes": []}, {"groups": opened, "next_after": 9}).endswith("1+ past calls would be allowed")
+
+
+def test_what_the_policy_before_had_made_of_past_calls_is_not_told_again() -> None:
+    allowed = {"change": "newly_allowed", "tool": "orders.refund", "examples": [{"run_id": "a"}]}
+    before = calls_of_groups({"groups": [{**allowed, "calls": 1}]})
+    same = {"groups": [{**allowed, "calls": 1, "examples": [{"run_id": "b"}]}]}
+    assert told_impact({"changes": [{}]}, same, before) == "1 rule changed"
+    more = {"groups": [{**allowed, "calls": 3}, {**allowed, "tool": "mail.send", "calls": 1}]}
+    assert told_impact({"changes": [{}]}, more, before) == "1 rule changed; 3 past calls would be allowed"
 
 
 class PlatformAt(Platform):

@@ -62,7 +62,7 @@ def test_a_worker_warns_of_files_without_a_tool_and_up_names_them_with_their_fun
     logged = json.dumps({"event": WITHOUT_TOOL, "file": "tools/left.py", "functions": ["find"]})
     told = tool_notice("worker", logged)
     assert told is not None and told.startswith("tools/left.py has no tool: ") and "(find)" in told
-    assert "Write @tool there, and start towpath up again" in told
+    assert "Write @tool there, and save it" in told
     assert tool_notice("tas", logged) is None
     assert tool_notice("worker", f"no JSON: {WITHOUT_TOOL}") is None
 
@@ -138,8 +138,18 @@ def test_a_tool_whose_own_workers_are_drained_is_told() -> None:
     (line,) = served.untold_lines(specs, TOOLS, {"default": 0}, [own, other | {"state": "gone"}])
     assert line == (
         "orders.refund is registered, but the worker here that has it is drained, so calls of network support would "
-        "wait: start towpath up again; or start the worker that has it: towpath worker MODULE_OR_FILE"
+        "wait: press r in the terminal of towpath up; or start the worker that has it: towpath worker MODULE_OR_FILE"
     )
+
+
+def test_what_a_replaced_worker_offered_is_forgotten_and_taken_back_where_it_stays() -> None:
+    served, specs = offered("orders.refund"), [network("support", "orders.refund")]
+    offer = served.forget("worker-2")
+    assert offer == {"default": {"orders.refund"}}
+    assert len(served.untold_lines(specs, TOOLS, {"default": 0})) == 1
+    served.recall("worker-2", offer)
+    assert served.untold_lines(specs, TOOLS, {"default": 0}) == []
+    assert served.forget("worker-3") == {}
 
 
 def test_a_tool_of_no_network_is_not_told_and_one_that_is_lost_again_is() -> None:
