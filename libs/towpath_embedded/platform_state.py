@@ -236,4 +236,6 @@ def _already_up(data: Path, text: str) -> Any:
         owner = f"pid {holder['pid']} since {since}"
     except (ValueError, KeyError, TypeError):
         owner = "a platform that is just starting"
-    return problem("already_up", f"{data} is in use by {owner}.")
+    stop = "towpath down" if data.absolute() == Path(".towpath").absolute() else f"towpath down --data {data}"
+    remedy = f"Use it, or stop it first: {stop}, or Ctrl-C in its terminal."
+    return problem("already_up", f"{data} is in use by {owner}.", remedy=remedy)

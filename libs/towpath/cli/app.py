@@ -88,6 +88,7 @@ _PLATFORM = (
 )
 _PROCESSES = (
     ("up", "administration.process_commands:up", "Start the whole platform on this machine."),
+    ("down", "administration.down_command:down", "Stop the platform that towpath up runs in this folder."),
     (
         "worker",
         "administration.process_commands:worker",
@@ -103,6 +104,7 @@ _PROCESSES = (
 _EXAMPLES = {
     "worker": "Examples:\n  towpath worker tools/orders.py --concurrency 4"
     "\n  towpath worker shop.tools --mcp servers.yaml",
+    "down": "Examples:\n  towpath down\n  towpath down --data /var/lib/shop",
     "serve": "Examples:\n  towpath serve gateway\n  towpath serve log_writer",
     "backup": "Examples:\n  towpath backup\n  towpath backup --to /backups/ -o json",
     "restore": "Examples:\n  towpath restore towpath-20261127T080000Z.dump"

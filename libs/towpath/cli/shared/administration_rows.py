@@ -50,6 +50,13 @@ class VersionRow(TypedDict):
     python: str
 
 
+class StoppedPlatformRow(TypedDict):
+    """The process of the platform that was stopped, and its data folder; no process where none ran there."""
+
+    data: str
+    pid: int | None
+
+
 class KeyRow(TypedDict):
     """An API key without its secret; `key` is the secret, said once by `towpath keys create`."""
 

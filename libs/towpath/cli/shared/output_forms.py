@@ -197,6 +197,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "schema": _list("kinds", machine.SchemaKindRow) + _list("written", machine.PathRow) + _one(machine.JsonSchemaFile),
     "explain": _list("problems", machine.ProblemRow) + _one(machine.ProblemRow, also=machine.ProblemExampleRow),
     "version": _one(machine.VersionRow),
+    "down": _one(machine.StoppedPlatformRow),
 }
 """The forms of the document that `-o json` prints, by command; of one that prints lines each line has one of them."""
 
