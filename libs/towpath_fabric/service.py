@@ -227,9 +227,13 @@ class Service:
         log_end(self.log, found, **about)
         return True
 
-    def _has_no_problem(self, _record: logging.LogRecord) -> bool:
-        """Return whether uvicorn's traceback of a failed start tells anything: a problem was logged in a line."""
-        return self.problem is None
+    def _tells_something(self, record: logging.LogRecord) -> bool:
+        """Return whether a line of uvicorn tells anything: of a problem that was logged its traceback does not.
+
+        Nor does, at a terminal, the address of the health paths, which looks like that of a server to open.
+        """
+        is_address = record.getMessage().startswith("Uvicorn running on") and sys.stderr.isatty()
+        return self.problem is None and not is_address
 
     def _notify_stopping(self) -> None:
         if self._event_loop is not None:
@@ -381,14 +385,14 @@ class Service:
         self._server = _StoppableServer(config, self._notify_stopping, self.stopping)
         sockets = None if self._descriptor is None else [_inherited_socket(self._descriptor)]
         startup_log = logging.getLogger("uvicorn.error")
-        startup_log.addFilter(self._has_no_problem)
+        startup_log.addFilter(self._tells_something)
         try:
             self._server.run(sockets)
         except SystemExit:  # uvicorn's, after a start that failed
             if self.problem is None:
                 raise
         finally:
-            startup_log.removeFilter(self._has_no_problem)
+            startup_log.removeFilter(self._tells_something)
         if self.problem is not None:
             return exit_code(self.problem)
         return FAILED if self._failed or not self._server.started else 0

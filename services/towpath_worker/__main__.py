@@ -39,6 +39,7 @@ with paused():
         note_sandboxes,
         refusal_of,
         require_sandboxes,
+        tell_person,
     )
 
 
@@ -82,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     note_sandboxes(settings, servers, service.log)
     note_files_without_tools(options.modules, service.log)
     worker = make_worker(service, settings, toolbox, hooks, servers)
+    tell_person(service, worker, toolbox)
     code = service.run()
     if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout
         sys.stderr.flush()

@@ -1,7 +1,10 @@
 """Chooses and connects the parts of a worker process."""
 
 import asyncio
+import contextlib
+import json
 import signal
+import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -13,9 +16,11 @@ from towpath.hooks import Hook
 from towpath.module_sources import imported_sources
 from towpath.process_arguments import DRAIN_SIGNAL
 from towpath.toolbox import WorkerTools, collect, functions_without_tool, load_module
+from towpath.tools.platform_address import PlatformAddressSettings
 from towpath.tools.sandbox import refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, problem
+from towpath_fabric.addresses.broker_addresses import DEFAULT_PORT, broker_places
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
@@ -145,6 +150,39 @@ def make_worker(
 
     service.on_stop(drain)
     return worker
+
+
+def tell_person(service: Service, worker: ToolWorker, toolbox: WorkerTools) -> None:
+    """Print one line at a terminal once the tools are registered: what is served, and for which platform."""
+    if not sys.stdout.isatty():
+        return
+
+    async def tell() -> None:
+        await worker.registered.wait()
+        sys.stdout.write(f"  {serving_line(toolbox, platform_address(service.settings.nats_url))}\n")
+        sys.stdout.flush()
+
+    service.loop(tell)
+
+
+def serving_line(toolbox: WorkerTools, address: str) -> str:
+    """Return the line about the tools of each toolset that are served for the platform at *address*."""
+    told = [
+        f"{', '.join(tool.name for tool in tools) or 'what its servers offer'} (toolset {name})"
+        for name, tools in toolbox.toolsets().items()
+    ]
+    return f"serving {'; '.join(told)} for {address}; Ctrl-C ends it"
+
+
+def platform_address(nats_url: str) -> str:
+    """Return where the platform on this machine answers, or else its broker, without a password."""
+    state_file = PlatformAddressSettings().state_file
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        if state_file is not None:
+            return str(json.loads(state_file.read_text("utf-8"))["gateway_url"])
+    return ", ".join(
+        f"{place.scheme}://{place.hostname}:{place.port or DEFAULT_PORT}" for place in broker_places(nats_url)
+    )
 
 
 def require_sandboxes(settings: WorkerSettings, servers: "ServersFile | None") -> None:

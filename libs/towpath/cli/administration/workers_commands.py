@@ -52,14 +52,15 @@ _DRAINED = (
     name="list", help_epilogue=examples("towpath workers list", "towpath workers list --toolset billing -o json")
 )
 async def list_workers(*, toolset: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
-    """List the worker processes of the project, by what they said last.
+    """List the worker processes of the project, by what they said last; those that are gone come last.
 
     Args:
         toolset: Only those that serve this one.
     """
     async with common.connect() as client:
         found = await client.workers.list()
-    rows = [one.model_dump(mode="json") for one in found.workers if toolset is None or toolset in one.toolsets]
+    listed = [one for one in found.workers if toolset is None or toolset in one.toolsets]
+    rows = [one.model_dump(mode="json") for one in sorted(listed, key=lambda one: one.state == "gone")]
     common.out().rows(
         "workers", rows, _PROCESSES, empty="No worker says that it is there; start one: towpath worker MODULE"
     )
@@ -78,10 +79,14 @@ async def drain(worker: str, /, *, reason: str = "", common: ConnectionOptions =
         reason: Why; it stands in the audit.
     """
     async with common.connect() as client:
-        found = [one for one in (await client.workers.list()).workers if one.state != "gone"]
-        fits = [one for one in found if one.name == worker or one.worker_id.startswith(worker.strip().lower())]
+        found = (await client.workers.list()).workers
+        meant = [one for one in found if one.name == worker or one.worker_id.startswith(worker.strip().lower())]
+        fits = [one for one in meant if one.state != "gone"]
         if len(fits) != 1:
             detail = f"{len(fits) or 'no'} workers that are there are meant by {worker!r}"
+            if meant and not fits:
+                last = f"{max(one.heard_at for one in meant):%Y-%m-%d %H:%M:%S} UTC"
+                detail = f"the worker {worker!r} is gone, last heard of at {last}: it takes no calls"
             raise ProblemError(problem("not_found", detail, remedy="List them: towpath workers list"))
         done = await client.workers.drain(fits[0].worker_id, reason=reason)
     row: dict[str, Any] = {**done.worker.model_dump(mode="json"), "changed": done.changed, "next": RESTART}
