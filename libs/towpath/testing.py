@@ -11,14 +11,17 @@ from towpath.extras import missing_packages
 if (_missing := missing_packages("towpath_testing")) is not None:
     raise ImportError(f"{_missing.detail}. {_missing.remedy}", name=__name__)
 
-from towpath.agents.operations import execute_tool, execute_tools, respond, route
-from towpath.foreign_names import IMPORTS
-from towpath_readings.tool_calls import ToolCallRecord
-from towpath_testing.harness import Harness, harness
-from towpath_testing.missing_gates import NoGateError
-from towpath_testing.models import script
-from towpath_testing.provider_models import live, replay
-from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
+from towpath_testing.imports import without_collections
+
+with without_collections():
+    from towpath.agents.operations import execute_tool, execute_tools, respond, route
+    from towpath.foreign_names import IMPORTS
+    from towpath_readings.tool_calls import ToolCallRecord
+    from towpath_testing.harness import Harness, harness
+    from towpath_testing.missing_gates import NoGateError
+    from towpath_testing.models import script
+    from towpath_testing.provider_models import live, replay
+    from towpath_testing.runs import HarnessGate, HarnessRun, RunResult
 
 __all__ = [
     "Harness",

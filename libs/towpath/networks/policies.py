@@ -4,13 +4,12 @@ A `Policy` is checked in form where it is written, and its conditions for what c
 the tool-access service alone knows which functions they may call, and what they cost.
 """
 
-import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from typing import Any, get_args
+from typing import get_args
 
 import yaml
 from pydantic import ValidationError
@@ -29,6 +28,7 @@ from towpath_contracts.files.policy_document import (
     RuleRate,
 )
 from towpath_contracts.problems.cel_faults import CEL_LITERAL, compile_cel, foreign_operator
+from towpath_contracts.problems.cel_library import cel_library
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.near_names import suggest_name
 
@@ -172,9 +172,8 @@ def condition_fault(text: str) -> str:
     """
     if find_spec("cel") is None:
         return foreign_operator(text)
-    library: Any = importlib.import_module("cel")  # few programs write conditions, and it takes its time
     try:
-        used = set(compile_cel(text, library.compile).variables())
+        used = set(compile_cel(text, cel_library().compile).variables())
     except ValueError as error:
         return str(error)
     elements = _ELEMENT.findall(CEL_LITERAL.sub(" ", text))

@@ -17,7 +17,6 @@ import runpy
 import socket
 import sys
 import time
-import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -107,6 +106,7 @@ def _preload(modules: list[str]) -> None:
     from towpath_contracts.base import ClientMessage, ClientMessagePart, Message, MessagePart
     from towpath_contracts.events.log import event_adapter
     from towpath_contracts.facts import fact_adapter
+    from towpath_contracts.problems.cel_library import cel_library
 
     for module in modules:
         importlib.import_module(f"{module}.__main__")
@@ -115,7 +115,7 @@ def _preload(modules: list[str]) -> None:
         del vars(sys.modules[module])["__main__"]
     for module in _ALSO:
         importlib.import_module(module)
-    import_without("cel", "cli")  # a command line, with libraries for terminals
+    cel_library()
     for base in (MessagePart, ClientMessagePart, Message, ClientMessage):  # values first: messages hold them
         _build(base)
     for adapter in (event_adapter, fact_adapter):
@@ -124,24 +124,6 @@ def _preload(modules: list[str]) -> None:
     gc.collect()
     occupy_free_blocks()
     gc.freeze()  # collections in forked processes leave these pages alone, so they stay shared
-
-
-def import_without(package: str, submodule: str) -> None:
-    """Import *package* but not its *submodule*, which its head imports and nothing needs; it can be imported later.
-
-    A version whose head uses what is in the submodule is imported as it is.
-    """
-    name = f"{package}.{submodule}"
-    sys.modules[name] = empty = types.ModuleType(name)
-    try:
-        importlib.import_module(package)
-    except (AttributeError, ImportError, NameError):
-        empty = types.ModuleType(name)
-    finally:
-        del sys.modules[name]
-    imported = importlib.import_module(package)
-    if vars(imported).get(submodule) is empty:
-        delattr(imported, submodule)
 
 
 def occupy_free_blocks() -> None:

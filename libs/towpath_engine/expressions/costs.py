@@ -5,13 +5,12 @@ text. A macro iterates over values that exist, and may look at one more value fo
 number of positions, because a search takes as long as the text times these, and is compiled at each evaluation.
 """
 
-import functools
-import importlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from towpath_contracts.problems.cel_library import cel_library
 from towpath_contracts.schema_bounds.pattern_work import pattern_work
 
 MAX_PATTERN = 256
@@ -40,12 +39,6 @@ _PATH = r"""\.\s*\w+|\[\s*"?\d+"?\s*\]"""
 _NEW_VALUE = re.compile(r'\{|(?<![\w)\]"\s])\s*\[')
 
 
-@functools.cache
-def library() -> Any:
-    """Import the library at the first expression: its command line comes with it, and few processes need either."""
-    return importlib.import_module("cel")
-
-
 def expensive_part(text: str, literal: re.Pattern[str], names: frozenset[str]) -> str:
     """Describe what of a criterion takes too long, in one line; empty where nothing does.
 
@@ -62,7 +55,7 @@ def search_work(text: str, literal: re.Pattern[str]) -> float:
     """Return the microseconds that compiling and searching with the pattern of a criterion takes at most."""
     plain, texts = _without_texts(text, literal)
     found = _PLAIN_MATCHES.search(plain)
-    pattern = None if found is None else library().compile(texts[int(found[1])]).execute({})
+    pattern = None if found is None else cel_library().compile(texts[int(found[1])]).execute({})
     work = pattern_work(pattern) if isinstance(pattern, str) else None
     chars = SEARCHED_CHARS * (1 + plain.count("+"))  # each sum may make a text longer by another value
     return 0.0 if work is None else work.compiled + work.search(chars)
@@ -170,7 +163,7 @@ def _dear_search(plain: str, texts: list[str], *, beside: bool) -> str:
     found = _PLAIN_MATCHES.search(plain)
     if found is None:
         return "write matches as name.matches('pattern'), with the pattern in quotes"
-    pattern = library().compile(texts[int(found[1])]).execute({})
+    pattern = cel_library().compile(texts[int(found[1])]).execute({})
     if not isinstance(pattern, str) or _VERBOSE.search(pattern):
         return "a pattern is a text, without the flag x"
     if len(pattern) > MAX_PATTERN:

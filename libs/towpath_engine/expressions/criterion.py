@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from towpath_contracts.problems.cel_faults import CEL_LITERAL, compile_cel
+from towpath_contracts.problems.cel_library import cel_library
 from towpath_contracts.tools.reports import TEST_MEMBERS
 from towpath_engine.expressions import costs
-from towpath_engine.expressions.costs import expensive_part, library
+from towpath_engine.expressions.costs import expensive_part
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
 """What a criterion sees; `towpath_engine.rules.criteria` describes each of them."""
@@ -62,7 +63,7 @@ class CompiledCriterion:
         if len(_ANY_MACRO.findall(bare)) > 1:
             msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
             raise ValueError(msg)
-        self._program: Any = compile_cel(text, library().compile)
+        self._program: Any = compile_cel(text, cel_library().compile)
         self.names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
@@ -79,7 +80,7 @@ class CompiledCriterion:
         self.work = costs.work_of(text, CEL_LITERAL, VARIABLES)
         with_files = _with_files(text)
         if with_files != text:  # compiling takes long, and what was compiled is not always found again
-            self._program = library().compile(with_files)
+            self._program = cel_library().compile(with_files)
         self._needs = (VARIABLES | {FILES}) & set(self._program.variables())
         self.copies_files = "workspace" in self._needs and _ANY_MACRO.search(bare) is not None
 

@@ -17,11 +17,16 @@ from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
 def main() -> int:
     """Evaluate what stdin asks for; returns the exit code."""
+    return answer(sys.stdin.read())
+
+
+def answer(request: str) -> int:
+    """Evaluate what the JSON text *request* asks for; returns the exit code."""
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        asked = EvaluationRequest.model_validate_json(sys.stdin.read())
+        asked = EvaluationRequest.model_validate_json(request)
         asyncio.run(_evaluate(asked, answers))
     except KeyboardInterrupt:
         return 130

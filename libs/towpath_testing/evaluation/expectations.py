@@ -1,6 +1,5 @@
 """Judges what a run came to: every expectation that does not hold becomes a sentence."""
 
-import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from referencing import Registry
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.evaluation_suite import ExpectedCall, ExpectedOutcome, ForbiddenCall
+from towpath_contracts.problems.cel_library import cel_library
 from towpath_testing.evaluation.arguments import includes
 from towpath_testing.runs import RunResult
 
@@ -84,7 +84,7 @@ def _output(expect: ExpectedOutcome, output: JsonObject) -> Iterator[str]:
 
 
 def _expressions(expect: ExpectedOutcome, outcome: JsonObject) -> Iterator[str]:
-    cel: Any = importlib.import_module("cel")
+    cel = cel_library()
     for text in expect.that:
         try:
             said = cel.compile(text).execute({"result": outcome})

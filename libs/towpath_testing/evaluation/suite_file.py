@@ -1,6 +1,5 @@
 """Reads a suite: what is wrong in it is told with file and line, before anything runs."""
 
-import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from towpath.networks.spec_files import load_network, locate_problems, read_yaml
 from towpath.project.project_file import tool_files
 from towpath.tasks.task import task_of
 from towpath_contracts.files.evaluation_suite import EvaluationCase, EvaluationSuite
+from towpath_contracts.problems.cel_library import cel_library
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
 from towpath_contracts.problems.registry import ProblemDetail
 
@@ -119,7 +119,7 @@ def _faults(case: EvaluationCase, at: str) -> Iterator[ProblemDetail]:
 
 def _expression_fault(text: str) -> str:
     try:
-        program: Any = importlib.import_module("cel").compile(text)
+        program: Any = cel_library().compile(text)
     except (RuntimeError, TypeError, ValueError) as error:
         return f"no CEL expression: {' '.join(str(error).split())}"
     return "" if "result" in program.variables() else "it does not look at result, so it always or never holds"

@@ -9,13 +9,13 @@ is found in its tokens, and what was compiled is compared with that.
 """
 
 import functools
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from towpath_contracts.problems.cel_faults import compile_cel
+from towpath_contracts.problems.cel_library import cel_library
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
 from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
@@ -46,12 +46,6 @@ _FUNCTIONS = frozenset(
 )
 
 
-@functools.cache
-def _library() -> Any:
-    """Import the library with the first condition: it brings a command line with it, and few processes need it."""
-    return importlib.import_module("cel")
-
-
 class CelCondition:
     """A rule's condition written in CEL, compiled once and evaluated for every call."""
 
@@ -64,7 +58,7 @@ class CelCondition:
             raise ValueError(msg)
         tokens = tokens_of(text)
         self.text = text
-        self._program: Any = compile_cel(text, _library().compile)
+        self._program: Any = compile_cel(text, cel_library().compile)
         self._work = work_of(text)
         self._plain = isinstance(self._work, PlainWork)
         self.has_macros = any(is_macro(tokens, place) for place in range(len(tokens)))
@@ -119,7 +113,7 @@ class CelCondition:
     def _prepared(self, context: ConditionContext) -> Any:
         """Convert the names that this condition uses to values of the engine, each once."""
         if context.prepared is None:
-            context.prepared = _library().Context()
+            context.prepared = cel_library().Context()
         for name in self._names - context.ready:
             if name in context:
                 context.prepared.add_variable(name, context[name])
@@ -152,7 +146,7 @@ def _hides_macro(functions: Iterable[str], words: AbstractSet[str]) -> bool:
 
 @functools.lru_cache(maxsize=MAX_COMPILED)
 def _pattern(text: str) -> Any:
-    return _library().compile(f"text.matches({_literal(text)})")
+    return cel_library().compile(f"text.matches({_literal(text)})")
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -326,39 +326,6 @@ def _run_python(program: str, directory: Path) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_conditions_are_evaluated_without_the_command_line_of_their_library(tmp_path: Path) -> None:
-    lines = _run_python(
-        'import sys\nfork_server.import_without("cel", "cli")\nimport cel\n'
-        'print(cel.compile("size(name) == 3").execute({"name": "abc"}), "prompt_toolkit" in sys.modules)\n'
-        "import cel.cli\nprint(callable(cel.cli.main))",
-        tmp_path,
-    )
-    assert lines == ["True False", "True"]
-
-
-@pytest.mark.parametrize(
-    ("head", "word"),
-    [
-        ("from . import cli\nWORD = 'unused'", "unused"),
-        ("from .cli import WORD", "used"),
-        ("from . import cli\nWORD = cli.WORD", "used"),
-        ("from .cli import *\nWORD = WORD", "used"),
-        ("WORD = 'absent'", "absent"),
-    ],
-)
-def test_a_package_that_needs_its_submodule_is_imported_with_it(tmp_path: Path, head: str, word: str) -> None:
-    package = tmp_path / "headed"
-    package.mkdir()
-    (package / "__init__.py").write_text(head)
-    (package / "cli.py").write_text("WORD = 'used'")
-    lines = _run_python(
-        'fork_server.import_without("headed", "cli")\nimport headed\nprint(headed.WORD)\n'
-        "from headed import cli\nprint(cli.WORD)",
-        tmp_path,
-    )
-    assert lines == [word, "used"]
-
-
 def test_new_objects_leave_the_pages_of_preloaded_ones_alone(tmp_path: Path) -> None:
     lines = _run_python(
         "old = [bytes(size) for _ in range(2_000) for size in (60, 200, 400)]\n"

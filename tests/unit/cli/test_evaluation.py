@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,9 +142,7 @@ def test_where_there_is_nothing_to_test_that_is_said(
     monkeypatch.chdir(tmp_path)
     assert main(["test"]) == 3
     said = capsys.readouterr().err
-    assert (
-        "there are no tests at ." in said and "as tests/test_support.py of a sample: towpath init ../help-desk" in said
-    )
+    assert "there are no tests at ." in said and "as tests/test_support.py of a sample: towpath init" in said
     assert main(["eval"]) == 3
     assert "kind: Evaluation" in capsys.readouterr().err
     assert main(["test", "nowhere"]) == 2
@@ -251,3 +250,30 @@ def test_a_report_that_pytest_did_not_finish_counts_nothing(tmp_path: Path) -> N
     assert _counts(report)["tests"] == 0
     report.write_text("<testsuites><testsuite tests=")
     assert _counts(report)["tests"] == 0
+
+
+def test_the_platform_is_imported_once_and_no_test_sees_what_another_has_left(
+    own_shop: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (own_shop / "tools" / "told.py").write_text(
+        "import os, sys\nfrom pathlib import Path\n"
+        "with Path('told').open('a') as told:\n"
+        "    print(os.getppid(), os.getpid(), hasattr(sys, 'left_by_a_test'), file=told)\nsys.left_by_a_test = True\n"
+    )
+    (own_shop / "tests" / "test_support.py").write_text("from tools import told\n\ndef test_tools(): pass\n")
+    (own_shop / "tests" / "evaluation.yaml").write_text(SUITE.replace("[Thank you]", "[]"))
+    assert main(["test", "-o", "table"]) == 0
+    assert "1 passed" in capfd.readouterr().out
+    of_pytest, of_suite, *_ = [line.split() for line in (own_shop / "told").read_text().splitlines()]
+    assert of_pytest[0] == of_suite[0] and of_pytest[1] != of_suite[1]
+    assert of_pytest[2] == of_suite[2] == "False"
+
+
+def test_a_test_asks_the_person_who_runs_it(own_shop: Path, tmp_path: Path) -> None:
+    (own_shop / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = -s\n")
+    file = own_shop / "tests" / "test_support.py"
+    file.write_text("def test_asks():\n    assert input() == 'yes'\n")
+    command = [sys.executable, "-m", "towpath.cli", "test", str(file), "-o", "json"]
+    ended = subprocess.run(command, input="yes\n", capture_output=True, text=True, check=False)
+    assert (ended.returncode, json.loads(ended.stdout)["passed"]) == (0, 1)
+    assert "1 passed" in ended.stderr

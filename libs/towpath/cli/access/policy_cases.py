@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,19 +60,33 @@ async def test(
     return _show_results(file, answer["cases"], results, matrix, common.out())
 
 
-def judge_file(file: Path, out: OutputPrinter) -> tuple[int, int] | None:
-    """Return how many cases of *file* pass and fail with the policy that it names, and say why; None without one."""
+@dataclass(frozen=True, slots=True)
+class FileCases:
+    """A file with verdicts and the policy that it names, read."""
+
+    file: Path
+    policy: Path | None
+    asked: Row
+    """What `towpath_tas.app.policy.policy_test_runner` is asked."""
+
+    def judge(self, answer: Row, out: OutputPrinter) -> tuple[int, int] | None:
+        """Return how many cases pass and fail, and say why they fail; None where the file names no policy."""
+        answer = _checked(answer, self.file, self.policy)
+        if self.policy is None:
+            return None
+        rows = _rows(answer["cases"], answer["results"])
+        for row in rows:
+            if not row["ok"]:
+                _explain(row, self.file, out)
+        failed = sum(not row["ok"] for row in rows)
+        return len(rows) - failed, failed
+
+
+def read_cases(file: Path) -> FileCases:
+    """Read *file*; raises ProblemError where it, or the policy that it names, can't be read."""
     text = _read(file)
-    path = _named_policy(text, file)
-    answer = _ask(text, file, path)
-    if path is None:
-        return None
-    rows = _rows(answer["cases"], answer["results"])
-    for row in rows:
-        if not row["ok"]:
-            _explain(row, file, out)
-    failed = sum(not row["ok"] for row in rows)
-    return len(rows) - failed, failed
+    policy = _named_policy(text, file)
+    return FileCases(file, policy, _asked(text, policy))
 
 
 async def _live_policy(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
@@ -160,16 +175,22 @@ def _read(path: Path) -> str:
         raise ProblemError(problem("file_missing", f"{path} can't be read: {error}")) from error
 
 
+def _asked(text: str, policy: Path | None) -> Row:
+    return {"test": text, "policy": None if policy is None else _read(policy), "source": str(policy or "")}
+
+
 def _ask(text: str, test: Path, policy: Path | None) -> Row:
     """Let the tool-access service's code answer; raises ProblemError with every problem of a bad file."""
-    asked = {"test": text, "policy": None if policy is None else _read(policy), "source": str(policy or "")}
     require_packages("towpath_tas")
     words = [sys.executable, "-P", "-m", "towpath_tas.app.policy.policy_test_runner"]
-    ran = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    ran = subprocess.run(words, input=json.dumps(_asked(text, policy)), capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         last = ran.stderr.strip().splitlines()[-1:] or [f"exit code {ran.returncode}"]
         raise ProblemError(problem("binary_missing", f"the policy can't be weighed here: {last[0]}"))
-    answer: Row = json.loads(ran.stdout)
+    return _checked(json.loads(ran.stdout), test, policy)
+
+
+def _checked(answer: Row, test: Path, policy: Path | None) -> Row:
     if "problems" in answer:
         found = tuple(ProblemDetail.model_validate(one) for one in answer["problems"])
         where = policy if answer["file"] == "policy" else test

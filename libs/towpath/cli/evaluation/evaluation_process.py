@@ -26,21 +26,35 @@ async def evaluate(asked: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    announced: int | None = None
-    ended = 0
+    answers = SuiteAnswers()
     async with ending_with_us(process):
         process.stdin.write(json.dumps(asked).encode())  # not as an argument: it may hold a key
         process.stdin.close()
         async for line in process.stdout:
-            found = json.loads(line)
-            if "problem" in found:
-                raise ProblemError(Problem.model_validate(found["problem"]))
-            announced = 0 if "left_out" in found else found.get("runs", announced)
-            ended += "run" in found
-            yield found
-        code = await process.wait()
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if code != 0 or ended != announced:
-        count = f" after {ended} of {announced} runs" if announced is not None else " before it said what it runs"
-        raise ProblemError(problem("service_failed", f"{MODULE} ended with status {code}{count}"))
+            yield answers.take(json.loads(line))
+        answers.end(await process.wait(), MODULE)
+
+
+class SuiteAnswers:
+    """Counts what is said of a suite: a process that ends before its last run has not evaluated it."""
+
+    def __init__(self) -> None:
+        self._announced: int | None = None
+        self._ended = 0
+
+    def take(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return *found* again; raises ProblemError with the problem that it is."""
+        if "problem" in found:
+            raise ProblemError(Problem.model_validate(found["problem"]))
+        self._announced = 0 if "left_out" in found else found.get("runs", self._announced)
+        self._ended += "run" in found
+        return found
+
+    def end(self, code: int, module: str) -> None:
+        """Raise ProblemError `service_failed` where something of the suite was not said before *module* ended."""
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        if code != 0 or self._ended != self._announced:
+            known = self._announced is not None
+            count = f" after {self._ended} of {self._announced} runs" if known else " before it said what it runs"
+            raise ProblemError(problem("service_failed", f"{module} ended with status {code}{count}"))

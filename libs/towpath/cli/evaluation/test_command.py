@@ -1,19 +1,18 @@
 """`towpath test`: the tests of a project, whatever they are written in, without a platform and without a key."""
 
-import asyncio
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from towpath.cli.access.policy_cases import judge_file
+from towpath.cli.access.policy_cases import FileCases, read_cases
 from towpath.cli.evaluation.eval_command import show_run
-from towpath.cli.evaluation.evaluation_process import evaluate
+from towpath.cli.evaluation.evaluation_process import MODULE, SuiteAnswers
+from towpath.cli.evaluation.project_test_process import ProjectTestProcess, run_project_tests
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
-from towpath.cli.shared.child_process import ending_with_us
-from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.exit_codes import INTERRUPTED, OK, RUN_FAILED
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.extras import require_packages
@@ -42,9 +41,7 @@ async def test(path: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS)
     """
     out = printed.out()
     python, yaml = _found(path)
-    rows = [await _pytest(path, out)] if python else []
-    for file, kind in yaml.items():
-        rows.append(await (_evaluation(file, out) if kind == "Evaluation" else _verdicts(file, out)))
+    rows = [row async for row in _tested(path, yaml, out, python=python)]
     passed, failed = sum(row["passed"] for row in rows), sum(row["failed"] for row in rows)
     if not out.for_people:
         out.data({"passed": passed, "failed": failed, "files": rows})
@@ -68,17 +65,30 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
     return python, yaml
 
 
-async def _pytest(path: Path, out: OutputPrinter) -> Row:
-    """Run pytest; what it prints goes to people, and its counts are taken from its report."""
-    require_packages("towpath_testing", "pytest")
+async def _tested(path: Path, yaml: Mapping[Path, str], out: OutputPrinter, *, python: bool) -> AsyncIterator[Row]:
+    """Yield a row for pytest, whose output goes to people, and one for each file of *yaml*."""
+    verdicts = {file: read_cases(file) for file, kind in yaml.items() if kind == "PolicyTest"}
+    if python or len(verdicts) < len(yaml):
+        require_packages("towpath_testing", *(("pytest",) if python else ()))
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
         report = Path(folder) / "report.xml"
-        words = ["-m", "pytest", "-q", f"--junit-xml={report}", "-o", "junit_family=xunit2", str(path)]
-        where = None if out.for_people else sys.stderr
-        process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=where)
-        async with ending_with_us(process):
-            code = await process.wait()
-        counts = _counts(report)
+        words = ["-q", f"--junit-xml={report}", "-o", "junit_family=xunit2", str(path)]
+        tests = [
+            *([("pytest", words)] if python else []),
+            *((kind, verdicts[file].asked if file in verdicts else _asked(file)) for file, kind in yaml.items()),
+        ]
+        async with run_project_tests(tests, output=sys.stdout if out.for_people else sys.stderr) as process:
+            if python:
+                yield _pytest(await process.status(), _counts(report))
+            for file in yaml:
+                yield await (
+                    _verdicts(verdicts[file], process, out) if file in verdicts else _evaluation(file, process, out)
+                )
+
+
+def _pytest(code: int, counts: Mapping[str, int]) -> Row:
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
     failed = counts["failures"] + counts["errors"]
     passed = counts["tests"] - failed - counts["skipped"]
     left_out = f"{counts['skipped']} skipped" if counts["skipped"] else ""
@@ -96,23 +106,34 @@ def _counts(report: Path) -> dict[str, int]:
     return {name: sum(int(one.get(name, 0)) for one in found) for name in names}
 
 
-async def _verdicts(file: Path, out: OutputPrinter) -> Row:
-    found = await asyncio.to_thread(judge_file, file, out)
+async def _verdicts(cases: FileCases, process: ProjectTestProcess, out: OutputPrinter) -> Row:
+    answers = [line async for line in process.lines()]
+    if process.ended_with != 0:
+        detail = f"the policy can't be weighed here: exit code {process.ended_with}"
+        raise ProblemError(problem("binary_missing", detail))
+    found = cases.judge(answers[0], out)
     if found is None:
-        left_out = f"it names no policy: towpath policy test {file} --live"
-        return {"tests": str(file), "passed": 0, "failed": 0, "left_out": left_out}
+        left_out = f"it names no policy: towpath policy test {cases.file} --live"
+        return {"tests": str(cases.file), "passed": 0, "failed": 0, "left_out": left_out}
     passed, failed = found
-    return {"tests": str(file), "passed": passed, "failed": failed, "left_out": ""}
+    return {"tests": str(cases.file), "passed": passed, "failed": failed, "left_out": ""}
 
 
-async def _evaluation(file: Path, out: OutputPrinter) -> Row:
+def _asked(file: Path) -> Row:
+    return {"suite": str(file), "offline": True}
+
+
+async def _evaluation(file: Path, process: ProjectTestProcess, out: OutputPrinter) -> Row:
     runs: list[Mapping[str, Any]] = []
+    answers = SuiteAnswers()
     left_out = ""
     with out.progress(f"Evaluating {file}"):
-        async for found in evaluate({"suite": str(file), "offline": True}):
+        async for line in process.lines():
+            found = answers.take(line)
             left_out = found.get("left_out", left_out)
             if "run" in found:
                 runs.append({"suite": str(file), **found["run"]})
                 show_run(runs[-1], out)
+        answers.end(process.ended_with, MODULE)
     failed = sum(not run["passed"] for run in runs)
     return {"tests": str(file), "passed": len(runs) - failed, "failed": failed, "left_out": left_out}

@@ -1,0 +1,127 @@
+"""`python -P -m towpath_testing.project_tests STDIN STDOUT`: the tests of a project, for `towpath test`.
+
+The platform is imported once, which takes longer than most tests, and each file is tested by a fork: what a test leaves
+behind is not seen by the next. They run one after the other, since the tools of a project may share files and ports.
+This process has no thread and no event loop, because a fork would break them.
+
+Reads a `ProjectTests` from stdin and writes JSON lines to stdout: those of a test, and a line with its exit status.
+STDIN and STDOUT are descriptors for pytest, whose debugger asks the person at the terminal.
+"""
+
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+from io import TextIOWrapper
+from types import FrameType
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from towpath_testing.imports import without_collections
+
+INTERRUPTED = 130
+_OWN_PLUGIN = "ignore:Module already imported so cannot be rewritten; towpath:pytest.PytestAssertRewriteWarning"
+"""pytest would rewrite the assertions of each package that has a plugin, and those of the platform are imported."""
+
+_running: list[int] = []
+
+
+class ProjectTest(BaseModel):
+    """What one fork does: *asked* are the words of pytest, or the request of an evaluation or a policy test."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["pytest", "Evaluation", "PolicyTest"]
+    asked: Any
+
+
+class ProjectTests(BaseModel):
+    """The tests, in their order."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tests: tuple[ProjectTest, ...]
+
+
+_MODULES = {
+    "pytest": ("pytest", "_pytest.junitxml", "towpath.testing"),
+    "Evaluation": ("towpath_testing.evaluation.__main__",),
+    "PolicyTest": ("towpath_tas.app.policy.policy_test_runner",),
+}
+
+
+def main(words: list[str]) -> int:
+    """Run what stdin asks for; returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it goes to the tests as well, and who started this ends it
+    signal.signal(signal.SIGTERM, _end_running)
+    descriptors = [int(word) for word in words]
+    wanted = ProjectTests.model_validate_json(sys.stdin.buffer.read())
+    with without_collections():
+        for kind in {test.kind for test in wanted.tests}:
+            for module in _MODULES[kind]:
+                importlib.import_module(module)
+    gc.freeze()  # collections in forks leave all this alone
+    for test in wanted.tests:
+        status = _in_fork(test, descriptors)
+        print(json.dumps({"status": status}), flush=True)  # noqa: T201 - it is the answer
+        if status == INTERRUPTED:
+            return status
+    return 0
+
+
+def _in_fork(test: ProjectTest, descriptors: list[int]) -> int:
+    """Return the exit status of *test*; one that a signal ended is negative."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        sys.exit(_run(test, descriptors))
+    _running[:] = [pid]
+    _, status = os.waitpid(pid, 0)
+    _running.clear()
+    return os.waitstatus_to_exitcode(status)
+
+
+def _end_running(number: int, _frame: FrameType | None) -> None:
+    """End as the signal says, and the test that runs with it."""
+    for pid in _running:
+        os.kill(pid, number)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _run(test: ProjectTest, descriptors: list[int]) -> int:
+    match test.kind:
+        case "pytest":
+            return _pytest(test.asked, descriptors)
+        case "Evaluation":
+            from towpath_testing.evaluation.__main__ import answer  # noqa: PLC0415 - few tests need all kinds
+
+            return answer(json.dumps(test.asked))
+        case "PolicyTest":
+            from towpath_tas.app.policy.policy_test_runner import run_test  # noqa: PLC0415 - as above
+
+            print(json.dumps(run_test(test.asked)), flush=True)  # noqa: T201 - as above
+            return 0
+
+
+def _pytest(words: list[str], descriptors: list[int]) -> int:
+    import pytest  # noqa: PLC0415 - as above
+
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # it was opened on the pipe
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m pytest` does
+    sys.argv = [pytest.__file__, *words]
+    return int(pytest.main(["-W", _OWN_PLUGIN, *words]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
