@@ -14,7 +14,7 @@ from towpath_contracts.base import DEFERRED, JsonObject, MessagePart, is_unset
 from towpath_contracts.budgets import BudgetRefusal, ModelPrice, OnSoft, RunBudgetAccount, Scope, Unit
 from towpath_contracts.decisions.request import LONGEST_MS, Cost, PlayedScriptEntry, Usage
 from towpath_contracts.runs.fact_base import FactBase
-from towpath_contracts.runs.held_calls import CallPausedFact, CallPostponedFact
+from towpath_contracts.runs.held_calls import CallPausedFact, CallPostponedFact, QuotaChangedFact
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.runs.refused_transition import TransitionRefusedFact
 from towpath_contracts.runs.run_control import RunSteeredFact
@@ -23,7 +23,7 @@ from towpath_contracts.tools.previews import OutputPreview
 from towpath_contracts.tools.workspace import FileChange, LostChangesReason
 
 # Kept apart, but part of the same union.
-__all__ = ["CallPausedFact", "CallPostponedFact", "RunSteeredFact", "TransitionRefusedFact"]
+__all__ = ["CallPausedFact", "CallPostponedFact", "QuotaChangedFact", "RunSteeredFact", "TransitionRefusedFact"]
 
 LONGEST_WAIT_S = LONGEST_MS / 1000
 """The longest wait that a provider may ask a run for."""
@@ -352,6 +352,7 @@ AnyFact = (
     | ApprovalRequiredFact
     | CallPausedFact
     | CallPostponedFact
+    | QuotaChangedFact
     | GateResolvedFact
     | ExecutionConflictFact
     | TimerFiredFact

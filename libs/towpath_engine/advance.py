@@ -49,6 +49,7 @@ from towpath_engine.handlers.calls.switches import on_call_paused
 from towpath_engine.handlers.calls.tool_calls import (
     on_call_postponed,
     on_gate_resolved,
+    on_quota_changed,
     on_tool_denied,
     on_tool_finished,
 )
@@ -107,6 +108,7 @@ HANDLERS: dict[type, StageHandlers] = {
     facts.InternalOutcomeRecordedFact: StageHandlers(on_outcome_recorded, ended=on_outcome_recorded),
     facts.CallPausedFact: StageHandlers(on_call_paused),
     facts.CallPostponedFact: StageHandlers(on_call_postponed),
+    facts.QuotaChangedFact: StageHandlers(on_quota_changed),
     # people
     facts.ApprovalRequiredFact: StageHandlers(on_approval_required),
     facts.GateResolvedFact: StageHandlers(on_gate_resolved),

@@ -143,11 +143,11 @@ class OrchestratorWiring:
         )
 
         self._registry = NetworkRegistry(pool, store, bus, FairThreads())
-        find_version = self._registry.find
         self._turns, schemas = ReadingTurns(), SchemaCompiler(FairThreads())
         of_threads = EarlierRunReader(pool, store, self._turns.pages)
-        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version, schemas, of_threads)
-        self._switches, self._quotas = HeldCallResumer(pool, local_facts), ProjectQuotas(pool, bus, metrics)
+        self._checker = checker = TaskChecker(pool, store, bus, settings, self._registry.find, schemas, of_threads)
+        self._switches = HeldCallResumer(pool, local_facts)
+        self._quotas = ProjectQuotas(pool, bus, metrics, local_facts)
         self._intake = intake = TaskIntake(
             pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission, self._quotas
         )
@@ -156,7 +156,7 @@ class OrchestratorWiring:
         self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
         self._grants = GrantHistory(pool, store, bus, self._registry)
         self._budgets, self._replays = BudgetRequests(pool, bus, limits), ReplayRequests(pool)
-        self._forks = RunForks(pool, intake, bus, settings, find_version, self._turns.pages)
+        self._forks = RunForks(pool, intake, bus, settings, self._registry.find, self._turns.pages)
         of_runs = local_facts, admission, settings, log, limits, self.activity
         self.reconciler = Reconciler(pool, *of_runs, metrics)
         task_letters = DeadLetters(pool, "TASKS", metrics.dead, log)

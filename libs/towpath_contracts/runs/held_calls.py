@@ -17,6 +17,12 @@ class CallPausedFact(FactBase):
     switch: ActiveSwitch
 
 
+class QuotaChangedFact(FactBase):
+    """The project's limit of tool calls a minute was raised or lifted: what it has postponed is asked for at once."""
+
+    type: Literal["quota.changed"] = "quota.changed"
+
+
 class CallPostponedFact(FactBase):
     """The project's tool calls of this minute are used up: request number `attempt` has begun nothing."""
 

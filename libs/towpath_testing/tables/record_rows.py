@@ -83,12 +83,22 @@ class RunRecordRows:
         return [{"gate_type": "model", "reason": reason}] if waits else []
 
     def _postponed_call(self, run_id: UUID) -> list[Row]:
-        about = ("tool_call_postponed", "instruction_issued", "decision_requested")
-        events = (row for _, row in sorted(self.events[run_id].items(), reverse=True) if row["type"] in about)
-        last = next(events, None)
-        if last is None or last["type"] != about[0]:
+        told: Row | None = None
+        settled: set[str] = set()
+        for _, row in sorted(self.events[run_id].items(), reverse=True):
+            if row["type"] in ("instruction_issued", "decision_requested"):
+                break
+            if row["type"] in ("effect_resent", "tool_call_finished", "tool_call_denied"):
+                event = json.loads(row["event"])
+                settled.add(event.get("execution_id") or event.get("effect_id") or "")
+            if (
+                row["type"] == "tool_call_postponed"
+                and (event := json.loads(row["event"])).get("execution_id") not in settled
+            ):
+                told = event
+                break
+        if told is None:
             return []
-        told = json.loads(last["event"])
         reason = f"{told['tool']} is asked for again at {told['until']}: {told['message']}"
         waits = datetime.fromisoformat(told["until"]) > self.database.now()
         return [{"gate_type": "quota", "reason": reason}] if waits else []

@@ -54,6 +54,16 @@ WHERE q.stored_bytes IS NOT NULL AND q.project = coalesce($1, q.project) ORDER B
 ON CONFLICT (project) DO UPDATE SET blob_bytes = excluded.blob_bytes
 RETURNING s.project, s.event_bytes + s.blob_bytes AS bytes
 
+-- name: calls_a_minute
+SELECT tool_calls_per_minute FROM runs.project_quota WHERE project = $1 FOR UPDATE
+
+-- name: postponed_runs
+-- Runs that go on, of which a call was postponed: most of them wait for it, and the others have nothing to ask for.
+SELECT r.run_id FROM runs.run r
+WHERE r.project = $1 AND r.status IN ('running', 'waiting') AND EXISTS (
+  SELECT FROM runs.run_event e WHERE e.run_id = r.run_id AND e.type = 'tool_call_postponed')
+ORDER BY r.run_id
+
 -- name: raise_version
 UPDATE runs.budget_version SET quotas = quotas + 1
 

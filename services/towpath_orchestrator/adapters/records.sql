@@ -92,7 +92,8 @@ ORDER BY gate_id LIMIT $4
 -- name: waits_of_run
 -- Why a run waits: at most $2 reasons, its own first, then those of the runs below it. Open gates, the oldest first, then
 -- models whose provider has asked for time, and until when: the last event of a run about a decision says so. Tool calls
--- that a quota has put off are told by the last event of their step about that: one of them, the others wait as well.
+-- that a quota has postponed are told by the last such event of their step that no outcome or other request of its call
+-- follows: one of them, the others wait as well.
 WITH RECURSIVE tree AS (
   SELECT r.run_id, r.agent_key, 0 AS below FROM runs.run r WHERE r.run_id = $1
   UNION ALL
@@ -115,8 +116,17 @@ SELECT run_id, agent_key, gate_type, reason FROM (
   SELECT t.run_id, t.agent_key, t.below, 'quota', format('%s is asked for again at %s: %s',
     last.event->>'tool', last.event->>'until', last.event->>'message'), NULL, NULL
   FROM tree t CROSS JOIN LATERAL (
-    SELECT e.type, replace(e.event::text, '\u0000', '\ufffd')::json AS event FROM runs.run_event e
-    WHERE e.run_id = t.run_id AND e.type IN ('tool_call_postponed', 'instruction_issued', 'decision_requested')
-    ORDER BY e.seq DESC LIMIT 1) AS last
-  WHERE last.type = 'tool_call_postponed' AND (last.event->>'until')::timestamptz > now()) AS waits
+    SELECT p.event FROM (
+      SELECT e.seq, replace(e.event::text, '\u0000', '\ufffd')::json AS event FROM runs.run_event e
+      WHERE e.run_id = t.run_id AND e.type = 'tool_call_postponed' AND e.seq > coalesce((
+        SELECT max(s.seq) FROM runs.run_event s
+        WHERE s.run_id = t.run_id AND s.type IN ('instruction_issued', 'decision_requested')), 0)) AS p
+    WHERE NOT EXISTS (
+      SELECT FROM runs.run_event l
+      WHERE l.run_id = t.run_id AND l.seq > p.seq AND l.type IN ('effect_resent', 'tool_call_finished', 'tool_call_denied')
+        AND p.event->>'execution_id' = (
+          SELECT coalesce(j.event->>'execution_id', j.event->>'effect_id')
+          FROM (SELECT replace(l.event::text, '\u0000', '\ufffd')::json AS event) AS j))
+    ORDER BY p.seq DESC LIMIT 1) AS last
+  WHERE (last.event->>'until')::timestamptz > now()) AS waits
 ORDER BY below > 0, opened_at NULLS LAST, gate_id, run_id, gate_type LIMIT $2

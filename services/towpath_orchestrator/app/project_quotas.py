@@ -12,12 +12,14 @@ from typing import Any
 import asyncpg
 
 from towpath_contracts.budgets import QUOTA_NAMES, QuotaStatus, SetQuota, ShowQuota
+from towpath_contracts.facts import QuotaChangedFact
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.switches import OPERATOR
 from towpath_fabric.ports import Database, DatabaseConnection, MessageBus
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.audited_actions import record_action
+from towpath_orchestrator.app.local_facts import LocalFactQueue
 from towpath_orchestrator.core.quota_limits import (
     IdempotencyKey,
     QuotaTask,
@@ -37,8 +39,11 @@ LOCK_WAIT_MS = 1_000
 class ProjectQuotas:
     """Which projects have a quota, as last read, and what is accepted of them. One per process."""
 
-    def __init__(self, pool: Database, bus: MessageBus, metrics: OrchestratorMetrics) -> None:
+    def __init__(
+        self, pool: Database, bus: MessageBus, metrics: OrchestratorMetrics, local_facts: LocalFactQueue
+    ) -> None:
         self._pool = pool
+        self._local_facts = local_facts
         self._bus = bus
         self._metrics = metrics
         self._version = 0
@@ -107,7 +112,9 @@ class ProjectQuotas:
         limits: dict[str, Any] = {} if quota is None else quota.model_dump(mode="json", exclude_none=True)
         action = "quota.lifted" if quota is None else "quota.set"
         await record_action(self._bus, request, action, reason=request.reason, quota=limits)
+        calls = None if quota is None else quota.tool_calls_per_minute
         async with self._pool.acquire() as connection, connection.transaction():
+            before = await connection.fetchval(QUOTAS.calls_a_minute, request.project)
             await connection.execute(QUOTAS.raise_version)
             if quota is None:
                 await connection.execute(QUOTAS.lift_quota, request.project)
@@ -115,7 +122,14 @@ class ProjectQuotas:
                 given = (getattr(quota, name) for name in QUOTA_NAMES)
                 await connection.execute(QUOTAS.set_quota, request.project, *given, request.actor, request.reason)
                 await connection.execute(QUOTAS.measure_blobs, request.project)
+        if before is not None and (calls is None or calls > before):
+            await self._wake_postponed(request.project)
         return await self.show(ShowQuota(project=request.project))
+
+    async def _wake_postponed(self, project: str) -> None:
+        """Have the runs ask at once that were told a later minute; if the process dies before, they ask in that one."""
+        for row in await self._pool.fetch(QUOTAS.postponed_runs, project):
+            self._local_facts.add(QuotaChangedFact(run_id=row["run_id"]))
 
     async def show(self, request: ShowQuota) -> QuotaStatus:
         """Return the project's quota and what is used of it."""

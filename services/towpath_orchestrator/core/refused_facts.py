@@ -25,6 +25,7 @@ from towpath_contracts.facts import (
     DecisionMadeFact,
     InternalOutcomeRecordedFact,
     InternalToolPermittedFact,
+    QuotaChangedFact,
     RunSteeredFact,
     ToolDeniedFact,
     ToolFinishedFact,
@@ -79,7 +80,7 @@ def answered_effect(fact: AnyFact) -> UUID | None:
 
 def remedy_for(fact: AnyFact, state: RunState | None) -> Remedy:
     """Return how the run in *state*, as far as it is known, learns that *fact* was refused."""
-    if isinstance(fact, WatchdogReportedFact | RunSteeredFact | BudgetWarnedFact):
+    if isinstance(fact, WatchdogReportedFact | RunSteeredFact | BudgetWarnedFact | QuotaChangedFact):
         return Remedy.NONE
     effect_id = answered_effect(fact)
     pending = None if state is None or effect_id is None else state.pending_effect(effect_id)

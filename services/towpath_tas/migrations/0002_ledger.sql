@@ -384,7 +384,8 @@ END $$;
 
 -- The quota of tool calls a minute: a call that is about to be let through, and `until` when it is to be asked for again,
 -- where the minute has no room for it. Those that come on top are spread over the minutes that follow, as many to each as
--- one has room for. A call that has a row had its place. The platform's own tools cost nothing outside, and are free.
+-- one has room for, but not beyond ten: whoever set a larger limit may have died before the runs were told of it. A call
+-- that has a row had its place. The platform's own tools cost nothing outside, and are free.
 CREATE TYPE tas.quota_place AS (execution_id uuid, project text, calls integer, until timestamptz);
 
 CREATE FUNCTION tas.quota_places(calls tas.call_new[]) RETURNS tas.quota_place[] LANGUAGE plpgsql AS $$
@@ -410,7 +411,7 @@ BEGIN
     WHERE r.rule = 'quota of calls' AND r.window_no <> minute AND r.project IN (SELECT a.project FROM unnest(asking) a);
   RETURN ARRAY(
     SELECT ROW(n.execution_id, n.project, n.calls, CASE WHEN n.place > n.room THEN
-        to_timestamp(60 * (minute + 1 + (n.put_off + n.place - n.room - 1) / n.calls)) END)::tas.quota_place
+        to_timestamp(60 * (minute + 1 + least((n.put_off + n.place - n.room - 1) / n.calls, 9))) END)::tas.quota_place
     FROM (
       SELECT a.execution_id, a.project, a.calls, r.put_off, greatest(a.calls - r.used, 0) AS room,
              row_number() OVER (PARTITION BY a.project ORDER BY a.place) AS place

@@ -9,7 +9,7 @@ from tests.noisy_projects.flood import ACTIVE_RUNS, LOUD, NOISY, QUIET, Load, Tw
 from tests.support.platform.marked_runs import TOOLS
 
 from towpath_contracts import rpc
-from towpath_contracts.budgets import ShowQuota
+from towpath_contracts.budgets import SetQuota, ShowQuota
 from towpath_contracts.runs.views import GetRun
 from towpath_fabric.clock import wall
 
@@ -74,6 +74,16 @@ async def runs_whose_calls_are_postponed_hold_no_room(projects: TwoProjects) -> 
     await projects.until_ended(QUIET, ended + 1)
     (found,) = await projects.meanwhile([run_id])
     assert (found["status"], found["runs"] <= 2) == ("completed", True), found
+    await who_waits_is_freed_with_the_limit(projects)
+
+
+async def who_waits_is_freed_with_the_limit(projects: TwoProjects) -> None:
+    """Of the runs that still wait most were told a minute that is some minutes away."""
+    text = "SELECT count(*) FROM runs.run WHERE project = $1"
+    await projects.tell(rpc.SET_QUOTA, SetQuota(project=NOISY, quota=None, actor="test", roles=("operator",)))
+    await projects.limit(LOUD, tool_calls_per_minute=1_000)
+    for project in (NOISY, LOUD):
+        await projects.until_ended(project, await projects.connection.fetchval(text, project))
 
 
 async def its_quota_is_its_own(projects: TwoProjects) -> None:

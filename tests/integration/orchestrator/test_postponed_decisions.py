@@ -137,6 +137,10 @@ async def test_a_run_names_the_models_and_calls_that_runs_below_it_wait_for(
         put_off = {"tool": "t.x", "until": until.isoformat(), "message": "used up"}
         events = [("decision_requested", {}), ("decision_postponed", told), (last, {})]
         events += [("tool_call_postponed", put_off), ("effect_resent", {})] if run_id != ASKING else []
+        for over, about in (("effect_resent", "effect_id"), ("tool_call_finished", "execution_id")):
+            one = str(uuid.uuid4())
+            told_of = {**put_off, "tool": "t.over", "execution_id": one}
+            events += [("tool_call_postponed", told_of), (over, {about: one, "dead": "\x00"})]
         for seq, (kind, event) in enumerate(events, 1):
             text = json.dumps({"type": kind, **event})
             await owner.execute("INSERT INTO runs.run_event VALUES ($1, $2, $3, $4, $5)", run_id, seq, now, kind, text)

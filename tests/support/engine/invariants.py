@@ -151,6 +151,8 @@ class InvariantChecker:
                 | facts.CallPostponedFact()
             ):
                 return fact.execution_id in self.open
+            case facts.QuotaChangedFact():
+                return bool(self.open) and not self.cancelled
             case facts.InternalToolPermittedFact():
                 return fact.execution_id in self.open and not self.cancelled
             case facts.InternalOutcomeRecordedFact():

@@ -19,12 +19,13 @@ from towpath_engine.handlers.gates import (
 )
 from towpath_engine.handlers.operator.acts import release
 from towpath_engine.handlers.phases import after_act
+from towpath_engine.handlers.resend import resend
 from towpath_engine.handlers.run_gates import is_run_gate, settle_run_gate
 from towpath_engine.handlers.steps import begin_step
 from towpath_engine.handlers.transition import TransitionBuilder
 from towpath_engine.rules.tool_result import InternalToolError
 from towpath_engine.rules.workspace_tools import checked_changes, why_lost
-from towpath_engine.state.run import Status, StepCall
+from towpath_engine.state.run import EffectKind, Status, StepCall
 from towpath_engine.state.workspace import EMPTY_WORKSPACE
 
 
@@ -111,6 +112,16 @@ def on_call_postponed(run: TransitionBuilder, fact: facts.CallPostponedFact) -> 
             message=fact.message,
         )
     )
+
+
+def on_quota_changed(run: TransitionBuilder, _fact: facts.QuotaChangedFact) -> None:
+    """Request at once what the quota has postponed; a run that is held asks at the time it was told, or later."""
+    if run.state.status is Status.CANCELLING:
+        return
+    unasked = run.state.unasked
+    for pending in run.state.pending:
+        if pending.postponed and pending.kind is EffectKind.TOOL and pending.effect_id not in unasked:
+            resend(run, pending)
 
 
 def on_gate_resolved(run: TransitionBuilder, fact: facts.GateResolvedFact) -> None:

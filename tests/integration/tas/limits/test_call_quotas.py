@@ -100,6 +100,21 @@ async def test_replicas_together_let_a_project_have_its_calls(tas: Running, repl
     assert sum(both) >= CALLS - LIMIT
 
 
+async def test_no_call_is_put_off_for_more_than_ten_minutes(tas: Running) -> None:
+    caller, quota = tas.caller, Quota(tas)
+    await quota.set(1)
+    while True:
+        minute = await quota.minute()
+        _, put_off = await decided(caller, [caller.request("orders.find") for _ in range(CALLS)])
+        if await quota.minute() == minute:
+            break
+        await quota.begin_anew()
+    counts = Counter(put_off.values())
+    assert {until: counts[until] for until in sorted(counts)} == {
+        minute + timedelta(minutes=n): 1 if n < 10 else CALLS - 10 for n in range(1, 11)
+    }
+
+
 async def test_a_call_that_was_put_off_passes_once_there_is_room(tas: Running) -> None:
     caller, quota = tas.caller, Quota(tas)
     await quota.set(1)

@@ -17,7 +17,11 @@ WAIT_S = 40
 
 
 def put_off(machine: Machine, *, attempt: int = 1, call: int = 0, wait_s: float = WAIT_S) -> list[str]:
-    fact = facts.CallPostponedFact(
+    return types(machine.feed(postponed(machine, attempt=attempt, call=call, wait_s=wait_s)))
+
+
+def postponed(machine: Machine, *, attempt: int = 1, call: int = 0, wait_s: float = WAIT_S) -> facts.CallPostponedFact:
+    return facts.CallPostponedFact(
         run_id=RUN,
         execution_id=machine.call_id(call),
         attempt=attempt,
@@ -25,7 +29,6 @@ def put_off(machine: Machine, *, attempt: int = 1, call: int = 0, wait_s: float 
         code="quota_exceeded",
         message="project shop has used its tool calls of this minute",
     )
-    return types(machine.feed(fact))
 
 
 def pending_of(machine: Machine, call: int = 0) -> PendingEffect:
@@ -208,3 +211,26 @@ def go_on(machine: Machine, *, after: float = 0.0) -> None:
     (gate,) = machine.state.gates
     verdict = "resumed" if gate.gate_type == "run_paused" else "approved"
     machine.resolve(verdict, gate_id=gate.gate_id, after=after)
+
+
+def test_where_the_quota_was_raised_what_it_has_postponed_is_asked_for_at_once() -> None:
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("echo", {"text": "b"}), ("echo", {"text": "c"})))
+    raised = facts.QuotaChangedFact(run_id=RUN)
+    assert machine.feed(raised) == []
+    put_off(machine, call=0, wait_s=1_800)
+    put_off(machine, call=2, wait_s=1_800)
+    assert types(machine.feed(raised, after=5)) == ["effect_resent"] * 2
+    assert [pending_of(machine, call).attempt for call in range(3)] == [2, 1, 2]
+    assert machine.feed(raised) == []
+    assert types(machine.feed(postponed(machine, attempt=2))) == ["tool_call_postponed"]
+    machine.cancel()
+    assert machine.feed(raised) == []
+
+
+def test_a_run_that_is_held_asks_for_nothing_when_the_quota_is_raised() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hello"))
+    put_off(machine)
+    machine.steer("pause")
+    assert machine.feed(facts.QuotaChangedFact(run_id=RUN)) == []
