@@ -23,7 +23,8 @@ class CallUpdate:
     under *usage_run_id*: the root run, whichever run below it calls, or the one whose counts a fork shares.
     *root_run_id* is the run on top of the tree, where the message says it, and *attempt* numbers the requests of a run
     for one call. `apply` sets `change`, or `error`, or `contested`, or `erased`: the row was erased with its run, and
-    nothing is decided about it any more.
+    nothing is decided about it any more. `stored_use` is what limited rules had stored of their use before this batch,
+    of runs and of projects, where the call is refused on top of others of the batch.
     """
 
     run_id: UUID
@@ -37,6 +38,8 @@ class CallUpdate:
     read: bool = False
     change: LedgerChange = NO_CHANGE
     base: dict[str, int] = field(default_factory=dict)
+    stored_use: tuple[dict[str, int], dict[str, int]] | None = None
+    postponed_until: datetime | None = None
     context: LedgerContext | None = None
     error: str = ""
     contested: bool = False
@@ -45,6 +48,7 @@ class CallUpdate:
     def postpone(self, until: datetime) -> None:
         """Store nothing of a new call, and have its run ask again: the quota of its project has no room for it."""
         call = self.change.call
+        self.postponed_until = until
         if call is not None:
             self.change = LedgerChange(
                 effects=(SendFact(run_id=call.run_id, fact=postponed(call, self.attempt, until)),)

@@ -16,7 +16,6 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.tools.calls import CallStatus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pinned_connection import PinnedDatabaseConnection
@@ -27,7 +26,6 @@ from towpath_tas.adapters.ledger_tables import (
     QUERIES,
     AuthorizationVersions,
     LedgerWriteResult,
-    LimitUse,
     change_calls,
     open_calls,
     read_calls,
@@ -36,6 +34,7 @@ from towpath_tas.adapters.ledger_tables import (
 )
 from towpath_tas.app.calls.call_update import NO_CHANGE, CallUpdate
 from towpath_tas.app.calls.ledger_context import LedgerContext
+from towpath_tas.app.calls.limited_rules import BatchUse, denied_call, limit_uses, postpone_on_top
 from towpath_tas.app.calls.postgres_clock import PostgresClock
 from towpath_tas.app.calls.value_origins import RunProvenanceCache
 from towpath_tas.app.loaded_policies import PolicyNotLoadedError
@@ -254,7 +253,7 @@ class LedgerStore:
 
     async def _decide_with_directories(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:
         """Decide denials again, with the agents of their network: the denial names agents that may do it."""
-        refused = {update: call.snapshot_digest for update in decided if (call := _denied_call(update)) is not None}
+        refused = {update: call.snapshot_digest for update in decided if (call := denied_call(update)) is not None}
         strange = {digest for digest in refused.values() if not self._policy_cache.has_directory(digest)}
         if not strange:
             return
@@ -270,24 +269,20 @@ class LedgerStore:
     async def _decide_with_usage(self, lane: PinnedDatabaseConnection, decided: Sequence[CallUpdate]) -> None:
         """Decide again, with the counters, where the decision depends on limited rules."""
         limited = [update for update in decided if update.change.counted or update.change.rated]
+        for update in decided:
+            update.stored_use = None
         if not limited:
             return
         keys = sorted({(update.usage_key, rule) for update in limited for rule in update.change.counted})
         timed = sorted({(update.owner, rate) for update in limited for rate in update.change.rated})
         base = await read_counts(lane, keys) if keys else {}
-        used = dict(base)
         rates = await read_rates(lane, timed) if timed else {}
+        use = BatchUse(base, rates)
         for update in limited:
             if update.context is not None:
-                rules, project = update.change.counted, update.owner
-                update.context.used = {rule: used[update.usage_key, rule] for rule in rules}
-                update.context.rates = {rate.rule: rates[project, rate.rule] for rate in update.change.rated}
-                update.base = {rule: base[update.usage_key, rule] for rule in rules}
+                use.show(update)
                 await self._decide_all([update])
-                for rule in update.change.counted:
-                    used[update.usage_key, rule] += 1  # later calls of this batch are counted on top
-                for rate in update.change.rated:
-                    rates[project, rate.rule] += 1
+                use.count(update)
 
     async def _write(self, lane: PinnedDatabaseConnection, updates: Sequence[CallUpdate]) -> set[CallUpdate]:
         settled, opens, others = set[CallUpdate](), list[CallUpdate](), list[CallUpdate]()
@@ -299,9 +294,15 @@ class LedgerStore:
                 opens.append(update)
             else:
                 others.append(update)
-        for group in (opens, others):
+        on_top = [update for update in opens if update.stored_use is not None]
+        for group in ([update for update in opens if update.stored_use is None], others):
             if group:
                 settled |= await self._write_group(lane, group)
+        if on_top:
+            postponed = postpone_on_top(on_top, opens, self._decide)
+            self._metrics.put_off.inc(len(postponed))
+            denied = [update for update in on_top if update not in postponed]
+            settled |= postponed | (await self._write_group(lane, denied) if denied else set())
         return settled
 
     async def _write_group(self, lane: PinnedDatabaseConnection, group: Sequence[CallUpdate]) -> set[CallUpdate]:
@@ -330,7 +331,7 @@ class LedgerStore:
         first = changes[0].call
         if first is not None and first.revision == 1:
             crash_point("tas.before_open")
-            written = await open_calls(lane, changes, _limit_uses(group), _seen_versions(group))
+            written = await open_calls(lane, changes, limit_uses(group), _seen_versions(group))
             crash_point("tas.opened")
         else:
             crash_point("tas.before_change")
@@ -367,24 +368,6 @@ class LedgerStore:
         while len(self._calls) >= self._cache_calls:
             del self._calls[next(iter(self._calls))]
         self._calls[call.execution_id] = call
-
-
-def _denied_call(update: CallUpdate) -> LedgerCall | None:
-    call = update.change.call
-    return call if call is not None and call.status is CallStatus.DENIED and update.change.policy_bound else None
-
-
-def _limit_uses(group: Iterable[CallUpdate]) -> list[LimitUse]:
-    """Return every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
-    counts = []
-    for update in group:
-        run_id, execution_id = update.usage_key, update.execution_id
-        counts += [LimitUse(run_id, rule, execution_id, update.base.get(rule, 0)) for rule in update.change.counted]
-        counts += [
-            LimitUse(run_id, rate.rule, execution_id, 0, update.owner, rate.per_s, rate.calls)
-            for rate in update.change.rated
-        ]
-    return counts
 
 
 def _seen_versions(updates: Iterable[CallUpdate]) -> list[AuthorizationVersions]:

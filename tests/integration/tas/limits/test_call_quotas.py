@@ -10,12 +10,13 @@ from uuid import UUID
 
 import pytest
 from tests.support.service_process import ServiceProcess
-from tests.support.tas.tas_caller import TasCaller, query
+from tests.support.tas.tas_caller import OPEN, TasCaller, query
 from tests.support.tas.tas_running import Running, Shared, audit_holds, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts.facts import SOURCE_FACTS
 from towpath_contracts.tools.calls import ToolRequest
+from towpath_fabric.ids import new_run_id
 
 __all__ = ["audit_holds", "shared_tas", "tas"]
 
@@ -113,6 +114,19 @@ async def test_no_call_is_put_off_for_more_than_ten_minutes(tas: Running) -> Non
     assert {until: counts[until] for until in sorted(counts)} == {
         minute + timedelta(minutes=n): 1 if n < 10 else CALLS - 10 for n in range(1, 11)
     }
+
+
+async def test_calls_that_are_put_off_use_nothing_of_a_limited_rule(tas: Running) -> None:
+    """Of a rule with room for five calls the quota lets two have theirs: the others come again, and none is denied."""
+    caller, quota = tas.caller, Quota(tas)
+    for limit in ("rate: {calls: 5, per_s: 3600}", "max_calls_per_run: 5"):
+        await caller.apply(OPEN.replace("effect: allow", f"effect: allow, {limit}"))
+        await quota.set(2)
+        await quota.begin_anew()
+        run_id = new_run_id()
+        sent, put_off = await decided(caller, [caller.request("orders.find", run_id=run_id) for _ in range(CALLS)])
+        assert len(sent) in (2, 4), "4 where the minute is another one by now"
+        assert len(put_off) == CALLS - len(sent)
 
 
 async def test_a_call_that_was_put_off_passes_once_there_is_room(tas: Running) -> None:
