@@ -52,17 +52,28 @@ class StoredBytesLoop:
         self._log = log
 
     async def run(self) -> None:
-        """Store for ever; while the database is away the counter keeps what it has."""
+        """Store until the process stops; while the database is away the counter keeps what it has."""
         looks = 0
-        while True:
-            await asyncio.sleep(EVERY_S)
-            try:
-                await self.store()
-                if not looks % MEASURED_EVERY:
-                    await self.measure()
-            except DATABASE_DOWN as error:
-                self._log.debug("postgres is away, what is stored is counted later", error=str(error))
-            looks += 1
+        try:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                try:
+                    await self.store()
+                    if not looks % MEASURED_EVERY:
+                        await self.measure()
+                except DATABASE_DOWN as error:
+                    self._log.debug("postgres is away, what is stored is counted later", error=str(error))
+                looks += 1
+        finally:
+            await self._store_last()
+
+    async def _store_last(self) -> None:
+        """Store what the process has counted before its end, after the loops that end with this one."""
+        await asyncio.sleep(0)
+        try:
+            await self.store()
+        except DATABASE_DOWN as error:
+            self._log.warning("postgres is away, what was stored last is not counted", error=str(error))
 
     async def store(self) -> None:
         """Add what was counted to the rows of its projects."""
@@ -71,7 +82,7 @@ class StoredBytesLoop:
             return
         try:
             await self._pool.execute(QUOTAS.add_stored, list(taken), list(taken.values()))
-        except DATABASE_DOWN:
+        except (*DATABASE_DOWN, asyncio.CancelledError):
             self._counter.put_back(taken)
             raise
 

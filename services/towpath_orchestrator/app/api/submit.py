@@ -264,6 +264,7 @@ class TaskIntake:
             )
         self._cache.put(state)
         transition = _first_transition(submission, state)
+        self._announcer.count_stored([transition])
         await self._dispatcher.dispatch(transition)
         await self._announcer.announce(transition)
         if submission.deferred and submission.admitted:

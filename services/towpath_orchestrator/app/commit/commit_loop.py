@@ -141,6 +141,7 @@ class CommitLoop:
         batch = [transition for transition in transitions.values() if transition.entries]
         committed = await self._commit(batch, runs)
         done = [transition for transition in batch if transition.state.run_id in committed]
+        self._announcer.count_stored(done)
         await self._dispatcher.dispatch_batch(done)
         crash_point("orchestrator.effects_posted")
         await asyncio.sleep(0)  # lets the connection write the effects before the events

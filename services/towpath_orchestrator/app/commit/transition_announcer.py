@@ -3,7 +3,7 @@
 None of it is needed for a run to go on. What is lost here is found by a reader's sweep, or asked for again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from towpath_contracts.facts import RunAdmittedFact
@@ -44,11 +44,19 @@ class TransitionAnnouncer:
         self.changes = RunWaiters()
         self.endings = RunWaiters()
 
+    def count_stored(self, transitions: Iterable[Transition]) -> None:
+        """Count what transitions have stored, and those that their children begin with; at once after the commit.
+
+        Whatever is awaited between them may be cancelled by the stop of the process.
+        """
+        for transition in transitions:
+            self._stored.add(transition.state.created.project, transition.texts)
+            self.count_stored(transition.children)
+
     async def announce(self, transition: Transition) -> None:
         """Announce a transition, and those that its children begin with."""
         state = transition.state
         await self._events.publish(state.run_id, state.created, transition.entries, transition.texts)
-        self._stored.add(state.created.project, transition.texts)
         self.changes.wake(state.run_id)
         self._metrics.observe(transition)
         if has_news_for_parent(transition):

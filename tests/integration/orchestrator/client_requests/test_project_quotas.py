@@ -75,6 +75,7 @@ async def test_replicas_together_keep_a_project_to_its_quota(database: Any, nats
         await set_quota(peers, "operator")
         assert await used(peers) == {}
         assert [one["code"] for one in await several(peers, 12) if "code" in one] == []
+    await nothing_is_left_uncounted_by_a_stop(database())
 
 
 async def several(peers: Peers, count: int, **options: Any) -> list[dict[str, Any]]:
@@ -221,6 +222,15 @@ async def stored_bytes_are_counted_and_refuse_tasks(peers: Peers, dsn: str) -> N
         )
         await set_quota(peers, "operator", stored_bytes=counted + 1_000_000)
         assert "code" not in await submit(peers)
+    finally:
+        await connection.close()
+
+
+async def nothing_is_left_uncounted_by_a_stop(dsn: str) -> None:
+    """Both replicas were asked to stop right after they had stored events."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        assert await connection.fetchval(STORED, PROJECT) == await connection.fetchval(WRITTEN, PROJECT)
     finally:
         await connection.close()
 
