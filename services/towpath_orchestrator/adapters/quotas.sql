@@ -46,13 +46,24 @@ INSERT INTO runs.project_storage AS s (project, event_bytes)
 SELECT w.project, w.bytes FROM unnest($1::text[], $2::bigint[]) AS w (project, bytes) ORDER BY w.project
 ON CONFLICT (project) DO UPDATE SET event_bytes = s.event_bytes + excluded.event_bytes
 
+-- name: claim_measures
+-- The projects with a limit whose blobs are to be measured now: by whoever asks first in $1 seconds.
+INSERT INTO runs.project_storage AS s (project, measured_at)
+SELECT q.project, now() FROM runs.project_quota q WHERE q.stored_bytes IS NOT NULL ORDER BY q.project
+ON CONFLICT (project) DO UPDATE SET measured_at = now()
+WHERE s.measured_at IS NULL OR s.measured_at < now() - make_interval(secs => $1)
+RETURNING s.project
+
 -- name: measure_blobs
--- Of projects with a limit, or of one of them: their blobs are few, and each row says its size.
-INSERT INTO runs.project_storage AS s (project, blob_bytes)
-SELECT q.project, coalesce((SELECT sum(b.size) FROM runs.blob b WHERE b.project = q.project), 0) FROM runs.project_quota q
-WHERE q.stored_bytes IS NOT NULL AND q.project = coalesce($1, q.project) ORDER BY q.project
-ON CONFLICT (project) DO UPDATE SET blob_bytes = excluded.blob_bytes
-RETURNING s.project, s.event_bytes + s.blob_bytes AS bytes
+-- Each row says its size, and an index has the sizes of a project.
+INSERT INTO runs.project_storage AS s (project, blob_bytes, measured_at)
+SELECT w.project, coalesce((SELECT sum(b.size) FROM runs.blob b WHERE b.project = w.project), 0), now()
+FROM unnest($1::text[]) AS w (project) ORDER BY w.project
+ON CONFLICT (project) DO UPDATE SET blob_bytes = excluded.blob_bytes, measured_at = excluded.measured_at
+
+-- name: stored_of_limited
+SELECT q.project, coalesce(s.event_bytes + s.blob_bytes, 0) AS bytes
+FROM runs.project_quota q LEFT JOIN runs.project_storage s ON s.project = q.project WHERE q.stored_bytes IS NOT NULL
 
 -- name: calls_a_minute
 SELECT tool_calls_per_minute FROM runs.project_quota WHERE project = $1 FOR UPDATE

@@ -121,7 +121,8 @@ class ProjectQuotas:
             else:
                 given = (getattr(quota, name) for name in QUOTA_NAMES)
                 await connection.execute(QUOTAS.set_quota, request.project, *given, request.actor, request.reason)
-                await connection.execute(QUOTAS.measure_blobs, request.project)
+        if quota is not None and quota.stored_bytes is not None:
+            await self._pool.execute(QUOTAS.measure_blobs, [request.project])
         if before is not None and (calls is None or calls > before):
             await self._wake_postponed(request.project)
         return await self.show(ShowQuota(project=request.project))

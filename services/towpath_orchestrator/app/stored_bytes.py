@@ -19,7 +19,10 @@ EVERY_S = 5.0
 """How late a limit of stored bytes may be noticed, for one statement of each replica."""
 
 MEASURED_EVERY = 12
-"""Blobs are measured with every so many of these: once a minute."""
+"""Every replica looks with every so many of these whether blobs are to be measured: once a minute."""
+
+MEASURED_AGAIN_S = 50.0
+"""Blobs that another replica measured within this time are left alone."""
 
 
 class StoredBytesCounter:
@@ -87,8 +90,11 @@ class StoredBytesLoop:
             raise
 
     async def measure(self) -> None:
-        """Measure the blobs of projects with a limit, and set their gauges; a limit that was lifted has none."""
-        rows = await self._pool.fetch(QUOTAS.measure_blobs, None)
+        """Measure the blobs of projects with a limit, one replica for all, and set the gauges of all of them."""
+        due = [row["project"] for row in await self._pool.fetch(QUOTAS.claim_measures, MEASURED_AGAIN_S)]
+        if due:
+            await self._pool.execute(QUOTAS.measure_blobs, due)
+        rows = await self._pool.fetch(QUOTAS.stored_of_limited)
         self._metrics.stored_bytes.clear()
         for row in rows:
             self._metrics.stored_bytes.labels(row["project"]).set(row["bytes"])

@@ -198,6 +198,7 @@ CREATE TABLE runs.blob (
   used_at    timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, digest)
 );
+CREATE INDEX blob_size ON runs.blob (project) INCLUDE (size);
 
 -- Blobs that erased runs named: each goes once its turn comes, unless another run names it.
 CREATE TABLE runs.blob_to_erase (
@@ -353,11 +354,13 @@ CREATE TABLE runs.project_quota (
 ) WITH (fillfactor = 70);
 
 -- What a project has stored: the bytes of its runs' events, which replicas add up in memory and add here every few seconds,
--- and those of its blobs, which are measured where there is a limit. Erased runs are taken off again.
+-- and those of its blobs, which are measured where there is a limit, by one replica each minute: `measured_at`. Erased runs
+-- are taken off again.
 CREATE TABLE runs.project_storage (
   project     text PRIMARY KEY,
   event_bytes bigint NOT NULL DEFAULT 0,
-  blob_bytes  bigint NOT NULL DEFAULT 0
+  blob_bytes  bigint NOT NULL DEFAULT 0,
+  measured_at timestamptz
 ) WITH (fillfactor = 70);
 
 -- An account is opened when the first run spends from it, and counts every unit, limited or not. Its limits are copies of

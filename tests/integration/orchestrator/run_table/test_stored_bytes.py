@@ -1,0 +1,66 @@
+"""The blobs of projects with a limit are measured by one replica for all, from an index."""
+
+from typing import Any
+
+import asyncpg
+from prometheus_client import CollectorRegistry
+from tests.conftest import DatabaseUrl
+
+from towpath_fabric.postgres.pool import open_pool
+from towpath_fabric.telemetry.logs import get_logger
+from towpath_orchestrator.app.stored_bytes import StoredBytesCounter, StoredBytesLoop
+from towpath_orchestrator.metrics import StorageMetrics
+
+QUOTA = "INSERT INTO runs.project_quota (project, stored_bytes, set_by, set_at) VALUES ($1, $2, 'ann', now())"
+BLOBS = (
+    "INSERT INTO runs.blob (project, digest, data, size)"
+    " SELECT $1, 'sha256:' || n, convert_to(repeat('x', 500), 'UTF8'), 500 FROM generate_series(1, $2::int) AS n"
+)
+MEASURED = "SELECT blob_bytes FROM runs.project_storage WHERE project = $1"
+LATER = "UPDATE runs.project_storage SET measured_at = measured_at - interval '1 minute'"
+PLAN = "EXPLAIN SELECT sum(b.size) FROM runs.blob b WHERE b.project = 'shop'"
+
+
+class Replica:
+    """What counts in one process, with the gauge that it shows."""
+
+    def __init__(self, pool: Any) -> None:
+        self.metrics = StorageMetrics(CollectorRegistry())
+        self.loop = StoredBytesLoop(pool, StoredBytesCounter(), self.metrics, get_logger("test"))
+
+    def shown(self) -> dict[str, float]:
+        return {
+            sample.labels["project"]: sample.value
+            for metric in self.metrics.stored_bytes.collect()
+            for sample in metric.samples
+        }
+
+
+async def test_one_replica_measures_for_all(database: DatabaseUrl) -> None:
+    owner = await asyncpg.connect(database())
+    pool = await open_pool(database("orchestrator"), 2, "test")
+    first, second = Replica(pool), Replica(pool)
+    await owner.execute(QUOTA, "shop", 1_000_000)
+    await owner.execute(QUOTA, "free", None)
+    await owner.execute(BLOBS, "shop", 10)
+    await owner.execute(BLOBS, "free", 10)
+    await first.loop.measure()
+    await owner.execute("INSERT INTO runs.blob (project, digest, data, size) VALUES ('shop', 'new', '', 7)")
+    await second.loop.measure()
+    assert [first.shown(), second.shown()] == [{"shop": 5_000.0}] * 2
+    await owner.execute(LATER)
+    await second.loop.measure()
+    assert (second.shown(), await owner.fetchval(MEASURED, "shop")) == ({"shop": 5_007.0}, 5_007)
+    pool.terminate()
+    await owner.close()
+
+
+async def test_blobs_are_measured_from_an_index(database: DatabaseUrl) -> None:
+    """Two million blobs would be a gigabyte to read, each minute."""
+    owner = await asyncpg.connect(database())
+    for project, blobs in (("shop", 3_000), ("other", 3_000)):
+        await owner.execute(BLOBS, project, blobs)
+    await owner.execute("VACUUM ANALYZE runs.blob")
+    plan = [row[0] for row in await owner.fetch(PLAN)]
+    assert any("Index Only Scan using blob_size" in line for line in plan), plan
+    await owner.close()
