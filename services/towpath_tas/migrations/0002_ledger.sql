@@ -499,7 +499,8 @@ BEGIN
   END IF;
   used_up := tas.lock_counts(counts);
   places := tas.quota_places(ARRAY(
-    SELECT c FROM unnest(calls) c WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up)));
+    SELECT c FROM unnest(calls) c WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up)
+      AND coalesce((SELECT f.fence FROM tas.fence f WHERE f.run_id = c.run_id), c.fence) <= c.fence));
   SELECT coalesce(array_agg(p.execution_id), '{}'), coalesce(array_agg(p.until), '{}') INTO put_off, put_off_until
     FROM unnest(places) p WHERE p.until IS NOT NULL;
   WITH opened AS (

@@ -28,6 +28,7 @@ SET = (
 )
 BEGIN = "UPDATE tas.rate_count SET window_no = window_no - 1 WHERE project = $1 AND rule = 'quota of calls'"
 COUNTED = "SELECT used, put_off FROM tas.rate_count WHERE project = $1 AND rule = 'quota of calls'"
+FENCED = "INSERT INTO tas.fence (run_id, project, fence) VALUES ($1, $2, 9)"
 MINUTE = "SELECT date_trunc('minute', clock_timestamp()) AS minute"
 
 
@@ -141,6 +142,22 @@ async def test_a_call_that_was_put_off_passes_once_there_is_room(tas: Running) -
     await quota.begin_anew()
     await caller.again(second, attempt=2)
     await caller.dispatched(second)
+
+
+async def test_a_call_of_a_run_that_was_stopped_is_void_and_takes_no_place(tas: Running) -> None:
+    """The tool-access service has heard of the fence before it has heard of the run's first call."""
+    caller, quota = tas.caller, Quota(tas)
+    for limit in (1_000, 1):
+        await quota.set(limit)
+        await caller.call("orders.find")
+        before = await quota.counted()
+        late = caller.request("orders.find", run_id=(run_id := new_run_id()))
+        await query(tas.dsn, FENCED, run_id, caller.project)
+        await caller.put(late)
+        assert (await caller.fact(late, "tool.finished"))["status"] == "void"
+        await caller.quiet()
+        assert await quota.counted() in (before, (0, 0)), "0 where the minute is another one by now"
+        await quota.begin_anew()
 
 
 async def test_a_call_has_its_place_once_however_often_it_is_asked_for(tas: Running) -> None:
