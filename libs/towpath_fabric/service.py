@@ -228,12 +228,9 @@ class Service:
         return True
 
     def _tells_something(self, record: logging.LogRecord) -> bool:
-        """Return whether a line of uvicorn tells anything: of a problem that was logged its traceback does not.
-
-        Nor does, at a terminal, the address of the health paths, which looks like that of a server to open.
-        """
-        is_address = record.getMessage().startswith("Uvicorn running on") and sys.stderr.isatty()
-        return self.problem is None and not is_address
+        """Return whether a line of uvicorn tells more than the problem that was logged; at a terminal its address doesn't."""
+        told = sys.stderr.isatty() and record.getMessage().startswith("Uvicorn running on")
+        return self.problem is None and not told
 
     def _notify_stopping(self) -> None:
         if self._event_loop is not None:
@@ -384,8 +381,7 @@ class Service:
         )
         self._server = _StoppableServer(config, self._notify_stopping, self.stopping)
         sockets = None if self._descriptor is None else [_inherited_socket(self._descriptor)]
-        startup_log = logging.getLogger("uvicorn.error")
-        startup_log.addFilter(self._tells_something)
+        (startup_log := logging.getLogger("uvicorn.error")).addFilter(self._tells_something)
         try:
             self._server.run(sockets)
         except SystemExit:  # uvicorn's, after a start that failed
