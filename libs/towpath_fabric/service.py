@@ -228,7 +228,7 @@ class Service:
         return True
 
     def _tells_something(self, record: logging.LogRecord) -> bool:
-        """Return whether a line of uvicorn tells more than the problem that was logged; at a terminal its address doesn't."""
+        """Return whether a line of uvicorn tells more than a logged problem; at a terminal its address does not."""
         told = sys.stderr.isatty() and record.getMessage().startswith("Uvicorn running on")
         return self.problem is None and not told
 
