@@ -45,6 +45,15 @@ IMPORTS = {
 }
 """Names that people import from `towpath`."""
 
+CONTEXT = {
+    "deps": "what a tool knows and the model must not say is a parameter Annotated[T, SystemParameter()], which the "
+    "task sets; system_params has all of them",
+    "kv": "a tool keeps its data in a database of its own; for the length of a run by root_run_id, until "
+    '@hook("run_finished") ends it, and files in the workspace',
+    "state": "a tool keeps its data in a database of its own; for the length of a run by root_run_id",
+}
+"""Of a ToolContext."""
+
 TASK_OPTIONS = {
     "session": "a conversation is run.reply(run, message), or continues=RUN",
     "message_history": "turns from elsewhere are messages=, and a conversation goes on by continues=RUN",

@@ -9,11 +9,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 from uuid import UUID, uuid4
 
+from towpath.foreign_names import CONTEXT
 from towpath.tools.process import ProcessKeywords, ProcessResult, run_process
 from towpath.tools.write_log import WriteLog
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_fabric.clock import monotonic
 
 NO_RUN = UUID(int=0)
@@ -55,6 +57,14 @@ class ToolContext:
     def __post_init__(self) -> None:
         if self.root_run_id == NO_RUN:
             object.__setattr__(self, "root_run_id", self.run_id)
+
+    if not TYPE_CHECKING:  # type checkers know what is here
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say of a *name* of other frameworks what there is in its place, else which one may have been meant."""
+            said = f": {CONTEXT[name]}" if name in CONTEXT else suggest_name(name, dir(type(self)))
+            msg = f"a ToolContext has no {name!r}{said}"
+            raise AttributeError(msg)
 
     @property
     def idempotency_key(self) -> str:
