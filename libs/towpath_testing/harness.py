@@ -170,7 +170,7 @@ class Harness:
             wanted.setdefault("script", self._model.entries)
         if isinstance(self._model, ProviderModels) and self._model.model:
             wanted.setdefault("model", self._model.model)
-        task = task_of(self._spec.name, message, wanted, waits=False)
+        task = task_of(self._spec.name, message, wanted, without_end=True)
         accepted = await self._ask_subject(subjects.task_submit(CALLER), task, RunAccepted)
         self._begun.append(accepted.run_id)
         return HarnessRun(accepted.run_id, self.result_of, self._cancel)

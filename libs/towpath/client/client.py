@@ -119,7 +119,7 @@ class Client(ClientResources, RunControls):
         from towpath.tasks.task import task_of
 
         wanted: dict[str, Any] = {**options} if plan is None else {**options, "plan": plan}
-        accepted = await self._transport.submit(task_of(network, message, wanted, waits=False), 0.0)
+        accepted = await self._transport.submit(task_of(network, message, wanted, without_end=True), 0.0)
         return SubmittedRun.of(accepted, self)
 
     @overload

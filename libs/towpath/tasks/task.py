@@ -97,10 +97,10 @@ class RunKeywords(TaskKeywords, total=False):
     timeout: str | float | None
 
 
-def task_of(network: str, message: str, options: dict[str, Any], *, waits: bool = True) -> SubmitTask:
+def task_of(network: str, message: str, options: dict[str, Any], *, without_end: bool = False) -> SubmitTask:
     """Return the task; raises RefusedError `request_invalid` with every problem of form at once, and the caller's line.
 
-    Without *waits* it is for a call that does not wait for the end, and so has no options for that.
+    *without_end* says that the call does not wait for the end of the run, and so has no options for that.
     """
     written = {"network": network, "user_message": message, **options}
     if (deadline := written.pop("deadline", None)) is not None:
@@ -122,7 +122,9 @@ def task_of(network: str, message: str, options: dict[str, Any], *, waits: bool 
     try:
         return SubmitTask.model_validate(written)
     except ValidationError as error:
-        details = tuple(_in_own_words(one, waits=waits) for one in in_plain_words(details_of(error, SubmitTask)))
+        details = tuple(
+            _in_own_words(one, waits=not without_end) for one in in_plain_words(details_of(error, SubmitTask))
+        )
         place, said = calling_place(), summary_of(details)
         told = said if place is None else f"{place}: {said}"
         raise RefusedError(problem("request_invalid", told, errors=details)) from None

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from cyclopts import CoercionError, CycloptsError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
-from towpath.cli.shared.foreign_words import COMMANDS, OPTIONS
 from towpath_contracts.problems.near_names import suggest_name
 
 MAX_WORDS = 8
@@ -23,6 +22,26 @@ like `demo`, which the parser would suggest."""
 _UNREAD = re.compile(r'Invalid value for (?P<option>\S+): unable to convert (?P<value>".*") into (?P<kind>\S+)\.')
 
 _SUGGESTED = re.compile(r' Did you mean "([^"]*)"\?')
+
+FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
+    ("approvals",): "what waits for a person is listed by towpath gates list",
+    ("approve",): "a call is approved by towpath gates approve ID",
+    ("deny",): "a call is refused by towpath gates deny ID --reason WHY",
+    ("audit", "list"): "entries are listed by towpath audit search",
+    ("db", "backup"): "the database is copied by towpath backup",
+    ("networks", "delete"): "runs keep their version of a network, so none is deleted. New calls of its runs are held "
+    "back by towpath switches pause network NAME --reason WHY",
+    ("tools", "disable"): "calls of a tool are held back by towpath switches pause tool NAME --reason WHY",
+    ("tools", "enable"): "calls of a tool go on by towpath switches resume tool NAME",
+}
+"""Commands of other tools, near to none of ours letter by letter, and what is written here in their place."""
+
+FOREIGN_OPTIONS: dict[tuple[str, ...], str] = {
+    ("run", "--budget"): "what a run may spend is --usd 0.5",
+    ("run", "--network"): "the network is the first word, as in towpath run support 'Refund order 8812'",
+    ("worker", "--pool"): "a toolset says which workers serve a tool, and stands above it: @tool(toolset=…)",
+}
+"""Such options, behind the words of their command."""
 
 
 def usage_panel(error: CycloptsError) -> Any:
@@ -67,7 +86,7 @@ def _quoted_whole(typed: Sequence[str], unused: Sequence[str]) -> str:
 def _unknown_option(error: UnknownOptionError) -> str | CycloptsError:
     """Return what is written for an option of other tools; else the parser's words."""
     typed = (error.token.keyword or error.token.value).partition("=")[0]
-    instead = OPTIONS.get((*(error.command_chain or ()), typed))
+    instead = FOREIGN_OPTIONS.get((*(error.command_chain or ()), typed))
     return error if instead is None else f"Unknown option: {typed}: {instead}."
 
 
@@ -75,7 +94,7 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
     """Return what was probably meant by *typed*, or all commands there: the parser suggests others and names eight."""
     from difflib import SequenceMatcher
 
-    if instead := COMMANDS.get((*(error.command_chain or ()), typed)):
+    if instead := FOREIGN_COMMANDS.get((*(error.command_chain or ()), typed)):
         return f'Unknown command "{typed}": {instead}.'
     text = str(error)
     place = " ".join(("towpath", *(error.command_chain or ())))

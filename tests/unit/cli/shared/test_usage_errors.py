@@ -7,8 +7,7 @@ import pytest
 from towpath.cli import main
 from towpath.cli.app import make_app
 from towpath.cli.shared import usage_errors
-from towpath.cli.shared.foreign_words import COMMANDS, OPTIONS
-from towpath.cli.shared.usage_errors import MAX_WORDS
+from towpath.cli.shared.usage_errors import FOREIGN_COMMANDS, FOREIGN_OPTIONS, MAX_WORDS
 
 
 def said_of(capsys: pytest.CaptureFixture[str], *typed: str) -> str:
@@ -129,7 +128,7 @@ def test_a_word_of_another_tool_gets_the_command_that_does_it(
 
 def test_what_is_written_instead_is_a_command_that_there_is() -> None:
     app = make_app()
-    for said in (*COMMANDS.values(), *OPTIONS.values()):
+    for said in (*FOREIGN_COMMANDS.values(), *FOREIGN_OPTIONS.values()):
         for words in re.findall(r"towpath ((?:[a-z]+ ?)+)", said):
             command = app
             for word in words.split():

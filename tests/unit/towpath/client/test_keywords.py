@@ -97,9 +97,9 @@ def test_a_wrong_word_in_a_task_is_told_with_the_one_that_is_near(written: dict[
 
 def test_a_call_that_does_not_wait_says_where_the_options_of_waiting_belong() -> None:
     with pytest.raises(RefusedError, match=r"no field 'timeout': this call waits for no end.*run\(…, timeout=…\)"):
-        task_of("n", "hello", {"timeout": 3}, waits=False)
+        task_of("n", "hello", {"timeout": 3}, without_end=True)
     with pytest.raises(RefusedError, match=r"did you mean 'deadline'"):
-        task_of("n", "hello", {"deadlin": 3}, waits=False)
+        task_of("n", "hello", {"deadlin": 3}, without_end=True)
 
 
 def test_an_empty_message_is_told_in_the_words_of_python() -> None:
