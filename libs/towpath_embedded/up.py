@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
-from towpath_embedded.local_access import OPEN_TO_ALL
+from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
 from towpath_embedded.log_notices import read_at_start, show_log_line
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import keep_ports, last_ports
@@ -28,7 +28,6 @@ from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_fol
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
 from towpath_embedded.terminal.served_tools import ServedTools
-from towpath_embedded.unfinished_runs import count_unfinished_runs, stop_message
 from towpath_fabric.clock import monotonic
 from towpath_fabric.profiles.policy_profiles import profile_file
 from towpath_fabric.telemetry.log_follower import LogFollower
@@ -43,6 +42,10 @@ PROJECT_FILE = Path("towpath.yaml")
 
 DEMO_MODEL = "gemini:gemini-2.5-flash"
 """Who decides in the sample where there is a key."""
+
+UNFINISHED = ("queued", "running", "waiting", "cancelling")
+PAGE = 200
+GATEWAY_TIMEOUT_S = 2.0  # the count of unfinished runs never holds up a stop for longer
 
 
 def up(options: UpOptions) -> int:
@@ -175,20 +178,8 @@ async def _serve(
     look, reload = None, None
     try:
         if options.networks is not None and not options.servers_only:
-            from towpath_embedded.network_folder import NetworkFolderPublisher
-
             model = DEMO_MODEL if options.sample and "gemini" in models else ""
-            folder = NetworkFolderPublisher(
-                options.networks,
-                platform.client_url,
-                screen.notice,
-                model=model,
-                memory=platform.data / "published-networks.json",
-                refused=refused.put,
-                refused_new=refused.put_new,
-                awaits_tools=options.mcp is not None,
-                scripts=ScriptWatch(script_folder(options.networks), refused.put_script, screen.notice),
-            )
+            folder = _publisher(options, options.networks, platform, screen, refused, model)
             await folder.publish_changed()
             if options.sample:
                 from towpath_embedded.sample import first_look
@@ -235,6 +226,24 @@ async def _serve(
     return 0
 
 
+def _publisher(
+    options: UpOptions, networks: Path, platform: Platform, screen: UpConsole, refused: RefusedFiles, model: str
+) -> "NetworkFolderPublisher":
+    from towpath_embedded.network_folder import NetworkFolderPublisher  # an HTTP client: not on the way to readiness
+
+    return NetworkFolderPublisher(
+        networks,
+        platform.client_url,
+        screen.notice,
+        model=model,
+        memory=platform.data / "published-networks.json",
+        refused=refused.put,
+        refused_new=refused.put_new,
+        awaits_tools=options.mcp is not None,
+        scripts=ScriptWatch(script_folder(networks), refused.put_script, screen.notice),
+    )
+
+
 def _models_with_key(platform: Platform, screen: UpConsole, told: dict[str, Any]) -> list[str]:
     """Return the providers that can be asked from here, and tell of a key of Towpath in the place of theirs."""
     from towpath.model_keys import ModelKeys, no_provider_key  # settings: not on the way to readiness
@@ -263,6 +272,36 @@ def _keep_chosen_ports(options: UpOptions, platform: Platform) -> None:
         chosen["gateway"] = urlsplit(platform.gateway_url).port or 0
     if chosen and not options.ephemeral:
         keep_ports(platform.data, chosen)
+
+
+async def count_unfinished_runs(gateway_url: str) -> dict[str, str]:
+    """Return how many runs are in each unfinished status; `200+` stands for more than a page.
+
+    Empty statuses are left out; the result is empty where the gateway does not answer.
+    """
+    import httpx2  # an HTTP client: not on the way to readiness
+
+    found: dict[str, str] = {}
+    try:
+        async with httpx2.AsyncClient(
+            base_url=gateway_url, verify=NO_AUTHORITIES, timeout=GATEWAY_TIMEOUT_S, trust_env=False
+        ) as client:
+            for status in UNFINISHED:
+                response = await client.get("/v1/runs", params={"status": status, "limit": PAGE})
+                page: Any = response.raise_for_status().json()
+                if page["runs"]:
+                    found[status] = f"{PAGE}+" if page.get("next_before") else str(len(page["runs"]))
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return {}
+    return found
+
+
+def stop_message(counts: dict[str, str], *, ephemeral: bool) -> str:
+    """Return what `towpath up` shows when it begins to stop."""
+    if not counts:
+        return "stopping"
+    fate = "thrown away" if ephemeral else "kept; they go on with the next start"
+    return f"stopping; unfinished runs are {fate}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
 
 
 async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -> bool:

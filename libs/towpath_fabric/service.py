@@ -228,9 +228,8 @@ class Service:
         return True
 
     def _tells_something(self, record: logging.LogRecord) -> bool:
-        """Return whether a line of uvicorn tells more than a logged problem; at a terminal its address does not."""
-        told = sys.stderr.isatty() and record.getMessage().startswith("Uvicorn running on")
-        return self.problem is None and not told
+        """Return whether uvicorn's line tells anything: no traceback of a known problem, to a person no step of its."""
+        return self.problem is None and not (sys.stderr.isatty() and record.levelno <= logging.INFO)
 
     def _notify_stopping(self) -> None:
         if self._event_loop is not None:
@@ -381,7 +380,8 @@ class Service:
         )
         self._server = _StoppableServer(config, self._notify_stopping, self.stopping)
         sockets = None if self._descriptor is None else [_inherited_socket(self._descriptor)]
-        (startup_log := logging.getLogger("uvicorn.error")).addFilter(self._tells_something)
+        startup_log = logging.getLogger("uvicorn.error")
+        startup_log.addFilter(self._tells_something)
         try:
             self._server.run(sockets)
         except SystemExit:  # uvicorn's, after a start that failed

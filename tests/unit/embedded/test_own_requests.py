@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from towpath_embedded.network_folder import NetworkFolderPublisher
-from towpath_embedded.unfinished_runs import count_unfinished_runs
+from towpath_embedded.up import count_unfinished_runs
 
 NETWORK = "kind: Network\nname: desk\nmodel: scripted:task\nagents: []\n"
 ANSWER = b'{"name": "desk", "version": 1, "runs": []}'

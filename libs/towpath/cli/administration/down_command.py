@@ -11,7 +11,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 WAIT_S = 60.0
 """Longer than the platform takes to stop in order, with calls that use all of their time."""
 
-POLL_S = 0.1
+STOP_POLL_S = 0.1
 
 
 async def down(*, data: Path = STATE, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
@@ -41,7 +41,7 @@ async def _stop(data: Path, pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
         async with asyncio.timeout(WAIT_S):
             while platform_pid(data) == pid:  # noqa: ASYNC110 - no child of ours, so its end is not reported
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(STOP_POLL_S)
     except ProcessLookupError:
         return
     except TimeoutError:
