@@ -59,8 +59,14 @@ FAULTY = {
         "effect.py:4: ",
     ),
     "fetch.py": ("import httpxx\n", "fetch.py:1: there is no module httpxx"),
-    "listed.py": ("import os\n\nTOOLS = 'find'\n", "listed.py:3: TOOLS is a list of tools and functions, not str"),
-    "typed.py": ("x: int = 1\nTOOLS: str = 'find'\n", "typed.py:2: TOOLS is a list of tools and functions, not str"),
+    "listed.py": (
+        "import os\n\nTOOLS = 'find'\n",
+        "listed.py:3: TOOLS is a list of tools and functions, such as TOOLS = [look], not str",
+    ),
+    "typed.py": (
+        "x: int = 1\nTOOLS: str = 'find'\n",
+        "typed.py:2: TOOLS is a list of tools and functions, such as TOOLS = [look], not str",
+    ),
 }
 
 
