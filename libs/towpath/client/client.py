@@ -14,7 +14,7 @@ from uuid import UUID
 from towpath.client import settings
 from towpath.client.client_resources import ClientResources
 from towpath.client.contexts import address_fault, is_address
-from towpath.client.run_controls import RunControls, timeout_of, uuid_of
+from towpath.client.run_controls import OpenStreams, RunControls, timeout_of, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, ClientTarget, local_token
 from towpath.declared_places import checks_keywords
 from towpath.errors import RefusedError
@@ -83,6 +83,7 @@ class Client(ClientResources, RunControls):
         if home is None:
             raise RefusedError(problem("server_unreachable", address_fault(self.server), remedy=_ADDRESS_REMEDY))
         transport = getattr(importlib.import_module(home[0]), home[1])
+        self._streams = OpenStreams()
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 
     async def __aenter__(self) -> Self:
@@ -97,7 +98,8 @@ class Client(ClientResources, RunControls):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; safe to call twice."""
+        """Close the connection, and streams that were left; safe to call twice."""
+        await self._streams.close()
         await self._transport.close()
 
     async def submit(
@@ -347,15 +349,14 @@ class Client(ClientResources, RunControls):
         """
         from towpath_contracts.events.log import LogEntry
 
-        if not children:
-            async for entry in self._transport.events(uuid_of(run_id), after):
-                yield entry
-            return
-        if after:
+        if children and after:
             raise RefusedError(problem("request_invalid", "after counts the events of one run: leave it out"))
-        async for one in self._transport.follow(uuid_of(run_id), children=True):
-            if isinstance(one, LogEntry):
-                yield one
+        found, source = uuid_of(run_id), self._transport
+        entries = source.follow(found, children=True) if children else source.events(found, after)
+        async with self._streams.opened(entries):
+            async for one in entries:
+                if isinstance(one, LogEntry):
+                    yield one
 
     async def stream(
         self,
@@ -378,9 +379,10 @@ class Client(ClientResources, RunControls):
 
         found = uuid_of(run_id)
         builder = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
-        async for entry in self._transport.follow(found, children=children, deltas=deltas):
-            for one in builder.of(entry):
-                yield with_verdicts(one, self.gates)
+        async with self._streams.opened(self._transport.follow(found, children=children, deltas=deltas)) as entries:
+            async for entry in entries:
+                for one in builder.of(entry):
+                    yield with_verdicts(one, self.gates)
         if builder.ended is not None:
             raise_if_failed(found, builder.ended)
 

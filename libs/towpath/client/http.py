@@ -7,8 +7,8 @@ seq it gave out and never gives out an event twice.
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -182,31 +182,35 @@ class HttpTransport:
                 raise refusal
             await retry.wait(refusal, refusal.problem.retry_after_s or 0.0)
 
-    async def events(self, run_id: UUID, after: int) -> "AsyncIterator[LogEntry]":
+    async def events(self, run_id: UUID, after: int) -> "AsyncGenerator[LogEntry]":
         """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
         from towpath.client.cursors import RunStreamCursor
         from towpath_contracts.events.log import LogEntry
 
-        async for one in self._follow(RunStreamCursor(run_id, after)):
-            if isinstance(one, LogEntry):
-                yield one
+        async with aclosing(self._follow(RunStreamCursor(run_id, after))) as entries:
+            async for one in entries:
+                if isinstance(one, LogEntry):
+                    yield one
 
     async def follow(
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
-    ) -> "AsyncIterator[LogEntry | DeltaEvent]":
+    ) -> "AsyncGenerator[LogEntry | DeltaEvent]":
         """Yield events, and pieces of what models write where they get through; both resume after a drop."""
         from towpath.client.cursors import RunStreamCursor
 
-        async for one in self._follow(RunStreamCursor(run_id, children=children, deltas=deltas)):
-            yield one
+        cursor = RunStreamCursor(run_id, children=children, deltas=deltas)
+        async with aclosing(self._follow(cursor)) as entries:
+            async for one in entries:
+                yield one
 
-    async def _follow(self, cursor: "RunStreamCursor") -> "AsyncIterator[LogEntry | DeltaEvent]":
+    async def _follow(self, cursor: "RunStreamCursor") -> "AsyncGenerator[LogEntry | DeltaEvent]":
         retry = RetryBackoff(STREAM_RETRY_S, self.retry_notice)
         while not cursor.ended:
             try:
-                async for one in self._pages(cursor) if cursor.by_page else self._stream(cursor):
-                    retry.reset()
-                    yield one
+                async with aclosing(self._pages(cursor) if cursor.by_page else self._stream(cursor)) as entries:
+                    async for one in entries:
+                        retry.reset()
+                        yield one
                 await self._wait_before_next(cursor, retry)
             except httpx2.TransportError as error:
                 await self._wait_after(retry, error)
@@ -227,7 +231,7 @@ class HttpTransport:
         if not cursor.ended:
             await retry.wait(unreachable(shown_address(self.address), "the stream keeps being closed"), PAGE_PAUSE_S)
 
-    async def _stream(self, cursor: "RunStreamCursor") -> "AsyncIterator[LogEntry | DeltaEvent]":
+    async def _stream(self, cursor: "RunStreamCursor") -> "AsyncGenerator[LogEntry | DeltaEvent]":
         """Read one SSE connection until it ends, for whatever reason."""
         for delta in cursor.superseded_deltas():
             yield delta
@@ -255,14 +259,15 @@ class HttpTransport:
                 if found is not None:
                     yield found
 
-    async def _pages(self, cursor: "RunStreamCursor") -> "AsyncIterator[LogEntry]":
+    async def _pages(self, cursor: "RunStreamCursor") -> "AsyncGenerator[LogEntry]":
         """Read what is there now; the run has ended when its status says so and nothing is left."""
         from towpath.client.trees import merged
 
         if cursor.children:
-            async for one in merged(cursor.run_id, lambda run_id: self.events(run_id, 0)):
-                if cursor.accept(one):
-                    yield one
+            async with aclosing(merged(cursor.run_id, lambda run_id: self.events(run_id, 0))) as entries:
+                async for one in entries:
+                    if cursor.accept(one):
+                        yield one
             cursor.ended = True
             return
         while True:

@@ -7,7 +7,8 @@ since it follows from the caller.
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -107,7 +108,7 @@ class NatsTransport:
         requests = await self._open()
         return await self._ask(requests, subject, request, RunSteered, STEERING_TIMEOUT_S, repeat=False)
 
-    async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
+    async def events(self, run_id: UUID, after: int) -> AsyncGenerator[LogEntry]:
         """Yield events page by page; each question waits for the first new event."""
         subject = subjects.task_events(self._caller)
         while True:
@@ -122,13 +123,14 @@ class NatsTransport:
 
     async def follow(
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
-    ) -> AsyncIterator[LogEntry | DeltaEvent]:
+    ) -> AsyncGenerator[LogEntry | DeltaEvent]:
         """Yield events, with *children* run by run; refuses *deltas*, which clients of the broker may not receive."""
         if deltas:
             raise RefusedError(problem("request_invalid", "deltas are streamed over HTTP only: Client('http://…')"))
         source = merged(run_id, lambda run: self.events(run, 0)) if children else self.events(run_id, 0)
-        async for entry in source:
-            yield entry
+        async with aclosing(source) as entries:
+            async for entry in entries:
+                yield entry
 
     async def request(
         self,

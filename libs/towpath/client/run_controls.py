@@ -1,8 +1,9 @@
 """What a client does to runs beside cancelling them: pause, resume, notes, gates, forks; and what calls a run made."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from uuid import UUID, uuid4
 
 from towpath.errors import RefusedError, RunTimeoutError, TowpathError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LAST_LOOK_S = 2.0
 """How long it may take, behind a wait that is over, to find out what the run waits for."""
+
+
+Item = TypeVar("Item")
 
 
 class RunFilters(TypedDict, total=False):
@@ -104,14 +108,39 @@ class RunControls:
         """Return the events that the run has now: following its log waits for those to come."""
         last = (await self._transport.get(run_id)).seq
         found: list[Event] = []
-        entries = self._transport.events(run_id, 0)
-        async for entry in entries:
-            found.append(entry.event)
-            if entry.seq >= last:
-                break
-        if isinstance(entries, AsyncGenerator):
-            await entries.aclose()
+        async with aclosing(self._transport.events(run_id, 0)) as entries:
+            async for entry in entries:
+                found.append(entry.event)
+                if entry.seq >= last:
+                    break
         return found
+
+
+class OpenStreams:
+    """The streams of a client that have begun and not ended: one that was left by an error or `break` ends with it.
+
+    An event loop that ends closes all that were left at once, each while another closes it, and prints that.
+    """
+
+    def __init__(self) -> None:
+        self._streams: list[AsyncGenerator[Any]] = []
+
+    @asynccontextmanager
+    async def opened(self, stream: AsyncGenerator[Item]) -> AsyncIterator[AsyncGenerator[Item]]:
+        """Give *stream* to be read; it is closed when the block or the client ends."""
+        self._streams.append(stream)
+        try:
+            yield stream
+        finally:
+            if stream in self._streams:
+                self._streams.remove(stream)
+                await stream.aclose()
+
+    async def close(self) -> None:
+        """Close those that nobody reads right now: one that a task waits for ends with the connection."""
+        for stream in [one for one in self._streams if not getattr(one, "ag_running", False)]:
+            self._streams.remove(stream)
+            await stream.aclose()
 
 
 def uuid_of(run_id: UUID | str) -> UUID:

@@ -3,7 +3,7 @@
 Every method may be called again after a lost connection without doing anything twice.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -34,12 +34,12 @@ class Transport(Protocol):
     async def ended(self, run_id: UUID) -> RunView:
         """Return the run once it has ended, or as it stands after a while."""
 
-    def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
+    def events(self, run_id: UUID, after: int) -> AsyncGenerator[LogEntry]:
         """Yield every event after seq *after* once, in order, until the run has ended."""
 
     def follow(
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
-    ) -> AsyncIterator[LogEntry | DeltaEvent]:
+    ) -> AsyncGenerator[LogEntry | DeltaEvent]:
         """Yield every event of a run once, in order, until it has ended; with *children* TreeEntry of all below too.
 
         With *deltas* also pieces of what models write, as they come.

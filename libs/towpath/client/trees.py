@@ -4,21 +4,22 @@ What comes out is what the gateway streams: each run in order, a child between i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from uuid import UUID
 
 from towpath.errors import NotFoundError
 from towpath_contracts.events.log import LogEntry
 from towpath_readings.stream.tree import TreeEntry, TreeStream
 
-ReadRun = Callable[[UUID], AsyncIterator[LogEntry]]
+ReadRun = Callable[[UUID], AsyncGenerator[LogEntry]]
 """Yields all events of a run until it has ended."""
 
 WAITING = 64
 """Events that were read and not taken: a slow reader lets the platform wait, not the memory grow."""
 
 
-async def merged(root: UUID, read: ReadRun) -> AsyncIterator[TreeEntry]:
+async def merged(root: UUID, read: ReadRun) -> AsyncGenerator[TreeEntry]:
     """Yield the events of *root* and of everything below it, each run read by *read*; raises what *read* raises."""
     tree, found = TreeStream(root), asyncio.Queue[tuple[UUID, LogEntry | Exception | None]](WAITING)
     tasks: dict[UUID, asyncio.Task[None]] = {}
@@ -40,8 +41,9 @@ async def merged(root: UUID, read: ReadRun) -> AsyncIterator[TreeEntry]:
 
 async def _pump(run_id: UUID, read: ReadRun, found: "asyncio.Queue[tuple[UUID, LogEntry | Exception | None]]") -> None:
     try:
-        async for entry in read(run_id):
-            await found.put((run_id, entry))
+        async with aclosing(read(run_id)) as entries:
+            async for entry in entries:
+                await found.put((run_id, entry))
     except Exception as error:  # noqa: BLE001 - the outermost loop of a task: whoever takes its result gets the error
         await found.put((run_id, error))
     else:
