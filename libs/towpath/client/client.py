@@ -72,7 +72,7 @@ class Client(ClientResources, RunControls):
     ) -> None:
         target = server if isinstance(server, ClientTarget) else ClientSettings().target(server, api_key)
         self._starts = target.is_by_place and target is not server and settings.starting_platform() is not None
-        self._given_key, self._caller = api_key, caller
+        self._given_key, self._caller, self._streams = api_key, caller, OpenStreams()
         self.server, api_key = target.server, target.api_key
         options: dict[str, Any] = {}
         if api_key is None and (api_key := local_token(self.server)) is not None:
@@ -83,7 +83,6 @@ class Client(ClientResources, RunControls):
         if home is None:
             raise RefusedError(problem("server_unreachable", address_fault(self.server), remedy=_ADDRESS_REMEDY))
         transport = getattr(importlib.import_module(home[0]), home[1])
-        self._streams = OpenStreams()
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 
     async def __aenter__(self) -> Self:
