@@ -6,6 +6,7 @@ tools decide. Every problem is reported at once, each with its code. A network w
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from towpath_contracts.base import JsonObject
@@ -68,6 +69,10 @@ def _check_tools(
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
+                if any(sign in name for sign in "*?["):
+                    detail = f"{agent.key} is equipped with {name}: patterns are not taken{_named_instead(name, known)}"
+                    problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
+                    continue
                 if name in waiting:
                     detail = (
                         f"{agent.key} is equipped with {name}, which waits until somebody accepts it: look at "
@@ -85,6 +90,13 @@ def _check_tools(
                 detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
     return problems
+
+
+def _named_instead(pattern: str, known: Sequence[str]) -> str:
+    """Say what is written in the place of *pattern*: the names of the tools that it may mean."""
+    meant = [repr(name) for name in sorted(set(known)) if fnmatchcase(name, pattern)]
+    more = ", …" if len(meant) > SUGGESTED else ""
+    return f"; write {', '.join(meant[:SUGGESTED])}{more}" if meant else "; write the name of each tool"
 
 
 def _near_tool(name: str, known: Sequence[str]) -> str | None:

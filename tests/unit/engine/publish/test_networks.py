@@ -71,6 +71,15 @@ def test_a_tool_of_the_same_toolset_is_not_near_for_that(name: str, end: str) ->
     assert unknown.detail.endswith(f"which nobody registered{end}")
 
 
+def test_a_pattern_is_refused_with_the_names_to_write_in_its_place() -> None:
+    known = {name: tool(name) for name in ("orders.refund", "orders.find", "stock.find")}
+    (refused,) = check(spec({**LEAD, "equipped_tools": ["orders.*"]}), known)
+    assert refused.code == "tool_unknown"
+    assert refused.detail.endswith("orders.*: patterns are not taken; write 'orders.find', 'orders.refund'")
+    (unknown,) = check(spec({**LEAD, "equipped_tools": ["mail.*"]}), known)
+    assert unknown.detail.endswith("mail.*: patterns are not taken; write the name of each tool")
+
+
 def test_another_way_to_register_is_said_before_a_near_name() -> None:
     (unknown,) = check(spec({**LEAD, "equipped_tools": ["ecko"]}), TOOLS, register="bring it")
     assert unknown.detail.endswith("which nobody registered: bring it; did you mean 'echo'?")
