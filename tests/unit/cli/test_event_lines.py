@@ -53,6 +53,18 @@ def test_a_handover_names_both_agents_and_says_that_no_model_was_asked() -> None
     assert lines == ["✓ triage hands over to billing 0.8 s · scripted"]
 
 
+def test_a_budget_is_at_its_end_once_and_before_that_less_is_asked_for() -> None:
+    refusal = {"scope": "run", "key": "r", "unit": "tokens", "limit": 100, "spent": 90, "reserved": 0, "wanted": 20}
+    lines = shown(
+        *(
+            ev.BudgetRefused.model_validate({"step": 1, "refusal": refusal, "means": means})
+            for means in ("lean", "nothing")
+        )
+    )
+    assert "towpath asks for less, for its budget" in lines[0]
+    assert ["has no budget left" in line for line in lines] == [False, True]
+
+
 def test_a_call_is_shown_with_its_arguments_and_its_result() -> None:
     lines = shown(
         *decided("billing", "gemini:x", 310),

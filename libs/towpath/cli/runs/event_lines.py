@@ -237,9 +237,18 @@ class EventFormatter:
         return [EventLine(_WAITS, self.agent, what, why), *lines]
 
 
+_MEANS = {
+    "lean": "asks for less, for its budget",
+    "last_answer": "asks for a last answer, for its budget",
+}
+"""What a run still does where a reservation did not fit; one that may do nothing more ends."""
+
+
 def _warning_line(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
     if isinstance(event, ev.BudgetRefused):
-        return EventLine(_FAILED, "towpath", "has no budget left", one_line(event.refusal.describe(), 2 * WIDTH))
+        goes_on = _MEANS.get(event.means)
+        mark, what = (_FAILED, "has no budget left") if goes_on is None else (_NOTE, goes_on)
+        return EventLine(mark, "towpath", what, one_line(event.refusal.describe(), 2 * WIDTH))
     return EventLine(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
