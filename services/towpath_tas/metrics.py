@@ -33,8 +33,8 @@ class TasMetrics:
         )
         self.evidence = Counter("towpath_tas_evidence", "Outcomes kept as evidence only", registry=registry)
         self.claims = Counter("towpath_tas_claims", "Claims answered", ["answer"], registry=registry)
-        self.put_off = Counter(
-            "towpath_tas_calls_put_off",
+        self.postponed = Counter(
+            "towpath_tas_calls_postponed",
             "Requests that a project's tool calls a minute had no room for",
             registry=registry,
         )

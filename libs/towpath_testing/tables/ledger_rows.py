@@ -83,7 +83,7 @@ class LedgerRows:
         for key in counts:
             if key.execution_id in taken:
                 self._add_count(key)
-        no_quota: Row = {"put_off": [], "put_off_until": []}
+        no_quota: Row = {"postponed": [], "postponed_until": []}
         return [row | no_quota for row in self._finish(session, written, [], audits, approvals, stale)]
 
     def add_audit(self, session: TableSession, audits: Any) -> list[Row]:

@@ -73,13 +73,13 @@ class LimitUse(NamedTuple):
 class LedgerWriteResult(NamedTuple):
     """What a write did: which calls were stored, which projects have newer versions, and Postgres's time.
 
-    `put_off` are calls that the quota of their project had no room for, with the time when there may be.
+    `postponed` are calls that the quota of their project had no room for, with the time when there may be.
     """
 
     calls: frozenset[UUID]
     stale: tuple[str, ...]
     at: datetime
-    put_off: Mapping[UUID, datetime] = MappingProxyType({})
+    postponed: Mapping[UUID, datetime] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +133,8 @@ async def open_calls(
     row = await lane.fetchrow(
         QUERIES.open_calls, calls, _audits(changes), _approvals(changes), list(counts), list(seen)
     )
-    put_off = dict(zip(row["put_off"], row["put_off_until"], strict=True))
-    return _write_result(row)._replace(put_off=put_off)
+    postponed = dict(zip(row["postponed"], row["postponed_until"], strict=True))
+    return _write_result(row)._replace(postponed=postponed)
 
 
 async def change_calls(

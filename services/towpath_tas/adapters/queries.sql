@@ -2,7 +2,7 @@
 SELECT clock_timestamp();
 
 -- name: open_calls
-SELECT written, stale, at, put_off, put_off_until
+SELECT written, stale, at, postponed, postponed_until
 FROM tas.open_calls($1::tas.call_new[], $2::tas.audit_new[], $3::tas.approval_new[], $4::tas.count_new[],
                     $5::tas.project_seen[]);
 

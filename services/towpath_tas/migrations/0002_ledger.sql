@@ -259,14 +259,14 @@ CREATE TABLE tas.rule_count (
 
 -- Rates: how many calls a rule has let through in the current window of a whole project. One row per rule, used again for
 -- every window. The windows are those of Postgres's clock, so that replicas agree. The project's quota of calls has a row
--- too, under a name that no rule may have; `put_off` counts the calls of the window that it had no room for.
+-- too, under a name that no rule may have; `postponed` counts the calls of the window that it had no room for.
 CREATE TABLE tas.rate_count (
   project   text NOT NULL,
   rule      text NOT NULL,
   per_s     integer NOT NULL,
   window_no bigint NOT NULL,
   used      integer NOT NULL,
-  put_off   integer NOT NULL DEFAULT 0,
+  postponed integer NOT NULL DEFAULT 0,
   PRIMARY KEY (project, rule)
 ) WITH (fillfactor = 70);
 
@@ -407,13 +407,13 @@ BEGIN
   PERFORM FROM tas.rate_count r WHERE r.rule = 'quota of calls' AND r.project IN (SELECT a.project FROM unnest(asking) a)
     ORDER BY r.project FOR UPDATE;
   minute := tas.rate_window(60, clock_timestamp());  -- after the locks, as above
-  UPDATE tas.rate_count r SET window_no = minute, used = 0, put_off = 0
+  UPDATE tas.rate_count r SET window_no = minute, used = 0, postponed = 0
     WHERE r.rule = 'quota of calls' AND r.window_no <> minute AND r.project IN (SELECT a.project FROM unnest(asking) a);
   RETURN ARRAY(
     SELECT ROW(n.execution_id, n.project, n.calls, CASE WHEN n.place > n.room THEN
-        to_timestamp(60 * (minute + 1 + least((n.put_off + n.place - n.room - 1) / n.calls, 9))) END)::tas.quota_place
+        to_timestamp(60 * (minute + 1 + least((n.postponed + n.place - n.room - 1) / n.calls, 9))) END)::tas.quota_place
     FROM (
-      SELECT a.execution_id, a.project, a.calls, r.put_off, greatest(a.calls - r.used, 0) AS room,
+      SELECT a.execution_id, a.project, a.calls, r.postponed, greatest(a.calls - r.used, 0) AS room,
              row_number() OVER (PARTITION BY a.project ORDER BY a.place) AS place
       FROM unnest(asking) WITH ORDINALITY a (execution_id, project, calls, until, place)
       JOIN tas.rate_count r ON r.project = a.project AND r.rule = 'quota of calls') n);
@@ -422,9 +422,9 @@ END $$;
 CREATE FUNCTION tas.add_quota_places(written uuid[], places tas.quota_place[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF cardinality(places) > 0 THEN
-    UPDATE tas.rate_count r SET used = r.used + k.used, put_off = r.put_off + k.put_off
+    UPDATE tas.rate_count r SET used = r.used + k.used, postponed = r.postponed + k.postponed
       FROM (SELECT p.project, count(*) FILTER (WHERE p.until IS NULL AND p.execution_id = ANY (written)) AS used,
-                   count(p.until) AS put_off
+                   count(p.until) AS postponed
             FROM unnest(places) p GROUP BY p.project) k
       WHERE r.project = k.project AND r.rule = 'quota of calls';
   END IF;
@@ -479,11 +479,11 @@ END $$;
 -- Opens ledger rows with their audit entries, approvals and counters. A row is left out, with all that belongs to it, where
 -- its project's policy or registry has moved on (`stale`), its run's fence is newer or it was erased, a counter was used
 -- meanwhile, or the row exists. What is refused for its version leaves the counters alone: it may name another window of a rate.
--- So is what the quota of its project has no room for: `put_off` tells, and `put_off_until` when it is to be asked for again.
+-- So is what the quota of its project has no room for: `postponed` tells, and `postponed_until` when it is to be asked for again.
 CREATE FUNCTION tas.open_calls(
   calls tas.call_new[], audits tas.audit_new[], approvals tas.approval_new[], counts tas.count_new[],
-  seen tas.project_seen[], OUT written uuid[], OUT stale text[], OUT at timestamptz, OUT put_off uuid[],
-  OUT put_off_until timestamptz[]
+  seen tas.project_seen[], OUT written uuid[], OUT stale text[], OUT at timestamptz, OUT postponed uuid[],
+  OUT postponed_until timestamptz[]
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   used_up uuid[];
@@ -501,7 +501,7 @@ BEGIN
   places := tas.quota_places(ARRAY(
     SELECT c FROM unnest(calls) c WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up)
       AND coalesce((SELECT f.fence FROM tas.fence f WHERE f.run_id = c.run_id), c.fence) <= c.fence));
-  SELECT coalesce(array_agg(p.execution_id), '{}'), coalesce(array_agg(p.until), '{}') INTO put_off, put_off_until
+  SELECT coalesce(array_agg(p.execution_id), '{}'), coalesce(array_agg(p.until), '{}') INTO postponed, postponed_until
     FROM unnest(places) p WHERE p.until IS NOT NULL;
   WITH opened AS (
     INSERT INTO tas.tool_call (
@@ -509,7 +509,7 @@ BEGIN
         operation, toolset, tool_version, effect_class, timeout_ms, args, args_digest, context, status, fence, attempt,
         deadline, policy_version, rule, approval_id, approvals, claims, fact, accepted, settled_by, revision)
       SELECT c.* FROM unnest(calls) c
-      WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up) AND c.execution_id <> ALL (put_off)
+      WHERE c.project <> ALL (stale) AND c.execution_id <> ALL (used_up) AND c.execution_id <> ALL (postponed)
         AND NOT EXISTS (SELECT FROM runs.run r WHERE r.run_id = c.run_id AND r.erased_at IS NOT NULL)
         AND (c.status = 'void'
              OR coalesce((SELECT f.fence FROM tas.fence f WHERE f.run_id = c.run_id), c.fence) <= c.fence)

@@ -50,7 +50,7 @@ async def its_rights_are_its_own(projects: TwoProjects) -> None:
 
 
 async def its_calls_wait_for_the_next_minute(projects: TwoProjects) -> None:
-    """Of three calls two are in one minute, and one of them is put off; the run says so, and goes on."""
+    """Of three calls two are in one minute, and one of them is postponed; the run says so, and goes on."""
     await projects.limit(NOISY, tool_calls_per_minute=1)
     run_id = await projects.submit(NOISY, LOAD.runs, calls=3)
     until = (await projects.until_event(run_id, "tool_call_postponed"))["until"]

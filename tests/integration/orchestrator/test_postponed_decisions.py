@@ -134,12 +134,12 @@ async def test_a_run_names_the_models_and_calls_that_runs_below_it_wait_for(
         told = {"model": "m:1", "next_model": "m:2", "until": until.isoformat(), "message": "429 \x00"}
         told |= {} if run_id == ASKING else {"next_model": None}
         last = "decision_received" if run_id == ROOT else "tool_call_finished"
-        put_off = {"tool": "t.x", "until": until.isoformat(), "message": "used up"}
+        postponed = {"tool": "t.x", "until": until.isoformat(), "message": "used up"}
         events = [("decision_requested", {}), ("decision_postponed", told), (last, {})]
-        events += [("tool_call_postponed", put_off), ("effect_resent", {})] if run_id != ASKING else []
+        events += [("tool_call_postponed", postponed), ("effect_resent", {})] if run_id != ASKING else []
         for over, about in (("effect_resent", "effect_id"), ("tool_call_finished", "execution_id")):
             one = str(uuid.uuid4())
-            told_of = {**put_off, "tool": "t.over", "execution_id": one}
+            told_of = {**postponed, "tool": "t.over", "execution_id": one}
             events += [("tool_call_postponed", told_of), (over, {about: one, "dead": "\x00"})]
         for seq, (kind, event) in enumerate(events, 1):
             text = json.dumps({"type": kind, **event})

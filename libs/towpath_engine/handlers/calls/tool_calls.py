@@ -95,7 +95,7 @@ def on_tool_denied(run: TransitionBuilder, fact: facts.ToolDeniedFact) -> None:
 def on_call_postponed(run: TransitionBuilder, fact: facts.CallPostponedFact) -> None:
     """Request a call again once its project has room; only the newest request of a call that has no outcome counts.
 
-    A run that is being cancelled asks on at once: what it asks for then is refused, and not put off.
+    A run that is being cancelled asks on at once: what it asks for then is refused, and not postponed.
     """
     open_call = run.state.open_call(fact.execution_id)
     pending = run.state.pending_effect(fact.execution_id)

@@ -300,7 +300,7 @@ class LedgerStore:
                 settled |= await self._write_group(lane, group)
         if on_top:
             postponed = postpone_on_top(on_top, opens, self._decide)
-            self._metrics.put_off.inc(len(postponed))
+            self._metrics.postponed.inc(len(postponed))
             denied = [update for update in on_top if update not in postponed]
             settled |= postponed | (await self._write_group(lane, denied) if denied else set())
         return settled
@@ -349,9 +349,9 @@ class LedgerStore:
         settled = set()
         for update in group:
             call = update.change.call
-            if (until := written.put_off.get(update.execution_id)) is not None:
+            if (until := written.postponed.get(update.execution_id)) is not None:
                 update.postpone(until)
-                self._metrics.put_off.inc()
+                self._metrics.postponed.inc()
                 settled.add(update)
             elif call is None or call.execution_id in written.calls:
                 settled.add(update)

@@ -27,7 +27,7 @@ SET = (
     " ON CONFLICT (project) DO UPDATE SET tool_calls_per_minute = excluded.tool_calls_per_minute"
 )
 BEGIN = "UPDATE tas.rate_count SET window_no = window_no - 1 WHERE project = $1 AND rule = 'quota of calls'"
-COUNTED = "SELECT used, put_off FROM tas.rate_count WHERE project = $1 AND rule = 'quota of calls'"
+COUNTED = "SELECT used, postponed FROM tas.rate_count WHERE project = $1 AND rule = 'quota of calls'"
 FENCED = "INSERT INTO tas.fence (run_id, project, fence) VALUES ($1, $2, 9)"
 MINUTE = "SELECT date_trunc('minute', clock_timestamp()) AS minute"
 
@@ -55,7 +55,7 @@ class Quota:
 
     async def counted(self) -> tuple[int, int]:
         [row] = await query(self.dsn, COUNTED, self.project)
-        return row["used"], row["put_off"]
+        return row["used"], row["postponed"]
 
     async def minute(self) -> datetime:
         [row] = await query(self.dsn, MINUTE)
@@ -64,7 +64,7 @@ class Quota:
 
 
 async def decided(caller: TasCaller, requests: list[ToolRequest]) -> tuple[list[UUID], dict[UUID, datetime]]:
-    """Ask for calls all at once; return those that were sent, and until when the others are put off."""
+    """Ask for calls all at once; return those that were sent, and until when the others are postponed."""
     await asyncio.gather(*(caller.put(request) for request in requests))
     keys = [request.execution_id for request in requests]
     await eventually(lambda: all(key in caller.facts or key in caller.invocations for key in keys))
@@ -76,48 +76,48 @@ async def decided(caller: TasCaller, requests: list[ToolRequest]) -> tuple[list[
 
 
 async def counter(service: ServiceProcess) -> float:
-    found = re.findall(r"^towpath_tas_calls_put_off_total (\S+)", await service.metrics(), re.MULTILINE)
+    found = re.findall(r"^towpath_tas_calls_postponed_total (\S+)", await service.metrics(), re.MULTILINE)
     return float(found[0])
 
 
 async def test_replicas_together_let_a_project_have_its_calls(tas: Running, replica: ServiceProcess) -> None:
-    """Those on top are put off to the next minutes, as many to each as it has room for; nothing of them is stored."""
+    """Those on top are postponed to the next minutes, as many to each as it has room for; nothing of them is stored."""
     caller, quota = tas.caller, Quota(tas)
     await quota.set(LIMIT)
     while True:
         minute = await quota.minute()
-        sent, put_off = await decided(caller, [caller.request("orders.find") for _ in range(CALLS)])
+        sent, postponed = await decided(caller, [caller.request("orders.find") for _ in range(CALLS)])
         if await quota.minute() == minute:
             break
         await quota.begin_anew()
-    assert (len(sent), len(put_off)) == (LIMIT, CALLS - LIMIT)
+    assert (len(sent), len(postponed)) == (LIMIT, CALLS - LIMIT)
     assert await quota.counted() == (LIMIT, CALLS - LIMIT)
     expected = (minute + timedelta(minutes=1 + place // LIMIT) for place in range(CALLS - LIMIT))
-    assert Counter(put_off.values()) == Counter(expected)
+    assert Counter(postponed.values()) == Counter(expected)
     rows = await query(tas.dsn, "SELECT execution_id FROM tas.tool_call WHERE project = $1", caller.project)
     stored = {row["execution_id"] for row in rows}
     assert stored.issuperset(sent)
-    assert stored.isdisjoint(put_off)
+    assert stored.isdisjoint(postponed)
     both = [await counter(one) for one in (tas.service, replica)]
     assert sum(both) >= CALLS - LIMIT
 
 
-async def test_no_call_is_put_off_for_more_than_ten_minutes(tas: Running) -> None:
+async def test_no_call_is_postponed_for_more_than_ten_minutes(tas: Running) -> None:
     caller, quota = tas.caller, Quota(tas)
     await quota.set(1)
     while True:
         minute = await quota.minute()
-        _, put_off = await decided(caller, [caller.request("orders.find") for _ in range(CALLS)])
+        _, postponed = await decided(caller, [caller.request("orders.find") for _ in range(CALLS)])
         if await quota.minute() == minute:
             break
         await quota.begin_anew()
-    counts = Counter(put_off.values())
+    counts = Counter(postponed.values())
     assert {until: counts[until] for until in sorted(counts)} == {
         minute + timedelta(minutes=n): 1 if n < 10 else CALLS - 10 for n in range(1, 11)
     }
 
 
-async def test_calls_that_are_put_off_use_nothing_of_a_limited_rule(tas: Running) -> None:
+async def test_calls_that_are_postponed_use_nothing_of_a_limited_rule(tas: Running) -> None:
     """Of a rule with room for five calls the quota lets two have theirs: the others come again, and none is denied."""
     caller, quota = tas.caller, Quota(tas)
     for limit in ("rate: {calls: 5, per_s: 3600}", "max_calls_per_run: 5"):
@@ -125,12 +125,12 @@ async def test_calls_that_are_put_off_use_nothing_of_a_limited_rule(tas: Running
         await quota.set(2)
         await quota.begin_anew()
         run_id = new_run_id()
-        sent, put_off = await decided(caller, [caller.request("orders.find", run_id=run_id) for _ in range(CALLS)])
+        sent, postponed = await decided(caller, [caller.request("orders.find", run_id=run_id) for _ in range(CALLS)])
         assert len(sent) in (2, 4), "4 where the minute is another one by now"
-        assert len(put_off) == CALLS - len(sent)
+        assert len(postponed) == CALLS - len(sent)
 
 
-async def test_a_call_that_was_put_off_passes_once_there_is_room(tas: Running) -> None:
+async def test_a_call_that_was_postponed_passes_once_there_is_room(tas: Running) -> None:
     caller, quota = tas.caller, Quota(tas)
     await quota.set(1)
     first, second = [caller.request("orders.find") for _ in range(2)]
