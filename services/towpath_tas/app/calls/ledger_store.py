@@ -294,10 +294,12 @@ class LedgerStore:
                 opens.append(update)
             else:
                 others.append(update)
-        on_top = [update for update in opens if update.stored_use is not None]
-        for group in ([update for update in opens if update.stored_use is None], others):
+        first = [update for update in opens if update.stored_use is None]
+        for group in (first, others):
             if group:
                 settled |= await self._write_group(lane, group)
+        again = {update.owner for update in first if update not in settled}  # what is on top of these is not known yet
+        on_top = [update for update in opens if update.stored_use is not None and update.owner not in again]
         if on_top:
             postponed = postpone_on_top(on_top, opens, self._decide)
             self._metrics.postponed.inc(len(postponed))
