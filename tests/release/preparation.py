@@ -30,9 +30,12 @@ from tests.supply_chain.bill_of_materials import bill_of_materials
 from tests.supply_chain.pins import read_pins
 
 PROJECT, CHANGELOG, CHART = "pyproject.toml", "CHANGELOG.md", "deploy/chart/Chart.yaml"
+TYPESCRIPT = "clients/typescript/package.json"
+STATING = (PROJECT, CHANGELOG, CHART, TYPESCRIPT)
 """Files that state the version."""
 
 _VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
+_PACKAGE_VERSION = re.compile(r'^  "version": "([^"]+)"', re.MULTILINE)
 
 
 class ReleaseError(ValueError):
@@ -65,13 +68,13 @@ def stated_version(source: Path) -> str:
     return str(tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["project"]["version"])
 
 
-def chart_version(version: Version) -> str:
-    """Return *version* as Helm reads one: of a version before 1.0.0 that is 1.0.0-rc1."""
+def semantic_version(version: Version) -> str:
+    """Return *version* as Helm and npm read one: of a version before 1.0.0 that is 1.0.0-rc1."""
     return re.sub(r"(?<=\d)(?=a|b|rc)", "-", str(version), count=1)
 
 
 def write_version(source: Path, version: Version, day: date) -> None:
-    """Have *source* be *version*: its number, that of the chart, and the section of the changelog."""
+    """Have *source* be *version*: its number, those of chart and TypeScript client, and its section."""
     project, changelog, chart = source / PROJECT, source / CHANGELOG, source / CHART
     text, told = project.read_text("utf-8"), changelog.read_text("utf-8")
     if Version(stated_version(source)) > version:
@@ -81,9 +84,12 @@ def write_version(source: Path, version: Version, day: date) -> None:
     project.write_text(_VERSION.sub(f'version = "{version}"', text, count=1), "utf-8")
     changelog.write_text(told, "utf-8")
     stated = chart.read_text("utf-8")
-    for key, value in {"version": chart_version(version), "appVersion": str(version)}.items():
+    for key, value in {"version": semantic_version(version), "appVersion": str(version)}.items():
         stated = re.sub(rf"^{key}: .*$", f"{key}: {value}", stated, flags=re.MULTILINE)
     chart.write_text(stated, "utf-8")
+    package = source / TYPESCRIPT
+    stated = package.read_text("utf-8")
+    package.write_text(_PACKAGE_VERSION.sub(f'  "version": "{semantic_version(version)}"', stated, count=1), "utf-8")
 
 
 def version_faults(source: Path, built: Distributions, tags: list[str]) -> Iterator[str]:
@@ -91,6 +97,9 @@ def version_faults(source: Path, built: Distributions, tags: list[str]) -> Itera
     version = stated_version(source)
     wanted = {built.wheel: f"towpath-{version}-py3-none-any.whl", built.sdist: f"towpath-{version}.tar.gz"}
     yield from (f"{path.name} should be named {name}" for path, name in wanted.items() if path.name != name)
+    client = _PACKAGE_VERSION.findall((source / TYPESCRIPT).read_text("utf-8"))
+    if client != [semantic_version(Version(version))]:
+        yield f"{TYPESCRIPT} is version {', '.join(client) or 'nothing'}, and the commit {version}"
     yield from (f"the commit is tagged {tag} and is {version}" for tag in tags if tag != f"v{version}")
     newest = released_versions((source / "CHANGELOG.md").read_text("utf-8"))[:1]
     if tags and [str(found) for found in newest] != [version]:
@@ -177,13 +186,14 @@ def conclude(root: Path, place: Workplace, built: Distributions, faults: list[st
         sys.stdout.write("nothing was changed (--dry-run)\n")
         return 0
     place.keep(built, out)
-    for name in (PROJECT, CHANGELOG, CHART):
+    for name in STATING:
         shutil.copyfile(place.source / name, root / name)
     version = stated_version(root)
     sys.stdout.write(
-        f"left in {out}; {PROJECT}, {CHANGELOG} and {CHART} are those of {version}. What remains is yours:\n"
+        f"left in {out}; {', '.join(STATING)} are those of {version}. What remains is yours:\n"
         f"  git commit --all --message 'Release {version}' && git tag v{version}\n"
         f"  uv run --group dev twine upload {' '.join(str(out / path.name) for path in built)}\n"
+        f"  npm publish {Path(TYPESCRIPT).parent}\n"
     )
     return 0
 

@@ -64,6 +64,7 @@ FILES = {
     "LICENSE": "The licence.\n",
     "CHANGELOG.md": CHANGELOG,
     "deploy/chart/Chart.yaml": "name: small\nversion: 0.1.0\nappVersion: 0.1.0\n",
+    "clients/typescript/package.json": '{\n  "name": "towpath",\n  "version": "0.1.0"\n}\n',
     ".gitignore": "dist/\n*.log\n",
     "examples/support/network.yaml": "kind: Network\n",
     "libs/towpath/__init__.py": MAIN,

@@ -57,7 +57,7 @@ def approve_at_terminal(*words: str) -> str:
     command = started(*words, terminal=theirs)
     os.close(theirs)
     read_until(ours, "approve?")
-    os.write(ours, b"y\n")
+    os.write(ours, b"a\n")
     read_until(ours, "reason")
     os.write(ours, b"no scratch\n")
     said = read_until(ours, PAID)
@@ -105,8 +105,8 @@ def test_the_page_leads_from_nothing_to_an_answer_in_both_clients(
         chat = started(Path(sys.executable).name, "chat.py")
         approve_the_next(url)
         assert chat.communicate(timeout=TIMEOUT_S)[0] == f"{PAID}\n"
-        answer, _ = started(Path(sys.executable).name, "ask.py").communicate("approved\n", timeout=TIMEOUT_S)
-        assert "Tool: deposits.pay_back" in answer and answer.endswith(f"approved or denied? {PAID}\n")
+        answer, _ = started(Path(sys.executable).name, "ask.py").communicate("y\n", timeout=TIMEOUT_S)
+        assert "Tool: deposits.pay_back" in answer and answer.endswith(f"approve? y or n: {PAID}\n")
         runs, audit = (started(*words).communicate(timeout=TIMEOUT_S)[0] for words in commands("look"))
         assert runs.count('"completed"') == 4
         assert audit.count("pay-deposits-back") >= 3

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 import zipfile
 from datetime import date
@@ -15,11 +16,12 @@ from tests.release.changelog import ChangelogError, release_changelog
 from tests.release.dependency_licences import LicenceRules, dependencies, licence_faults, licence_list, read_rules
 from tests.release.distributions import Distributions
 from tests.release.preparation import (
+    TYPESCRIPT,
     ReleaseError,
     Workplace,
-    chart_version,
     conclude,
     exact_version,
+    semantic_version,
     version_faults,
     write_version,
 )
@@ -116,13 +118,15 @@ def test_the_number_and_the_changelog_become_those_of_the_version(project: Path)
     assert "## [0.2.0] - 2026-02-03" in (project / "CHANGELOG.md").read_text()
     chart = (project / "deploy" / "chart" / "Chart.yaml").read_text()
     assert chart == "name: small\nversion: 0.2.0\nappVersion: 0.2.0\n"
+    package = project / TYPESCRIPT
+    assert json.loads(package.read_text()) == {"name": "towpath", "version": "0.2.0"}
     with pytest.raises(ReleaseError, match=r"has 0\.2\.0 already"):
         write_version(project, Version("0.1.9"), DAY)
 
 
 @pytest.mark.parametrize(("version", "chart"), [("0.2.0", "0.2.0"), ("0.2.0rc1", "0.2.0-rc1"), ("1.0.0a2", "1.0.0-a2")])
-def test_a_chart_has_its_version_as_helm_reads_one(version: str, chart: str) -> None:
-    assert chart_version(Version(version)) == chart
+def test_chart_and_typescript_client_have_their_version_as_helm_and_npm_read_one(version: str, chart: str) -> None:
+    assert semantic_version(Version(version)) == chart
 
 
 def test_what_is_not_committed_is_not_released(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,6 +178,8 @@ def test_a_tagged_commit_is_the_version_of_its_tag_and_has_a_section(project: Pa
     assert faults[1].startswith("CHANGELOG.md has no section of 0.1.0")
     write_version(project, Version("0.1.0"), DAY)
     assert len([*version_faults(project, built, ["v0.1.0"])]) == 1
+    (project / TYPESCRIPT).write_text('{\n  "name": "towpath",\n  "version": "0.0.9"\n}\n')
+    assert f"{TYPESCRIPT} is version 0.0.9, and the commit 0.1.0" in version_faults(project, built, [])
 
 
 def test_a_wheel_with_all_of_it_has_no_faults(project: Path) -> None:

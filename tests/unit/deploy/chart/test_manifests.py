@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from packaging.version import Version
-from tests.release.preparation import chart_version, stated_version
+from tests.release.preparation import semantic_version, stated_version
 from tests.support.deploy.rendered_chart import ALL, CHART, FEW, OUTSIDE, VALUES, documents, of_kind, rendered
 from tests.support.places import ROOT
 
@@ -165,4 +165,4 @@ def test_the_notes_are_three_commands_for_the_services_that_are_there() -> None:
 def test_the_chart_has_the_version_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     version = stated_version(ROOT)
-    assert (chart["version"], chart["appVersion"]) == (chart_version(Version(version)), version)
+    assert (chart["version"], chart["appVersion"]) == (semantic_version(Version(version)), version)
