@@ -23,6 +23,9 @@ ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very
 ANSWER_LINES = 200
 """How far before its end the answer of a program is looked for."""
 
+ANSWER_BYTES = 4 * 1024 * 1024
+"""How much of its output is looked through: an answer has every imported file of a user's folder, in one line."""
+
 BUILTIN = "builtin"
 
 REFUSED = 2
@@ -121,7 +124,8 @@ async def _ask_program(
         await child_process.stop(child, with_signal=signal.SIGKILL, timeout_s=ASK_TIMEOUT_S)
     if child.returncode not in {0, REFUSED}:
         return None
-    lines = (await asyncio.to_thread(child_process.log_tail, output, lines=ANSWER_LINES)).splitlines()
+    told = await asyncio.to_thread(child_process.log_tail, output, lines=ANSWER_LINES, most_bytes=ANSWER_BYTES)
+    lines = told.splitlines()
     look_for: Callable[[Any], Answer | Problem | None] = read if child.returncode == 0 else _problem
     answers = (look_for(_parsed(line.strip())) for line in reversed(lines))
     return next((answer for answer in answers if answer is not None), None)

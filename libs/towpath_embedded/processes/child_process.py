@@ -292,12 +292,12 @@ def log_end(log: Path) -> int:
         return 0
 
 
-def log_tail(log: Path, *, lines: int = TAIL_LINES, since: int = 0) -> str:
-    """Return the last *lines* of *log* that were written from *since* on, or an empty text."""
+def log_tail(log: Path, *, lines: int = TAIL_LINES, since: int = 0, most_bytes: int = 16_384) -> str:
+    """Return the last *lines* of *log* that were written from *since* on, *most_bytes* of them, or an empty text."""
     try:
         with log.open("rb") as file:
             size = log.stat().st_size
-            file.seek(max(0 if size < since else since, size - 16_384))  # shorter: it was put aside and begun anew
+            file.seek(max(0 if size < since else since, size - most_bytes))  # shorter: it was put aside and begun anew
             return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""

@@ -21,7 +21,7 @@ def test_a_run_that_failed_says_why_what_to_do_and_at_which_step() -> None:
     unknown = end_of({"status": "failed", "reason": "some_new_reason"}, [row(4, good=True)])
     assert unknown is not None and unknown.said == "some new reason" and unknown.step == 4 and unknown.remedy
     of_the_registry = end_of({"status": "failed", "reason": "agent_not_found", "message": "m"}, [])
-    assert of_the_registry is not None and "agents named in detail" in of_the_registry.remedy
+    assert of_the_registry is not None and "Name an agent that the network has" in of_the_registry.remedy
 
 
 def test_a_run_that_goes_on_or_answered_has_no_such_end_and_a_cancelled_one_no_remedy() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from towpath_contracts.problems.cel_faults import compile_cel, describe_cel_fault, foreign_operator
-from towpath_engine.expressions.costs import library
+from towpath_contracts.problems.cel_library import cel_library
 
 PLACED = "it can't be read as CEL, at "
 
@@ -48,7 +48,7 @@ OPERATOR = "an operator may stand there, such as && or ==, or nothing more"
 )
 def test_the_parser_is_put_into_plain_words(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"\S") as caught:
-        compile_cel(text, library().compile)
+        compile_cel(text, cel_library().compile)
     assert str(caught.value) == said
 
 
