@@ -91,6 +91,16 @@ def test_a_worker_tells_its_tools_by_module_and_the_files_that_these_were_read_f
     assert {path.name for path in found.files} == {"_prices.py", "orders.py", "empty.py"}
 
 
+def test_a_worker_that_imports_hundreds_of_files_is_read_whole(tmp_path: Path) -> None:
+    names = [f"_helper_with_a_rather_long_name_{number}" for number in range(300)]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("")
+    tool = "from towpath import tool\n@tool(toolset='shop', name='orders.find')\ndef find() -> str: ...\n"
+    (tmp_path / "orders.py").write_text("".join(f"import {name}\n" for name in names) + tool)
+    found = ask_worker(tmp_path, "orders.py")
+    assert (found.toolsets, len(found.files)) == (("shop",), 301)
+
+
 def test_what_a_module_reads_at_its_import_is_there_when_it_is_asked_but_for_secrets_of_the_platform(
     tmp_path: Path,
 ) -> None:
