@@ -69,27 +69,25 @@ def _check_tools(
         for name in agent.equipped_tools:
             if name not in tools:
                 pointer = f"/agents/{index}/equipped_tools"
-                if any(sign in name for sign in "*?["):
-                    detail = f"{agent.key} is equipped with {name}: patterns are not taken{_named_instead(name, known)}"
-                    problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
-                    continue
-                if name in waiting:
-                    detail = (
-                        f"{agent.key} is equipped with {name}, which waits until somebody accepts it: look at "
-                        f"it, towpath tools proposals, and have it accepted: towpath tools accept {name} "
-                        f"--version {waiting[name]}"
-                    )
-                    problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
-                    continue
-                is_off = name in BUILT_IN_TOOLS
-                why = "is switched off on this platform" if is_off else "nobody registered"
-                near = _near_tool(name, known)
-                mend = "" if is_off or (near and register == REGISTER) else f": {register}"
-                meant = f"; did you mean {near!r}?" if near else ""
-                hint = f"{mend}{meant}" if len(problems) < SUGGESTED else ""
-                detail = f"{agent.key} is equipped with {name}, which {why}{hint}"
+                why = _why_unknown(name, known, waiting, register, suggest=len(problems) < SUGGESTED)
+                detail = f"{agent.key} is equipped with {name}{why}"
                 problems.append(ProblemDetail(pointer=pointer, code="tool_unknown", detail=detail))
     return problems
+
+
+def _why_unknown(name: str, known: Sequence[str], waiting: Mapping[str, int], register: str, *, suggest: bool) -> str:
+    """Say why *name* is no tool that an agent can have, and what to do, as the end of a sentence."""
+    if any(sign in name for sign in "*?["):
+        return f": patterns are not taken{_named_instead(name, known)}"
+    if name in waiting:
+        accept = f"towpath tools accept {name} --version {waiting[name]}"
+        return f", which waits until somebody accepts it: look at it, towpath tools proposals, and have it accepted: {accept}"
+    is_off = name in BUILT_IN_TOOLS
+    why = "is switched off on this platform" if is_off else "nobody registered"
+    near = _near_tool(name, known)
+    mend = "" if is_off or (near and register == REGISTER) else f": {register}"
+    meant = f"; did you mean {near!r}?" if near else ""
+    return f", which {why}{f'{mend}{meant}' if suggest else ''}"
 
 
 def _named_instead(pattern: str, known: Sequence[str]) -> str:
