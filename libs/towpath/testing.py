@@ -11,7 +11,7 @@ from towpath.extras import missing_packages
 if (_missing := missing_packages("towpath_testing")) is not None:
     raise ImportError(f"{_missing.detail}. {_missing.remedy}", name=__name__)
 
-from towpath_testing.imports import without_collections
+from towpath_fabric.garbage_collector import without_collections
 
 with without_collections():
     from towpath.agents.operations import execute_tool, execute_tools, respond, route

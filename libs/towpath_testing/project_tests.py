@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from towpath_testing.imports import without_collections
+from towpath_fabric.garbage_collector import without_collections
 
 INTERRUPTED = 130
 _OWN_PLUGIN = "ignore:Module already imported so cannot be rewritten; towpath:pytest.PytestAssertRewriteWarning"

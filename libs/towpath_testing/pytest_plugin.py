@@ -23,7 +23,7 @@ TOLD_CHARS = 480
 @pytest.fixture
 def towpath_harness() -> "Iterator[Callable[..., SyncHarness]]":
     """Return `harness` for tests without asyncio: what it opens is closed when the test ends."""
-    from towpath_testing.imports import without_collections  # noqa: PLC0415 - as the head says
+    from towpath_fabric.garbage_collector import without_collections  # noqa: PLC0415 - as the head says
 
     with without_collections():
         from towpath_testing.harness import harness  # noqa: PLC0415 - as the head says
