@@ -81,7 +81,8 @@ def _why_unknown(name: str, known: Sequence[str], waiting: Mapping[str, int], re
         return f": patterns are not taken{_named_instead(name, known)}"
     if name in waiting:
         accept = f"towpath tools accept {name} --version {waiting[name]}"
-        return f", which waits until somebody accepts it: look at it, towpath tools proposals, and have it accepted: {accept}"
+        wait = "which waits until somebody accepts it: look at it, towpath tools proposals, and have it accepted"
+        return f", {wait}: {accept}"
     is_off = name in BUILT_IN_TOOLS
     why = "is switched off on this platform" if is_off else "nobody registered"
     near = _near_tool(name, known)
