@@ -22,7 +22,8 @@ def test_a_release_leaves_what_is_published_and_changes_the_number_and_the_chang
 ) -> None:
     project = release_project(tmp_path)
     assert main(["prepare", "0.2.0", "--day", "2026-02-03"], project) == 0, capsys.readouterr().err
-    changed = ["M", "CHANGELOG.md", "M", "deploy/chart/Chart.yaml", "M", "pyproject.toml"]
+    changed = ["M", "CHANGELOG.md", "M", "clients/typescript/package.json", "M", "deploy/chart/Chart.yaml"]
+    changed += ["M", "pyproject.toml"]
     assert git(project, "status", "--porcelain").split() == changed
     assert "## [0.2.0] - 2026-02-03" in (project / "CHANGELOG.md").read_text()
     names = ["towpath-0.2.0-py3-none-any.whl", "towpath-0.2.0.cdx.json", "towpath-0.2.0.tar.gz"]
