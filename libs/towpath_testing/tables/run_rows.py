@@ -346,7 +346,7 @@ class RunRows(RunRecordRows, GateRows):
         """Housekeeping that no simulated run is long enough to need."""
         return []
 
-    ensure_partitions = forget_old_keys = forget_failures = nothing
+    ensure_partitions = drop_empty_partitions = forget_old_keys = forget_failures = nothing
 
     def add_dead_letters(self, _session: TableSession, stream: str, _most: int, *columns: list[Any]) -> list[Row]:
         names = ("subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")

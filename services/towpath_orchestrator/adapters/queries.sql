@@ -765,3 +765,6 @@ DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'
 
 -- name: ensure_partitions
 SELECT runs.ensure_partitions('runs.run_event', 3), runs.ensure_partitions('runs.run_fact', 3)
+
+-- name: drop_empty_partitions
+SELECT runs.drop_empty_partitions('runs.run_event'), runs.drop_empty_partitions('runs.run_fact')

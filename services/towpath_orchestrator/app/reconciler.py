@@ -29,11 +29,12 @@ CLEAN_UP_S = 600
 
 CLEAN_UP = (
     QUERIES.ensure_partitions,
+    QUERIES.drop_empty_partitions,
     QUERIES.forget_old_keys,
     QUERIES.forget_failures,
     dead_letters.QUERIES.forget_letters,
 )
-"""What makes partitions ahead of time, and forgets keys that have run out and old dead letters."""
+"""What makes partitions ahead of time, drops emptied ones, and forgets keys that have run out and old dead letters."""
 
 
 class Reconciler:

@@ -149,6 +149,35 @@ BEGIN
 END $$;
 SELECT runs.ensure_partitions('runs.run_event', 3), runs.ensure_partitions('runs.run_fact', 3);
 
+-- Months whose runs were all pruned or erased give their files back. A partition that a vacuum has not yet made small is
+-- left for the next look: whether it is empty could take long to see. Whoever writes meanwhile waits for 0.2 s at most.
+CREATE FUNCTION runs.drop_empty_partitions(parent text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+DECLARE
+  before text := parent || '_' || to_char((now() - interval '1 month') AT TIME ZONE 'UTC', 'YYYYMM');
+  child regclass;
+  is_filled boolean;
+BEGIN
+  IF parent NOT IN ('runs.run_event', 'runs.run_fact') THEN
+    RAISE EXCEPTION '% keeps its rows for ever, or is not a partitioned table of Towpath', parent;
+  END IF;
+  FOR child IN
+    SELECT inhrelid::regclass FROM pg_inherits
+    WHERE inhparent = parent::regclass AND inhrelid::regclass::text ~ '_[0-9]{6}$' AND inhrelid::regclass::text < before
+      AND pg_relation_size(inhrelid) < 8 * 1024 * 1024
+    ORDER BY inhrelid::regclass::text
+  LOOP
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', child) INTO is_filled;
+    CONTINUE WHEN is_filled;
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', parent);
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', child) INTO is_filled;
+    CONTINUE WHEN is_filled;
+    EXECUTE format('DROP TABLE %s', child);
+  END LOOP;
+EXCEPTION WHEN lock_not_available THEN
+  RAISE DEBUG 'runs are being written; empty partitions of % are dropped at the next look', parent;
+END $$;
+
 -- A cache of the log: the state after `seq`, good for one engine version.
 CREATE TABLE runs.run_snapshot (
   run_id         uuid PRIMARY KEY,
@@ -611,11 +640,12 @@ GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
 GRANT SELECT (project, tool_calls_per_minute) ON runs.project_quota TO towpath_tas;
 
 -- PostgreSQL lets everybody run a new function.
-REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz), runs.tree_to_erase,
-  runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs,
+REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.drop_empty_partitions(text),
+  runs.uuid_at(timestamptz), runs.tree_to_erase, runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs,
   runs.oldest_families FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.tree_to_erase, runs.oldest_families TO towpath_tas;
+GRANT EXECUTE ON FUNCTION runs.drop_empty_partitions(text) TO towpath_orchestrator;
 GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs TO towpath_orchestrator;
 
 -- migrate:down
@@ -624,4 +654,4 @@ DROP FUNCTION runs.oldest_families, runs.erase_runs, runs.delete_unnamed_blobs, 
 DROP TABLE runs.project_storage, runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
   runs.run_event, runs.run;
-DROP FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz);
+DROP FUNCTION runs.drop_empty_partitions(text), runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz);

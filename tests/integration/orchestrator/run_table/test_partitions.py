@@ -93,3 +93,53 @@ async def test_a_statement_that_fails_ends_nothing_and_keeps_none_from_its_turn(
         await connection.close()
     assert done == ["SELECT 1 / 0", QUERIES.ensure_partitions]
     assert [(one["log_level"], one["error"]) for one in logs] == [("error", "division by zero")]
+
+
+async def months(owner: Any, table: str) -> list[str]:
+    """Return the months that *table* has partitions of, as 202611."""
+    rows = await owner.fetch(
+        "SELECT right(inhrelid::regclass::text, 6) AS month FROM pg_inherits"
+        " WHERE inhparent = $1::regclass AND inhrelid::regclass::text !~ 'default$' ORDER BY 1",
+        table,
+    )
+    return [row["month"] for row in rows]
+
+
+async def add_month(owner: Any, table: str, start: datetime) -> str:
+    """Give *table* the partition of the month of *start* as it was made when that was ahead."""
+    month = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    following = (month + timedelta(days=32)).replace(day=1)
+    await owner.execute(
+        f"CREATE TABLE {table}_{month:%Y%m} PARTITION OF {table}"
+        f" FOR VALUES FROM ('{UUID(int=int(month.timestamp() * 1000) << 80)}')"
+        f" TO ('{UUID(int=int(following.timestamp() * 1000) << 80)}')"
+    )
+    return f"{month:%Y%m}"
+
+
+@pytest.mark.parametrize("table", ROWS)
+async def test_a_month_without_runs_gives_its_files_back_and_others_stay(
+    owner: Any, database: DatabaseUrl, table: str
+) -> None:
+    long_ago, last_year = datetime.now(UTC) - timedelta(days=800), datetime.now(UTC) - timedelta(days=400)
+    last_month = datetime.now(UTC).replace(day=1) - timedelta(days=1)
+    made = await months(owner, table)
+    emptied, filled, recent = [await add_month(owner, table, day) for day in (long_ago, last_year, last_month)]
+    for day in (long_ago, last_year):
+        await owner.execute(f"INSERT INTO {table} {ROWS[table]}", run_at(day), 1)
+    await owner.execute(f"DELETE FROM {table} WHERE run_id = $1", run_at(long_ago))
+    service = await asyncpg.connect(database("orchestrator"))
+    try:
+        async with owner.transaction():
+            await owner.fetchval(f"SELECT count(*) FROM {table}")  # a reader; the drop waits for none
+            await service.execute(QUERIES.drop_empty_partitions)
+            assert emptied in await months(owner, table)
+        await service.execute(QUERIES.drop_empty_partitions)
+        assert await months(owner, table) == sorted([filled, recent, *made])
+        await service.execute(f"INSERT INTO {table} {ROWS[table]}", run_at(long_ago), 1)
+        await service.execute(QUERIES.ensure_partitions)
+        assert await owner.fetchval(f"SELECT count(*) FROM {table}") == 2, "a moved project's old run has a place"
+        with pytest.raises(asyncpg.RaiseError, match="keeps its rows for ever"):
+            await service.execute("SELECT runs.drop_empty_partitions('tas.tool_call')")
+    finally:
+        await service.close()
