@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from nats.aio.msg import Msg
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+from tests.support.orchestrator.run_ids import NEW_RUN_ID
 
 from towpath_contracts import rpc
 from towpath_contracts.facts import ApprovalRequiredFact
@@ -127,7 +128,7 @@ async def test_a_long_queue_hides_nobody_behind_it(database: Any, nats_server: A
             )
             await connection.execute(
                 f"INSERT INTO runs.run (run_id, {columns}, user_message, labels, created_at, updated_at)"
-                f" SELECT uuidv7(), {columns}, user_message, labels, created_at, updated_at"
+                f" SELECT {NEW_RUN_ID}, {columns}, user_message, labels, created_at, updated_at"
                 " FROM runs.run, generate_series(1, 30000) WHERE run_id = $1",
                 UUID(first["run_id"]),
             )

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 from tests.conftest import DatabaseUrl
+from tests.support.orchestrator.run_ids import NEW_RUN_ID
 from tests.support.tas.tas_caller import tool
 from tests.support.tas.tas_running import Running, shared_tas, tas
 
@@ -17,11 +18,11 @@ from towpath_fabric.ids import new_run_id
 
 __all__ = ["shared_tas", "tas"]
 
-OPEN = """
+OPEN = f"""
 INSERT INTO tas.tool_call (run_id, execution_id, project, network, snapshot_digest, agent_key, agent_type, caller, step,
   call_index, tool, operation, toolset, tool_version, effect_class, timeout_ms, args, args_digest, context, status,
   fence, attempt, deadline, policy_version, approvals, claims, accepted, settled_by, revision)
-SELECT uuidv7(), gen_random_uuid(), 'default', 'n', 'sha256:00', 'a', 'a', 'me', 1, 0, 'echo', 'call', 'default', 1,
+SELECT {NEW_RUN_ID}, gen_random_uuid(), 'default', 'n', 'sha256:00', 'a', 'a', 'me', 1, 0, 'echo', 'call', 'default', 1,
   'idempotent', 1000, repeat('x', 200), 'sha256:00', '', 'permitted', 0, 1, now(), 1, 0, '[]', '', '', 0
 FROM generate_series(1, 100)
 """

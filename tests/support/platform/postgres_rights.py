@@ -18,7 +18,9 @@ from towpath_fabric.postgres.migrations import migrate
 
 FILE = TESTS / "authority" / "postgres.yaml"
 ROLES = ("towpath_gateway", "towpath_log_writer", "towpath_orchestrator", "towpath_tas")
-VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN")
+VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+VERBS_SINCE = {"MAINTAIN": 17}
+"""Verbs that an older server does not know, with the first version of PostgreSQL that does."""
 COLUMN_VERBS = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
 HEAD = """\
 # What each service's role may do in Postgres, and nothing else: USAGE of schemas, verbs per table (a column list where
@@ -89,9 +91,11 @@ async def _named(connection: Any, role: str, rows: list[Any], kind: str, verbs: 
 
 async def _of_table(connection: Any, role: str, row: Any) -> str:
     ask = "SELECT verb FROM unnest($3::text[]) verb WHERE has_table_privilege($1, $2::oid, verb)"
-    whole = {one["verb"] for one in await connection.fetch(ask, role, row["oid"], list(VERBS))}
+    version = connection.get_server_version().major
+    known = [*VERBS, *(verb for verb, since in VERBS_SINCE.items() if version >= since)]
+    whole = {one["verb"] for one in await connection.fetch(ask, role, row["oid"], known)}
     words = []
-    for verb in VERBS:
+    for verb in known:
         if verb in whole:
             words.append(verb)
         elif verb in COLUMN_VERBS and (columns := await _columns(connection, role, row["oid"], verb)):

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
 from tests.support.cli.printed_documents import printing
+from tests.support.orchestrator.run_ids import NEW_RUN_ID
 
 from towpath.cli.administration import upgrade_commands
 from towpath.cli.administration.upgrade_commands import version_check
@@ -18,10 +19,10 @@ from towpath_fabric.postgres.migrations import discover, migrate, release_of
 
 Check = Callable[..., Any]
 
-RUN = """
+RUN = f"""
 INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, user_message,
   created_at, updated_at)
-VALUES (uuidv7(), 'default', 'network', 'n', 1, 'd', 'waiting', 0, 'c', 'm', now(), now())
+VALUES ({NEW_RUN_ID}, 'default', 'network', 'n', 1, 'd', 'waiting', 0, 'c', 'm', now(), now())
 """
 MIGRATION = """-- oldest: 9.1
 -- migrate:up

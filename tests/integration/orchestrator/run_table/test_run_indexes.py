@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
+from tests.support.orchestrator.run_ids import NEW_RUN_ID
 
 from towpath_fabric.postgres.pool import SESSION_SETTINGS
 from towpath_orchestrator.adapters.run_store import QUERIES
@@ -17,10 +18,10 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 FINISHED = 20_000
 """Far more than the runs that are not finished."""
 
-INSERT = """
+INSERT = f"""
 INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, user_message,
   created_at, updated_at, ended_at, wake_at, queue_at)
-SELECT coalesce(given, uuidv7()), 'default', 'network', 'n', 1, 'd', $1, 1, 'c' || number % 3, repeat('x', 100),
+SELECT coalesce(given, {NEW_RUN_ID}), 'default', 'network', 'n', 1, 'd', $1, 1, 'c' || number % 3, repeat('x', 100),
   $3::timestamptz + number * interval '1 ms', $3::timestamptz + number * interval '1 ms', $4, $5, now()
 FROM unnest($2::uuid[]) WITH ORDINALITY AS w (given, number)
 """

@@ -195,7 +195,8 @@ async def test_whatever_is_changed_by_hand_is_found_and_located(tas: Running) ->
             one = f"(SELECT tableoid, ctid FROM tas.{table} WHERE {WHICH.get(table, 'true')} LIMIT 1)"
             changes.append((f"a row of {table}", f"DELETE FROM tas.{table} WHERE (tableoid, ctid) = {one}"))
         for table, column in SWAPPED:
-            pair = f"(SELECT min({column}) AS low, max({column}) AS high FROM tas.{table})"
+            values = f"array_agg({column} ORDER BY {column}"  # min(bytea) came with PostgreSQL 18
+            pair = f"(SELECT ({values}))[1] AS low, ({values} DESC))[1] AS high FROM tas.{table})"
             swap = f"CASE t.{column} WHEN low THEN high ELSE low END"
             statement = f"UPDATE tas.{table} t SET {column} = {swap} FROM {pair} p WHERE t.{column} IN (low, high)"
             changes.append((f"{column} of two rows of {table}", statement))
