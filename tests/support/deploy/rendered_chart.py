@@ -27,7 +27,10 @@ ALL: dict[str, Any] = {
     "scheduling": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "p"},
     "roles": {"orchestrator": {"env": {"TOWPATH_MAX_ACTIVE_RUNS": 500, "TOWPATH_MAX_PARALLEL": "2"}}},
     "nats": {"tlsSecret": "nats-tls"},
-    "postgres": {"cluster": {"enabled": True, "image": "postgresql:18", "storage": {"size": "9Gi", "className": "f"}}},
+    "postgres": {
+        "readHosts": ["towpath-postgres-ro:5432", "[2001:db8::7]"],
+        "cluster": {"enabled": True, "image": "postgresql:18", "storage": {"size": "9Gi", "className": "f"}},
+    },
     "monitoring": {
         "enabled": True,
         "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],

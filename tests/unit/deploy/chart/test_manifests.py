@@ -100,6 +100,7 @@ def test_no_two_manifests_have_one_name(name: str) -> None:
         ({"toolPools": [{**POOL, "toolsets": ["t"], "keda": {"min": 0, "max": 1, "lagThreshold": 1}}]}, "keda/min"),
         ({"toolPools": [{**POOL, "stopGraceSeconds": 3601}]}, "/toolPools/0/stopGraceSeconds"),
         ({"nats": {"url": "http://one"}}, "/nats/url"),
+        ({"postgres": {"readHosts": ["postgresql://one"]}}, "/postgres/readHosts/0"),
         ({"migrations": {"mode": "sometimes"}}, "/migrations/mode"),
         ({"gateway": {"from": [{"everybody": True}]}}, "everybody"),
         ({"gateway": {"from": []}}, "/gateway/from"),

@@ -122,6 +122,16 @@ def test_roles_of_postgres_are_those_that_have_rights() -> None:
     assert spec["postgresql"]["synchronous"]["dataDurability"] == "required"
 
 
+def test_replicas_are_named_to_those_who_read_from_them() -> None:
+    named = {
+        pod: environment(pod_of(manifest)["containers"][0]).get("TOWPATH_READ_DATABASE_HOSTS")
+        for pod, manifest in pods(ALL).items()
+    }
+    readers = {f"Deployment/towpath-{role}" for role in ("orchestrator", "tas", "log-writer")}
+    assert {pod for pod, hosts in named.items() if hosts} == readers
+    assert {named[pod] for pod in readers} == {"towpath-postgres-ro:5432,[2001:db8::7]"}
+
+
 def test_the_brokers_configuration_is_that_of_the_compose_file_for_each_node(tmp_path: Path) -> None:
     config = of_kind(FEW, "ConfigMap")["nats"]["data"]
     assert config["authority.conf"].strip() == AUTHORITY.strip()
