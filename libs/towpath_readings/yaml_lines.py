@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import yaml
 
+from towpath_contracts.problems.near_names import name_like
+
 _OTHERWISE = "this line is indented otherwise than those it belongs to"
 _HINTS = (
     ("found character '\\t'", "a tab begins this line; indent with spaces"),
@@ -21,6 +23,9 @@ _HINTS = (
 )
 """What the parser says, and what to do about it."""
 
+
+_NAMED = ("name", "key")
+"""Fields of networks and policies that take a name: quoted, a text that is none would be refused next."""
 
 _BLOCK_ENDS = ("expected <block end>", "did not find expected key", "did not find expected '-' indicator")
 """What the two parsers say where a line doesn't go on as the lines before it."""
@@ -50,6 +55,8 @@ def _hint_of_line(said: str, lines: list[str], column: int) -> str | None:
         if ": " not in before:
             return _indented_otherwise(lines)
         key, value = _split_value(line)
+        if key in _NAMED and (name := name_like(value, "_./-")):
+            return f"a name has no spaces; write {key}: {name}"
         return f"a colon and a space inside a text; quote it: {key}: {_quoted(value)}"
     if not any(words in said for words in _BLOCK_ENDS):
         return None

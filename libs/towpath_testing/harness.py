@@ -17,12 +17,13 @@ from towpath.client.resources import spec_json
 from towpath.declared_places import checks_call, declared_place
 from towpath.errors import DeclarationError, RefusedError, TowpathError
 from towpath.hooks import Hook
-from towpath.networks.network import Agent, Network, spec_from
+from towpath.networks.network import Agent, Network, network_of, spec_from
 from towpath.networks.policies import Policy
 from towpath.networks.spec_files import PolicyFile, load_policy, locate_policy_refusal, locate_refusal
 from towpath.tasks.task import TaskKeywords, task_of
 from towpath.toolbox import WorkerTools, collect, load_module
 from towpath.tools.declaration import AnyTool, Tool, seconds
+from towpath.tools.functions import underlying_function
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.event_pages import EventPage
@@ -38,7 +39,7 @@ from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
 from towpath_testing.provider_models import ProviderModels
-from towpath_testing.refusals import error_in_test, timeout_in_test, with_tools_to_give
+from towpath_testing.refusals import OR_CORRECT, error_in_test, placed_in_program, timeout_in_test, with_tools_to_give
 from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness, waiting_in
 
@@ -85,6 +86,7 @@ class Harness:
         model: AnyModel | None = None,
     ) -> None:
         _check_model(model)
+        self._opened_at = declared_place()
         self._network = network
         self._spec = spec_from(spec_json(network))
         self._policy = read_policy_text(_policy_text(policy), _policy_source(policy))
@@ -121,9 +123,19 @@ class Harness:
     def _refusal(self, error: ProblemError) -> TowpathError:
         """Return why the platform could not be opened; what is wrong with a network's file with its lines."""
         refused = error_in_test(error.problem)
-        if isinstance(refused, RefusedError) and isinstance(self._network, str | Path):
-            return with_tools_to_give(locate_refusal(self._network, refused))
-        return refused
+        if not isinstance(refused, RefusedError):
+            return refused
+        if isinstance(self._network, str | Path):
+            return with_tools_to_give(locate_refusal(self._network, refused), (), OR_CORRECT)
+        return placed_in_program(with_tools_to_give(refused, self._lacking()), self._opened_at)
+
+    def _lacking(self) -> list[str]:
+        """Return the names of the functions that the network is equipped with and the harness was not given."""
+        network = network_of(self._network) if isinstance(self._network, Agent) else self._network
+        agents = network.agents if isinstance(network, Network) else ()
+        wanted = [tool for one in agents if isinstance(one, Agent) for tool in one.tools if isinstance(tool, Tool)]
+        lacking = [tool for tool in wanted if self._toolbox.find(tool.name, tool.spec.toolset) is None]
+        return list(dict.fromkeys(underlying_function(tool.function).__name__ for tool in lacking))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -48,7 +48,7 @@ from towpath_testing.memory.message_bus import MemoryBus, MessageFeed
 from towpath_testing.metrics import uncounted
 from towpath_testing.models import EveryProvider, FunctionProvider, ModelFunction
 from towpath_testing.provider_models import ProviderModels
-from towpath_testing.refusals import GIVE_MODEL, GIVE_TOOL
+from towpath_testing.refusals import GIVE_MODEL
 from towpath_testing.tables.budget_rows import BudgetRows
 from towpath_testing.tables.ledger_rows import LedgerRows
 from towpath_testing.tables.origin_rows import OriginRows
@@ -144,7 +144,7 @@ class MemoryPlatform:
 
     def publish(self, spec: NetworkSpec) -> None:
         """Check and publish a network; raises ProblemError `network_invalid` with everything that is wrong."""
-        compiled = compile_checked(spec, self.tools, register=GIVE_TOOL)
+        compiled = compile_checked(spec, self.tools, register="")
         self.runs.snapshots[compiled.address] = compiled.text
         version = {"project": PROJECT, "name": spec.name, "version": 1, "digest": compiled.address}
         self.runs.versions.append({**version, "published_at": wall(), "published_by": CALLER})

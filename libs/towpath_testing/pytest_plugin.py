@@ -78,9 +78,9 @@ def _end_in_test(error: BaseException) -> None:
 
 
 def _is_ours(module: str) -> bool:
-    """Return whether *module* is the platform's, or what runs its coroutines."""
+    """Return whether *module* is the platform's, or what runs its coroutines and enters its contexts."""
     package = module.partition(".")[0]
-    return package.startswith("towpath") or package == "asyncio"
+    return package.startswith("towpath") or package in {"asyncio", "contextlib"}
 
 
 def _told_runs() -> list[str]:

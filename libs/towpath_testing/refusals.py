@@ -3,12 +3,16 @@
 A test has no command line, no worker and no second platform; what it can do instead is a call of the harness.
 """
 
+from collections.abc import Sequence
+
+from towpath.declared_places import DeclaredPlace
 from towpath.errors import RefusedError, RunTimeoutError, TowpathError, error_from
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import RunView
 
-GIVE_TOOL = "give it to the harness: harness(…, tools=[…])"
-TOOLS_MISSING = "Give the harness the tools that it lacks, or correct the file at the line that is named."
+OR_CORRECT = ", or correct the file at the line that is named"
+"""Of a network's file: the names in it may be wrong as well."""
+
 GIVE_MODEL = (
     "the model scripted:task plays a script, and none was given: harness(…, model=script([…])), or model=FUNCTION, "
     "which says what comes next"
@@ -39,11 +43,23 @@ def error_in_test(found: Problem) -> TowpathError:
     return error_from(problem_in_test(found))
 
 
-def with_tools_to_give(refused: RefusedError) -> RefusedError:
-    """Return the refusal of a network's file; where tools alone are missing the file may well be right."""
+def with_tools_to_give(refused: RefusedError, lacking: Sequence[str], otherwise: str = "") -> RefusedError:
+    """Return the refusal of a network; where tools alone are missing it says how a harness is given them.
+
+    *lacking* are the names of the functions, where the network was written with them; *otherwise* what else may help.
+    """
     if any(one.code != "tool_unknown" for one in refused.problem.errors):
         return refused
-    return RefusedError(refused.problem.model_copy(update={"remedy": TOOLS_MISSING}))
+    given = f"[{', '.join(lacking)}]" if lacking else "[…], with the functions, their module or its file"
+    remedy = f"Give the harness the tools that it lacks: harness(…, tools={given}){otherwise}."
+    return RefusedError(refused.problem.model_copy(update={"remedy": remedy}))
+
+
+def placed_in_program(refused: RefusedError, place: DeclaredPlace | None) -> RefusedError:
+    """Return the refusal of a network that a program declares behind the line that opened the harness."""
+    if place is None:
+        return refused
+    return RefusedError(refused.problem.model_copy(update={"detail": f"{place}: {refused.problem.detail}"}))
 
 
 def timeout_in_test(view: RunView, limit_s: float, *, gates: bool, awaited: bool) -> RunTimeoutError:

@@ -57,7 +57,11 @@ _NOT_SENT = {"project", "actor", "effects", "key_prefix", "key_commitment"}
 knows, and `effects` is on by itself."""
 
 _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
-_LISTED_IN = "docs/operations.md lists whose each subject is."
+_SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
+_OF_CALLER = re.compile(r"task\.[a-z]+\.([^.*>]+)")
+"""The name in the subjects of a program that submits."""
+
+_LISTED_IN = "Who may ask what is listed by: towpath clients credential list."
 
 
 class NatsTransport:
@@ -241,6 +245,24 @@ class NatsTransport:
     def _silence(self, subject: str, error: Exception) -> TowpathError:
         fault, self._fault = self._fault, ""
         return error_from(problem("unavailable", f"no answer on {subject} ({fault or type(error).__name__})"))
+
+
+def tell_broker_error(error: Exception) -> str:
+    """Return what nats-py hands to `error_cb`, in a program that connects by itself; a denial with what ends it."""
+    said = str(error)
+    asked, heard = _PUBLISH_DENIED.search(said), _SUBSCRIBE_DENIED.search(said)
+    found = asked or heard
+    if found is None:
+        return said
+    told = f"forbidden: the broker lets nobody of this credential {'ask on' if asked else 'subscribe to'} {found[1]}"
+    named = _OF_CALLER.match(found[1])
+    if named is None:
+        return f"{told}. {_LISTED_IN}"
+    caller = named[1]
+    return (
+        f"{told}. Put the name that the credential is listed as in the place of {caller}, or connect with one that is "
+        f"listed as {caller}: towpath clients credential add {caller} makes it. {_LISTED_IN}"
+    )
 
 
 def _denied_remedy(subject: str, caller: str) -> str:

@@ -84,8 +84,14 @@ def suggest_or_list(wrong: str, known: Collection[str], *, shown: Callable[[str]
 
 def name_meant(wrong: str, signs: str = "_.:/-") -> str:
     """Return the end of a sentence about a text that is no name: one of letters, digits and *signs* that is like it."""
+    joined = name_like(wrong, signs)
+    return f"; did you mean {joined!r}?" if joined else ""
+
+
+def name_like(wrong: str, signs: str) -> str:
+    """Return a name of letters, digits and *signs* that is like *wrong*; nothing where that is not ASCII."""
     joined = re.sub(rf"[^a-zA-Z0-9{re.escape(signs)}]+", "_", wrong).strip(signs)
-    return f"; did you mean {joined!r}?" if joined and wrong.isascii() else ""
+    return joined if wrong.isascii() else ""
 
 
 def unknown_agent(wrong: str, agents: Collection[str]) -> str:

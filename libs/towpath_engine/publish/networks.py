@@ -50,7 +50,7 @@ def check(
 
     *tools* has at least those that the spec names; of those *waiting* a worker has offered this version, and nobody has
     accepted any. *register* says how a tool is registered here; where that is
-    something else than REGISTER it is said before a name that is near, too.
+    something else than REGISTER it is said before a name that is near, too; where it is empty, the caller says it.
     """
     rosters = members_by_swarm(spec)
     swarm = swarm_problems(rosters) or list(size_problems(rosters))
@@ -86,7 +86,7 @@ def _why_unknown(name: str, known: Sequence[str], waiting: Mapping[str, int], re
     is_off = name in BUILT_IN_TOOLS
     why = "is switched off on this platform" if is_off else "nobody registered"
     near = _near_tool(name, known)
-    mend = "" if is_off or (near and register == REGISTER) else f": {register}"
+    mend = "" if is_off or not register or (near and register == REGISTER) else f": {register}"
     meant = f"; did you mean {near!r}?" if near else ""
     return f", which {why}{f'{mend}{meant}' if suggest else ''}"
 

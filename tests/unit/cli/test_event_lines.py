@@ -228,6 +228,13 @@ def test_an_entry_of_a_script_that_was_refused_is_named_and_why_is_not_told_agai
     file = ToldCauses(ScriptFile("s.json", [1, 2], "[1,\n2]"))
     told = [line.note for event in (played, again) for line in EventFormatter(causes=file).lines(event)]
     assert told == [f"s.json:2: {why}"]
+    odd = ["s.json:1: no decision has agent_key", "s.json:2: no action is called X"]
+    assert file.untold(odd) == odd
+    failed = ended.model_copy(
+        update={"message": "no action is called X", "script": played.script, "model": "scripted:task"}
+    )
+    EventFormatter(causes=file).lines(failed)
+    assert file.untold(odd) == odd[:1]
     named = played.model_copy(update={"model": "scripted:desk"})
     assert shown(named, again)[0].endswith(f"entry 2 of scripted:desk: {why}")
 

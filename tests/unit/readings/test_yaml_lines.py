@@ -17,8 +17,10 @@ OTHERWISE = "this line is indented otherwise than those it belongs to"
         ("a:\n  - b: 1\n     c: 2\n", 3, f"{OTHERWISE}; the line above begins in column 5, this one in column 6"),
         ("a:\n  - b: 1\n   c: 2\n", 3, f"{OTHERWISE}; the line above begins in column 5, this one in column 4"),
         ("a: x\n\n b: 2\n", 3, f"{OTHERWISE}; the line above begins in column 1, this one in column 2"),
-        ("name: shop: the big one\n", 1, 'a colon and a space inside a text; quote it: name: "shop: the big one"'),
-        ('- key: a "b": c # d\n', 1, 'a colon and a space inside a text; quote it: key: "a \\"b\\": c"'),
+        ("note: shop: the big one\n", 1, 'a colon and a space inside a text; quote it: note: "shop: the big one"'),
+        ('- tip: a "b": c # d\n', 1, 'a colon and a space inside a text; quote it: tip: "a \\"b\\": c"'),
+        ("name: shop: the big one\n", 1, "a name has no spaces; write name: shop_the_big_one"),
+        ("- key: a b: c\n", 1, "a name has no spaces; write key: a_b_c"),
         ("a: {b} c\n", 1, 'a text that begins with { is read as a mapping; quote it: a: "{b} c"'),
         ("a: 'b' c\n", 1, "the value ends before this text; quote the whole of it"),
     ],
@@ -31,4 +33,4 @@ def test_each_fault_of_the_form_has_its_own_cure(loader: Any, text: str, line: i
 
 
 def test_a_quoted_text_is_taken_as_it_is_advised() -> None:
-    assert yaml.safe_load('key: "a \\"b\\": c"') == {"key": 'a "b": c'}
+    assert yaml.safe_load('tip: "a \\"b\\": c"') == {"tip": 'a "b": c'}

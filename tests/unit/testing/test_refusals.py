@@ -19,7 +19,7 @@ from towpath.tasks.task import task_of
 from towpath.testing import execute_tool, harness, respond, route, script
 from towpath_contracts.problems.registry import problem
 from towpath_testing.evaluation.suite_file import read_suite
-from towpath_testing.refusals import GIVE_TOOL, REMEDIES, TOOLS_MISSING, error_in_test
+from towpath_testing.refusals import REMEDIES, error_in_test
 from towpath_testing.sync import SyncHarness
 
 ASKS = [{"name": "ask-first", "tool": "*", "effect": "require_approval"}]
@@ -43,8 +43,11 @@ async def opened(network: Network) -> None:
 async def test_a_tool_that_was_not_given_is_to_be_given_to_the_harness() -> None:
     with pytest.raises(RefusedError) as refused:
         await opened(LONE)
-    said = "clerk is equipped with price, which nobody registered: give it to the harness: harness(…, tools=[…])"
-    assert said in str(refused.value)
+    line = opened.__code__.co_firstlineno + 1
+    assert str(refused.value) == (
+        f"network_invalid: {__file__}:{line}: lone: clerk is equipped with price, which nobody registered. "
+        "Give the harness the tools that it lacks: harness(…, tools=[price])."
+    )
     assert refused.value.__suppress_context__  # what the services say to each other is not printed above it
 
 
@@ -65,8 +68,10 @@ def test_a_file_whose_tool_was_not_given_is_not_said_to_be_wrong(tmp_path: Path)
     file.write_text(f"name: hotel\nagents:\n  - {agent}\n")
     with pytest.raises(RefusedError) as refused:
         harness(file, policy=ASKS, tools=[price]).__enter__()
-    assert f"which nobody registered: {GIVE_TOOL}; did you mean 'price'?" in str(refused.value)
-    assert refused.value.remedy == TOOLS_MISSING
+    assert "which nobody registered; did you mean 'price'?" in str(refused.value)
+    assert refused.value.remedy.endswith(
+        "tools=[…], with the functions, their module or its file), or correct the file at the line that is named."
+    )
     file.write_text(f"name: hotel\nagents:\n  - {agent.replace('allow_respond: true, ', '')}\n")
     with pytest.raises(RefusedError) as refused:
         harness(file, policy=ASKS, tools=[price]).__enter__()

@@ -141,6 +141,18 @@ with harness(LONE, policy=ALLOWED, tools=TOOLS, model=script([respond("tea")])) 
     pytester.runpytest_inprocess(*OPTIONS, "--full-trace").stdout.fnmatch_lines(["*sync.py:*", "E*NoGateError*"])
 
 
+@pytest.mark.parametrize("opened", ["with harness(LONE) as h:\n    pass", "towpath_harness(LONE)"])
+def test_a_network_whose_tools_were_not_given_is_told_at_the_line_that_opens_the_harness(
+    pytester: pytest.Pytester, opened: str
+) -> None:
+    body = "".join(f"    {line}\n" for line in opened.splitlines())
+    pytester.makepyfile(f"{HEAD}def test_it(towpath_harness):\n{body}")
+    shown = pytester.runpytest_inprocess(*OPTIONS).stdout
+    shown.fnmatch_lines([f">*{opened.partition(chr(10))[0]}", "E*test_*.py:*: lone: *tools=[[]price, find])*"])
+    shown.no_fnmatch_line("*contextlib*")
+    shown.no_fnmatch_line("harness.py:*")
+
+
 def test_an_error_of_another_kind_is_shown_down_to_where_it_was_raised(pytester: pytest.Pytester) -> None:
     body = "with harness(LONE, policy=ALLOWED, tools=TOOLS) as h:\n    h._harness = None\n    h.next_gate()"
     failure(pytester, body).stdout.fnmatch_lines([">*h.next_gate()", "E*AttributeError*", "*sync.py:*"])

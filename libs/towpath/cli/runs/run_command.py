@@ -1,5 +1,6 @@
 """`towpath run NETWORK MESSAGE`: submit a task and follow it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
 from towpath.cli.shared.input_files import read_attached, read_json, read_labels, read_quoted, read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
+from towpath.cli.shared.output import print_notice
 from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.client.client import Client
 from towpath.errors import RefusedError
@@ -190,9 +192,12 @@ async def run(
         message: What it is about.
     """
     limit_s = how.limit_s()
-    script = None if task.script is None else read_script(task.script)
+    script, doubts = (None, []) if task.script is None else read_script(task.script)
     options = task.options(script) | aim.options() | objective.options() | steps.options()
     out = common.out()
+    causes = ToldCauses(script)
+    if how.detach or not out.for_people:
+        _tell_doubts(doubts)
     rights.check()
     if not message and task.continue_run is None and not options.keys() & _INSTEAD_OF_MESSAGE:
         detail = f"no message is given: write what the run is about, as in towpath run {network} 'Refund order 8812'"
@@ -213,9 +218,19 @@ async def run(
             return OK
         out.write(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
         gate_handler = ask_at_gate if out.for_people and is_interactive() and how.wait is None else None
-        follower = RunFollower(client, out, gate_handler, EventFormatter(causes=ToldCauses(script)))
-        await wait_until(limit_s, follower.follow(accepted.run_id))
+        follower = RunFollower(client, out, gate_handler, EventFormatter(causes=causes))
+        try:
+            await wait_until(limit_s, follower.follow(accepted.run_id))
+        finally:
+            if out.for_people:
+                _tell_doubts(causes.untold(doubts))
         return await show_result(client, accepted.run_id, common)
+
+
+def _tell_doubts(doubts: Iterable[str]) -> None:
+    """Print what is odd in a script: before the run, or after it where its lines may tell the same with the outcome."""
+    for doubt in doubts:
+        print_notice(doubt)
 
 
 def with_options_named(found: Problem) -> Problem:

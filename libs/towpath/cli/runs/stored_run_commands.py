@@ -18,7 +18,7 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
-from towpath.cli.shared.output import Column, OutputPrinter, show_text
+from towpath.cli.shared.output import Column, OutputPrinter, print_notice, show_text
 from towpath.cli.shared.progress import ProgressLine, progress, without_progress
 from towpath.cli.shared.text import json_escaped, one_line
 from towpath.extras import require_packages
@@ -191,7 +191,12 @@ async def fork(
             max_steps, max_tool_errors, timeout_ms, with --fresh-budget budget.usd, with --from-step 1 message.
     """
     changes = fork_changes(settings)
-    script = None if decisions_file is None else list(read_script(decisions_file).entries)
+    script = None
+    if decisions_file is not None:
+        read, doubts = read_script(decisions_file)
+        script = list(read.entries)
+        for doubt in doubts:
+            print_notice(doubt)
     async with common.connect() as client:
         run_id = await short_ids.resolve_run_id(client, run)
         accepted = await client.fork(

@@ -1,5 +1,6 @@
 """What the lines of a run have told of its causes: each is told once, and with the entry of a script that has it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ class ToldCauses:
 
     _refused: str = field(default="", init=False)
     _refused_at: str = field(default="", init=False)
+    _told_at: set[str] = field(default_factory=set, init=False)
+    """Where the entries stand of which a line said what is wrong."""
 
     def hear(self, event: DecisionReceived) -> None:
         """Take note of a decision, which may be refused yet."""
@@ -44,6 +47,7 @@ class ToldCauses:
         self.place = self._place(event.script, event.model)
         again = event.message.find(self._refused[:LEAST_QUOTED]) if self._refused else -1
         if again < 1:
+            self._told_at.add(self.place)
             return self.placed(event.message)
         self.place = self._refused_at
         return self.placed(event.message[:again].rpartition(". ")[0])
@@ -54,6 +58,11 @@ class ToldCauses:
         self._refused = self._failed if told else event.feedback
         self._failed, self._refused_at = "", self.place
         return "" if told else self.placed(event.feedback)
+
+    def untold(self, doubts: Iterable[str]) -> list[str]:
+        """Return those of *doubts*, each behind its place, that are about entries of which no line told a cause."""
+        told = tuple(f"{place}: " for place in self._told_at if place)
+        return [one for one in doubts if not one.startswith(told)]
 
     def placed(self, text: str) -> str:
         """Return *text* behind the place of the entry that it is about, if it is about one."""

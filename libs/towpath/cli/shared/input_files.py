@@ -7,7 +7,6 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from towpath.cli.shared.output import print_notice
 from towpath.missing_files import missing_file
 from towpath_contracts.decisions.attachments import PDF, is_text_type
 from towpath_contracts.problems.json_syntax import describe_json_fault
@@ -53,8 +52,8 @@ def parse_json(text: str, source: str, *, remedy: str = REGISTRY["request_invali
         raise ProblemError(problem("request_invalid", f"{source}: not JSON: {error}", remedy=remedy)) from error
 
 
-def read_script(path: Path) -> "ScriptFile":
-    """Return the decisions in *path*: a JSON array."""
+def read_script(path: Path) -> tuple["ScriptFile", list[str]]:
+    """Return the decisions in *path*, a JSON array, and what is odd in them, which is for the caller to tell."""
     from towpath.networks.script_file import ScriptFile  # a command without a script need not pay for it
     from towpath.networks.script_files import NO_LIST, script_doubts
 
@@ -65,9 +64,7 @@ def read_script(path: Path) -> "ScriptFile":
     if not isinstance(script, list):
         raise ProblemError(problem("request_invalid", f"{path}:1: {NO_LIST}", remedy=_CORRECT_FILE))
     found = ScriptFile(str(path), script, text)
-    for doubt in script_doubts(found):
-        print_notice(doubt)
-    return found
+    return found, script_doubts(found)
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
