@@ -8,8 +8,7 @@ import contextlib
 import importlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,28 +16,34 @@ from urllib.parse import urlsplit
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
+from towpath_embedded.launch_options import (
+    mcp_worker,
+    own_worker,
+    policy_environment,
+    policy_file,
+    role_environment,
+    sample_environment,
+    with_project,
+    with_sample,
+    workers,
+)
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
 from towpath_embedded.log_notices import read_at_start, show_log_line
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import keep_ports, last_ports
 from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gone
-from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_embedded.refused_files import RefusedFiles
-from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
+from towpath_embedded.script_watch import ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
-from towpath_fabric.profiles.policy_profiles import profile_file
 from towpath_fabric.telemetry.log_follower import LogFollower
 
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
     from towpath_embedded.terminal.live_view import LiveView
-    from towpath_embedded.terminal.worker_reload import WorkerReload
-
-PROJECT_FILE = Path("towpath.yaml")
-"""What a folder is started with where the command line does not say (`towpath init` writes it)."""
+    from towpath_embedded.terminal.worker_reload import AfterReload, WorkerReload
 
 DEMO_MODEL = "gemini:gemini-2.5-flash"
 """Who decides in the sample where there is a key."""
@@ -52,10 +57,10 @@ def up(options: UpOptions) -> int:
     """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
     screen = UpConsole(as_json=options.as_json, shows_logs=options.logs)
     try:
-        options = _with_project(options)
+        options = with_project(options)
         check_files(options)
         with _data_folder(options) as data:
-            return asyncio.run(_run(_with_sample(options, data), data, screen))
+            return asyncio.run(_run(with_sample(options, data), data, screen))
     except ProblemError as error:
         screen.problem(with_log_gone(error.problem) if options.ephemeral else error.problem)
         return 1
@@ -69,9 +74,9 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     last = last_ports(data, but={options.gateway_port, options.nats_port})
     platform = Platform(
         data,
-        workers=_workers(options),
-        environment={**_policy_environment(options), **_sample_environment(options)},
-        role_environment=_role_environment(options),
+        workers=workers(options),
+        environment={**policy_environment(options), **sample_environment(options)},
+        role_environment=role_environment(options),
         gateway_port=last.get("gateway") if options.gateway_port is None else options.gateway_port,
         nats_port=last.get("nats") if options.nats_port is None else options.nats_port,
         durable=not options.ephemeral,
@@ -102,63 +107,10 @@ def import_for_later(options: UpOptions) -> None:
     """Import what is needed once the services are ready (an HTTP client, YAML): until then this process waits."""
     needed = [] if options.networks is None else ["network_folder"]
     needed += ["terminal.worker_reload"] if options.workers or options.project else []
+    needed += ["terminal.mcp_reload"] if options.mcp or options.project else []
     needed += [] if options.as_json else ["terminal.key_actions", "terminal.live_view"]
     for module in () if options.servers_only else needed:
         importlib.import_module(f"towpath_embedded.{module}")
-
-
-def _policy_environment(options: UpOptions) -> dict[str, str]:
-    """Name the policy file: a profile is one, too."""
-    policy = _policy_file(options)
-    return {} if policy is None else {"TOWPATH_POLICY_FILE": str(policy.absolute())}
-
-
-def _policy_file(options: UpOptions) -> Path | None:
-    return profile_file(options.profile) if options.profile else options.policy
-
-
-def _role_environment(options: UpOptions) -> dict[str, dict[str, str]]:
-    """Name where scripts lie: beside the networks, unless another folder has them."""
-    single = {"tas": {"TOWPATH_SINGLE_PERSON": "true"}} if options.single_person else {}
-    if options.networks is None:
-        return single
-    return {**single, "decider": {SCRIPT_FOLDER: str(script_folder(options.networks).absolute())}}
-
-
-def _with_project(options: UpOptions) -> UpOptions:
-    """Return *options* with what `towpath.yaml` here names, where nothing else is given."""
-    if options.sample or options.servers_only or not PROJECT_FILE.exists():
-        return options
-    from towpath.project.project_file import read_project  # reads YAML: not on the way of others to readiness
-
-    found = read_project(PROJECT_FILE)
-    return replace(
-        options,
-        workers=options.workers or found.tool_modules(),
-        policy=options.policy or (None if options.profile else found.policy),
-        networks=options.networks or found.networks,
-        mcp=options.mcp or found.mcp,
-        single_person=options.single_person or found.single_person,
-        project=str(PROJECT_FILE.absolute()),
-    )
-
-
-def _with_sample(options: UpOptions, data: Path) -> UpOptions:
-    """Return *options* with the files of the sample, where it is asked for."""
-    if not options.sample:
-        return options
-    from towpath_embedded.sample import sample_in
-
-    files = sample_in(data)
-    return replace(options, workers=(files.tools, *options.workers), policy=files.policy, networks=files.folder)
-
-
-def _sample_environment(options: UpOptions) -> dict[str, str]:
-    if not options.sample or options.networks is None:
-        return {}
-    from towpath_embedded.sample import SampleFiles
-
-    return SampleFiles(options.networks).environment()
 
 
 async def _serve(
@@ -211,9 +163,11 @@ async def _serve(
                 )
             if platform.access.is_open_to_all:
                 screen.notice(OPEN_TO_ALL)
-        if not options.servers_only and (reload := _worker_reload(options, platform, screen, refused, served)):
-            reload.networks(folder, look, logs.read_new_lines)
-            tasks.append(asyncio.create_task(reload.follow()))
+        if not options.servers_only:
+            reload, following = _reloads(
+                options, platform, screen, refused, served, (folder, look, logs.read_new_lines)
+            )
+            tasks += map(asyncio.create_task, following)
         screen.ready(state, seconds=monotonic() - began, ephemeral=options.ephemeral)
         async with _live_view(options, platform, screen, refused, folder, reload, stopping, views):
             await stopping.wait()
@@ -316,15 +270,26 @@ async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -
     return False
 
 
-def _workers(options: UpOptions) -> list[UserCode]:
-    """MCP servers have a worker of their own: what strangers send is read apart from what was written here."""
-    own: list[UserCode] = [_own_worker(options)]
-    mcp = [] if options.mcp is None else [WorkerLaunch(mcp=options.mcp.absolute(), sandbox=options.sandbox)]
-    return [*own, *mcp, *(AgentLaunch(target=target) for target in options.agents)]
+def _reloads(
+    options: UpOptions,
+    platform: Platform,
+    screen: UpConsole,
+    refused: RefusedFiles,
+    served: ServedTools,
+    then: "AfterReload",
+) -> "tuple[WorkerReload | None, list[Coroutine[Any, Any, None]]]":
+    """Return what restarts the worker at key `r`, and what follows the files that workers serve; *then* is done."""
+    following: list[Coroutine[Any, Any, None]] = []
+    if reload := _worker_reload(options, platform, screen, refused, served):
+        reload.networks(*then)
+        following.append(reload.follow())
+    if options.mcp is not None or options.project:
+        from towpath_embedded.terminal.mcp_reload import McpReload  # reads YAML: not on the way to readiness
 
-
-def _own_worker(options: UpOptions) -> WorkerLaunch:
-    return WorkerLaunch(modules=options.workers, builtin=True, sandbox=options.sandbox)
+        project = Path(options.project) if options.project else None
+        mcp = McpReload(platform, mcp_worker(options), project, screen.notice, refused, served)
+        following.append(mcp.follow(*then))
+    return reload, following
 
 
 def _worker_reload(
@@ -339,7 +304,7 @@ def _worker_reload(
         return None
     project = Path(options.project) if options.project else None
     files = ToolFiles(options.workers, places, project=project, since=platform.started_at)
-    return WorkerReload(platform, _own_worker(options), files, screen.notice, refused, served)
+    return WorkerReload(platform, own_worker(options), files, screen.notice, refused, served)
 
 
 @contextlib.asynccontextmanager
@@ -360,7 +325,7 @@ async def _live_view(
     from towpath_embedded.terminal.key_actions import KeyActions  # an HTTP client: not on the way to readiness
     from towpath_embedded.terminal.live_view import LiveView
 
-    policy = _policy_file(options)
+    policy = policy_file(options)
     keys = KeyActions(platform, screen, refused, stopping, folder=folder, policy=policy, worker=worker)
     async with LiveView(platform, screen, keys) as view:
         views.append(view)

@@ -43,7 +43,11 @@ _COMMANDS = (
     ("projects", "access.projects_commands:app", "Limit how many runs the project may have; see what is used."),
     ("costs", "access.costs_command:costs", "Show what models cost, by network, agent, model, label, caller or day."),
     ("tools", "definitions.tools_commands:app", "Look at the tools that workers offer; decide those that wait."),
-    ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer; serve the platform to MCP clients."),
+    (
+        "mcp",
+        "definitions.mcp_commands:app",
+        "Add MCP servers and look at what they offer; serve the platform to MCP clients.",
+    ),
     ("a2a", "definitions.a2a_commands:app", "Show what agents of others read of a network."),
     ("audit", "access.audit_commands:app", "Search what was decided and done."),
     ("erasures", "access.erasures_commands:app", "See what is to be erased; confirm or withdraw it."),

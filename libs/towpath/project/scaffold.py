@@ -14,10 +14,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import yaml
-
 from towpath.project.file_schemas import file_schema, schema_kinds
 from towpath.project.project_file import PROJECT_FILE, ProjectFile
+from towpath.project.yaml_insertion import append_item, indented, parse_yaml
 from towpath_contracts.files.policy_document import NAME_GLOB, RuleCallers, RuleEffect
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
@@ -123,8 +122,8 @@ def add_agent(folder: Path, project: ProjectFile, name: str, network: str = "") 
     """Add an agent at the end of a network's file; without *network* to the only one that there is."""
     _check_name(name)
     path = _network_file(folder, project.networks or Path("networks"), network)
-    _append(folder, path, "agents", "key", name, _text("agent.yaml", name=name))
-    return AddedPart((path,), _route_to(name, _read((folder / path).read_text("utf-8"), path), path))
+    append_item(folder, path, "agents", "key", name, _text("agent.yaml", name=name))
+    return AddedPart((path,), _route_to(name, parse_yaml((folder / path).read_text("utf-8"), path), path))
 
 
 def _route_to(name: str, network: Any, path: Path) -> str:
@@ -154,9 +153,9 @@ def add_rule(
     path = project.policy or Path("policies.yaml")
     rule = _text("rule.yaml", name=name, tool=json.dumps(tool), effect=effect, callers=callers)
     if (folder / path).exists():
-        _append(folder, path, "rules", "name", name, rule)
+        append_item(folder, path, "rules", "name", name, rule)
     else:
-        _write(folder, {path: _text("policy.yaml", "policy", path) + _indented(rule, 2)})
+        _write(folder, {path: _text("policy.yaml", "policy", path) + indented(rule, 2)})
     named = project.policy is not None
     condition = "such as when: args.amount <= 100"
     todo = (
@@ -234,66 +233,5 @@ def _network_file(folder: Path, place: Path, wanted: str) -> Path:
 
 
 def _network_name(path: Path) -> str:
-    written: Any = _read(path.read_text("utf-8"), path)
+    written: Any = parse_yaml(path.read_text("utf-8"), path)
     return str(written.get("name", path.stem)) if isinstance(written, dict) else path.stem
-
-
-def _append(folder: Path, path: Path, member: str, key: str, name: str, item: str) -> None:
-    """Add *item* at the end of the list *member* of a YAML file, whose other lines stay as they are."""
-    text = (folder / path).read_bytes().decode("utf-8")  # with the ends of its lines, whatever they are
-    before: Any = _read(text, path)
-    listed = before.get(member) if isinstance(before, dict) else None
-    if isinstance(listed, list) and any(isinstance(one, dict) and one.get(key) == name for one in listed):
-        detail = f"{path} has {name!r} already, in {member}"
-        raise ProblemError(problem("files_exist", detail, remedy="Choose another name."))
-    if isinstance(listed, list):
-        after = _inserted(text, member, item) if listed else _first_inserted(text, member, item)
-        if _read(after, path, quiet=True) == {**before, member: [*listed, *yaml.safe_load(item)]}:
-            (folder / path).write_bytes(after.encode("utf-8"))
-            return
-    detail = f"{path} is not written so that something can be added to {member}; add it by hand:\n{item}"
-    raise ProblemError(problem("request_invalid", detail, remedy="Write the list in lines that begin with a dash."))
-
-
-def _read(text: str, path: Path, *, quiet: bool = False) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        if quiet:
-            return None
-        detail = f"{path}: not YAML: {' '.join(str(error).split())}"
-        raise ProblemError(problem("request_invalid", detail)) from error
-
-
-def _inserted(text: str, member: str, item: str) -> str:
-    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    node = next(value for key, value in root.value if key.value == member)
-    lines, ends = text.splitlines(keepends=True), "\r\n" if "\r\n" in text else "\n"
-    end = _last_line(node) + 1
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += ends
-    while not lines[end - 1].strip():  # a text in lines takes those behind it along
-        end -= 1
-    space = [ends] if any(not line.strip() for line in lines[node.start_mark.line : end]) else []
-    added = _indented(item, node.start_mark.column).replace("\n", ends)
-    return "".join([*lines[:end], *space, added, *lines[end:]])
-
-
-def _first_inserted(text: str, member: str, item: str) -> str:
-    """Return *text* with *item* in place of the empty list that stands behind *member* in one line."""
-    ends = "\r\n" if "\r\n" in text else "\n"
-    added = _indented(item, 2).rstrip("\n").replace("\n", ends)
-    return re.sub(rf"^({member}:) *\[ *\]", lambda found: f"{found[1]}{ends}{added}", text, flags=re.MULTILINE)
-
-
-def _last_line(node: Any) -> int:
-    """Return the last line of a node's own text: the end of a block collection is where the next thing begins."""
-    if isinstance(node, yaml.ScalarNode):
-        mark = node.end_mark
-        return int(mark.line - (mark.column == 0 and mark.line > node.start_mark.line))
-    parts = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
-    return max((_last_line(part) for part in parts), default=int(node.end_mark.line))
-
-
-def _indented(item: str, column: int) -> str:
-    return "".join(f"{' ' * column}{line}" if line.strip() else line for line in item.splitlines(keepends=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from towpath.errors import RefusedError
 from towpath.project.project_file import PROJECT_FILE, read_project, tool_files
+from towpath_contracts.base import JsonObject
 
 Version = tuple[int, int]
 
@@ -36,6 +37,7 @@ class ToolFiles:
         self._named = tuple(modules)
         self._places = places
         self.project = project
+        self._places_named = self._named_places()
         self._imported: Collection[Path] = ()
         self._since_ns = int(since.timestamp() * 1e9)
         self._seen: dict[Path, Version | None] = {}
@@ -49,17 +51,27 @@ class ToolFiles:
         """Look at *files* as well, which the modules import."""
         self._imported = files
         for path in self._files():
-            version = _version(path)
+            version = version_of(path)
             is_new = version is not None and version[0] > self._since_ns
             self._seen.setdefault(path, None if is_new else version)
 
     def changed(self) -> list[Path]:
         """Return the files that were saved, added or removed since the last call."""
         known = self._seen.keys() | set(self._files())
-        found = {path: _version(path) for path in sorted(known)}
+        found = {path: version_of(path) for path in sorted(known)}
         changed = [path for path, version in found.items() if version != self._seen.get(path)]
         self._seen = found
         return changed
+
+    def needs_new_start(self) -> bool:
+        """Return whether the project says something else than at the start, but for its MCP servers: these follow."""
+        return self._named_places() != self._places_named
+
+    def _named_places(self) -> JsonObject | None:
+        try:
+            return None if self.project is None else read_project(self.project).model_dump(mode="json", exclude={"mcp"})
+        except (RefusedError, OSError):
+            return None
 
     def _files(self) -> list[Path]:
         named = [Path(name) for name in self._named if name.endswith(".py")]
@@ -72,7 +84,8 @@ class ToolFiles:
         return list(dict.fromkeys(files))
 
 
-def _version(path: Path) -> Version | None:
+def version_of(path: Path) -> Version | None:
+    """Return what differs once the file at *path* was saved; None where there is none."""
     try:
         found = path.stat()
     except OSError:  # it is gone

@@ -23,6 +23,9 @@ from towpath_embedded.user_code_rights import WorkerInventory
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
 
+AfterReload = tuple["NetworkFolderPublisher | None", Callable[[], Awaitable[None]] | None, Callable[[], None]]
+"""What is done after a restart: networks are published, tools without a worker looked for, and logs read before."""
+
 LOOK_S = 0.5
 SETTLE_S = 0.2
 """For how long no file changes before they are read: an editor saves in several steps, and often several files."""
@@ -82,7 +85,8 @@ class WorkerReload:
                     break
             if self._files.project in changed:
                 changed.discard(self._files.project)
-                self._show(f"{self._files.project.name} changed; start towpath up again to use it", "yellow")
+                if self._files.needs_new_start():
+                    self._show(f"{self._files.project.name} changed; start towpath up again to use it", "yellow")
             if changed:
                 await self.restart(sorted(changed))
 

@@ -65,7 +65,7 @@ COMMANDS = [
         "audit search",
     ),
     *("a2a card", "worker", "serve", "agents serve"),
-    *("mcp inspect", "mcp serve", "mcp config", "tools proposals", "tools diff"),
+    *("mcp add", "mcp inspect", "mcp serve", "mcp config", "tools proposals", "tools diff"),
     *("init", "new agent", "new network", "new tool", "new policy", "schema"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),
     *("policy profiles list", "policy profiles show", "policy suggest", "tools lint"),

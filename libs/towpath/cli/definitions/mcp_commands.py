@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App
 
+from towpath.cli.definitions.mcp_add_command import add_to
 from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.options import (
     CONNECTION_OPTIONS,
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
 app = App(
     name="mcp",
-    help="Look at what MCP servers offer; serve the platform to MCP clients.",
-    help_epilogue=examples("towpath mcp inspect servers.yaml", "towpath mcp config"),
+    help="Add MCP servers and look at what they offer; serve the platform to MCP clients.",
+    help_epilogue=examples("towpath mcp add time uvx mcp-server-time", "towpath mcp inspect servers.yaml"),
 )
+add_to(app)
 
 DRIFTED = 1
 """The exit code where a server is not reached, or offers something else than what was accepted."""

@@ -336,6 +336,33 @@ class EditorSettingsRow(TypedDict):
     servers: NotRequired[dict[str, McpServerRow]]
 
 
+class NamedRuleRow(TypedDict):
+    """A rule of the policy."""
+
+    name: str
+    effect: str
+
+
+class AddedToolRow(TypedDict):
+    """A tool of a server that was added; `rules` are those of the project that name it."""
+
+    tool: str
+    effect_class: str
+    description: str
+    notes: list[str]
+    rules: list[NamedRuleRow]
+
+
+class AddedServerRow(TypedDict):
+    """A server that was added, the files that it was written into, and what is left to do."""
+
+    server: str
+    written: list[str]
+    tools: list[AddedToolRow]
+    refused: dict[str, str]
+    next: list[str]
+
+
 class AgentCardRow(TypedDict):
     """An agent card, as version 1.0 of A2A has it."""
 

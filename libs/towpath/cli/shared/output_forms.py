@@ -181,6 +181,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     **dict.fromkeys([f"agents credential {word}" for word in ("list", "add", "remove")], _AGENTS),
     **dict.fromkeys([f"clients credential {word}" for word in ("list", "add", "remove")], _CLIENTS),
     "mcp inspect": _list("tools", reports.InspectedToolRow),
+    "mcp add": _one(machine.AddedServerRow),
     "mcp config": _one(machine.EditorSettingsRow),
     "a2a card": _one(machine.AgentCardRow),
     "backup": _one(reports.BackupRow),

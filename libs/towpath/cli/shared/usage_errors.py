@@ -29,6 +29,10 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
     ("deny",): "a call is refused by towpath gates deny ID --reason WHY",
     ("audit", "list"): "entries are listed by towpath audit search",
     ("db", "backup"): "the database is copied by towpath backup",
+    ("connect",): "a server of MCP is added by towpath mcp add NAME COMMAND, or NAME URL",
+    ("mcp", "import"): "a server is added by towpath mcp add NAME COMMAND, or NAME URL",
+    ("mcp", "list"): "servers and their tools are listed by towpath mcp inspect FILE",
+    ("mcp", "remove"): "a server is taken out of the file of servers, which towpath.yaml names as mcp",
     ("networks", "delete"): "runs keep their version of a network, so none is deleted. New calls of its runs are held "
     "back by towpath switches pause network NAME --reason WHY",
     ("tools", "disable"): "calls of a tool are held back by towpath switches pause tool NAME --reason WHY",
