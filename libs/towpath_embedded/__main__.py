@@ -36,7 +36,8 @@ def _number(port: Port) -> int | None:
 _UP_EXAMPLES = """Examples:
   towpath up
   towpath up --networks networks --policy policies.yaml --worker tools/orders.py
-  towpath up --ephemeral --port auto --sample"""
+  towpath up --ephemeral --port auto --sample
+  towpath up --attach"""
 
 app = App(
     name="towpath",
@@ -66,6 +67,7 @@ def up_command(
     single_person: Annotated[bool, Parameter(negative="")] = False,
     sample: Annotated[bool, Parameter(negative="")] = False,
     strict: Annotated[bool, Parameter(negative="")] = False,
+    attach: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -107,6 +109,8 @@ def up_command(
         as with --single-person.
     strict
         Stop again, with exit code 1, where the policy or a network is refused at the start.
+    attach
+        Start nothing: show what happens on the platform that runs in this folder already. Ctrl-C leaves it running.
     """
     return up(
         UpOptions(
@@ -115,6 +119,7 @@ def up_command(
             ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
             workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
             sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict,
+            attach=attach,
         )
     )  # fmt: skip
 

@@ -37,8 +37,25 @@ class UpConsole:
             sys.stdout.write(json.dumps({**state, "ready_s": round(seconds, 2), "ephemeral": ephemeral}) + "\n")
             sys.stdout.flush()
             return
+        self._table(_rows(state, ephemeral=ephemeral))
+        count = len(state["processes"])
+        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
+        for step in next_steps(state):
+            self._folded("  ", step, "dim")
+        self._out.print()
+
+    def attached(self, state: dict[str, Any]) -> None:
+        """Show where everything is of a platform that another process runs."""
+        if self._as_json:
+            sys.stdout.write(json.dumps(state) + "\n")
+            sys.stdout.flush()
+            return
+        self._table([row for row in _rows(state, ephemeral=False) if row[0] != "Data"])
+        whose = f"the platform of pid {state['pid']}"
+        self._out.print(Text(f"\n  attached to {whose} · Ctrl-C leaves it running\n"))
+
+    def _table(self, rows: Sequence[tuple[str, str, str]]) -> None:
         # Lines of our own instead of a table's: addresses are copied, so they are never cut or wrapped.
-        rows = _rows(state, ephemeral=ephemeral)
         width = max(len(value) for _, value, _ in rows if len(value) <= WIDEST_VALUE)
         for label, value, note in rows:
             start = [(f"  {label:<10}", "bold"), (f"{value:<{width}}", "cyan")]
@@ -47,11 +64,6 @@ class UpConsole:
                 self._out.print(Text.assemble(*start), soft_wrap=True)
                 line = Text(f"{'':<12}{note}", style="dim")
             self._out.print(line, soft_wrap=True)
-        count = len(state["processes"])
-        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
-        for step in next_steps(state):
-            self._folded("  ", step, "dim")
-        self._out.print()
 
     def notice(self, line: str, style: str = "") -> None:
         """Show one line with the time of day."""

@@ -236,6 +236,9 @@ def _already_up(data: Path, text: str) -> Any:
         owner = f"pid {holder['pid']} since {since}"
     except (ValueError, KeyError, TypeError):
         owner = "a platform that is just starting"
-    stop = "towpath down" if data.absolute() == Path(".towpath").absolute() else f"towpath down --data {data}"
-    remedy = f"Use it, or stop it first: {stop}, or Ctrl-C in its terminal."
+    where = "" if data.absolute() == Path(".towpath").absolute() else f" --data {data}"
+    remedy = (
+        f"Use it, see what happens there: towpath up --attach{where}, "
+        f"or stop it first: towpath down{where}, or Ctrl-C in its terminal."
+    )
     return problem("already_up", f"{data} is in use by {owner}.", remedy=remedy)

@@ -31,6 +31,7 @@ class UpOptions:
     sample: bool = False
     strict: bool = False
     project: str = ""
+    attach: bool = False
 
 
 def check_files(options: UpOptions) -> None:
@@ -52,6 +53,25 @@ def check_files(options: UpOptions) -> None:
         raise ProblemError(problem("request_invalid", detail, remedy="Give one of them."))
     if options.sandbox == "required" and (why := refusal()):
         raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))
+
+
+def check_attached(options: UpOptions) -> None:
+    """Raise ProblemError for what *options* say to a start beside --attach, which starts nothing."""
+    given = {
+        "--worker": options.workers,
+        "--policy": options.policy,
+        "--profile": options.profile,
+        "--networks": options.networks,
+        "--mcp": options.mcp,
+        "--agent": options.agents,
+        "--ephemeral": options.ephemeral,
+        "--single-person": options.single_person,
+        "--strict": options.strict,
+    }
+    if named := [name for name, value in given.items() if value]:
+        detail = f"--attach starts nothing, so it takes no {' or '.join(named)}"
+        remedy = "Leave that out; or stop the platform, and start it with these: towpath down, towpath up …"
+        raise ProblemError(problem("request_invalid", detail, remedy=remedy))
 
 
 def refused_at_start(faults: Mapping[str, Sequence[str]]) -> Problem:

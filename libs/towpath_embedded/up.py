@@ -35,7 +35,7 @@ from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gon
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
+from towpath_embedded.start_checks import UpOptions, check_attached, check_files, refused_at_start
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.log_follower import LogFollower
@@ -57,6 +57,9 @@ def up(options: UpOptions) -> int:
     """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
     screen = UpConsole(as_json=options.as_json, shows_logs=options.logs)
     try:
+        if options.attach:
+            check_attached(options)
+            return asyncio.run(_attach(options, screen))
         options = with_project(options)
         check_files(options)
         with _data_folder(options) as data:
@@ -66,6 +69,12 @@ def up(options: UpOptions) -> int:
         return 1
     except KeyboardInterrupt:  # before the loop took over the signals
         return 130
+
+
+async def _attach(options: UpOptions, screen: UpConsole) -> int:
+    from towpath_embedded.terminal.attached_view import attach  # an HTTP client, which no start waits for
+
+    return await attach(options.data, screen, _stop_on_signals())
 
 
 async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:

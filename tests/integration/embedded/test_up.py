@@ -105,6 +105,7 @@ def test_a_second_start_on_the_same_data_names_the_first(folder: Path, command: 
         assert second.status == 1
         assert "already_up" in second.stderr
         assert f"pid {process.pid} since 20" in second.stderr
+        assert f"towpath up --attach --data {folder}, or stop it" in second.stderr
         assert f"towpath down --data {folder}, or Ctrl-C in its terminal" in second.stderr
         assert "Traceback" not in second.stderr
         assert read_state(folder) is not None

@@ -43,6 +43,7 @@ def test_a_start_is_expected_without_any_option(monkeypatch: pytest.MonkeyPatch)
         ("--help",),
         (*ANY, "--help"),
         (*ANY, "-h"),
+        (*ANY, "--attach"),
         (*ANY, "--networks", "/nowhere/at/all"),
         (*ANY, "--mcp", "n" * 5_000),
     ],

@@ -27,7 +27,7 @@ FOLLOWED = ("lock", "state.json", "nats", str(PASSWORDS))
 """What lies in a data folder and has to be its user's alone, before a program joins the platform there."""
 SHARED_REMEDY = "Start it where the folder is yours, or name the broker yourself: TOWPATH_NATS_URL, TOWPATH_NATS_USER."
 
-_SILENT = frozenset({"--help", "-h", "--json"})
+_SILENT = frozenset({"--help", "-h", "--json", "--attach"})
 """Options of `up` with which nothing is started, or a program reads what it prints."""
 
 SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
