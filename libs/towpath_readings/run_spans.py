@@ -23,9 +23,11 @@ from towpath_readings.execution_log import (
 )
 from towpath_readings.spans import (
     RUN,
+    TOOL_TYPE,
     Attribute,
     Span,
     SpanEvent,
+    agent_id,
     call_key,
     child_key,
     nanoseconds,
@@ -62,6 +64,8 @@ class _SpanProjection:
         self._now = 0
         self._plans = False
         self._trace: UUID | None = None
+        self._network = ""
+        self._version: int | None = None
 
     def add(self, entry: "ev.LogEntry") -> None:
         self._now = nanoseconds(entry.at)
@@ -118,8 +122,16 @@ class _SpanProjection:
                 attributes={"towpath.step": step},
             )
             if agent_key:
-                self._spans[key].attributes["gen_ai.agent.name"] = agent_key
+                self._spans[key].attributes |= self._agent(agent_key)
         self._spans[key].end_ns = self._now
+
+    def _agent(self, agent_key: str) -> dict[str, Attribute | None]:
+        """Name one of this network's agents as the conventions do."""
+        return {
+            "gen_ai.agent.name": agent_key,
+            "gen_ai.agent.id": agent_id(self._network, agent_key) if self._network else None,
+            "gen_ai.agent.version": None if self._version is None else str(self._version),
+        }
 
     def _note(self, key: str, name: str, attributes: dict[str, Attribute | None]) -> None:
         if key in self._spans:
@@ -130,6 +142,7 @@ class _SpanProjection:
         caller = parse_traceparent(event.traceparent)
         root = None if above is None else above.root_id
         self._trace = root if caller is None else caller.trace
+        self._network, self._version = event.network, event.version
         self._spans[RUN] = _OpenSpan(
             name=f"invoke_workflow {event.network}",
             start_ns=self._now,
@@ -187,8 +200,9 @@ class _SpanProjection:
                 parent=step_key(event.step),
                 attributes={
                     "gen_ai.tool.name": call.tool,
+                    "gen_ai.tool.type": TOOL_TYPE,
                     "gen_ai.tool.call.id": str(call.execution_id),
-                    "gen_ai.agent.name": event.agent_key,
+                    **self._agent(event.agent_key),
                     "towpath.call.status": "open",
                 },
             )
@@ -235,7 +249,7 @@ class _SpanProjection:
                 parent=plan_step_key(event.step - 1) if self._plans else above,
                 attributes={
                     "gen_ai.operation.name": "invoke_agent",
-                    "gen_ai.agent.name": task.agent_key,
+                    **self._agent(task.agent_key),
                     "towpath.child.run_id": str(event.child_id),
                     "towpath.child.purpose": task.purpose,
                     "towpath.child.status": "open",

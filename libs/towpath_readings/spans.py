@@ -25,8 +25,9 @@ from towpath_contracts import ids
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.tools.calls import ToolInvocation, ToolOutcome, ToolRequest
+from towpath_readings.model_responses import NO_RESPONSE, ModelResponse
 
-Attribute = str | int | float | bool
+Attribute = str | int | float | bool | tuple[str, ...]
 Attributes = Mapping[str, Attribute | None]
 
 RUN = "run"
@@ -34,6 +35,9 @@ RUN = "run"
 
 PROVIDERS = {"gemini": "gcp.gemini", "openai": "openai", "anthropic": "anthropic"}
 """Model string prefixes whose provider has a name in the conventions; others are named for what they are."""
+
+TOOL_TYPE = "function"
+"""The type of every tool, by the conventions: code of yours, which a worker runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,11 @@ def tool_key(invocation: ToolInvocation) -> str:
     return f"tool:{invocation.execution_id}:{invocation.attempt}"
 
 
+def agent_id(network: str, agent_key: str) -> str:
+    """Return what names one agent among all of a project: keys are unique within a network only."""
+    return f"{network}/{agent_key}"
+
+
 def nanoseconds(at: datetime) -> int:
     """Return *at* as OpenTelemetry counts: nanoseconds since 1970, exact to the microsecond."""
     seconds = int(at.timestamp())
@@ -135,10 +144,14 @@ def decision_span(
     cost: Cost,
     prompt_digest: str,
     raw_digest: str,
+    response: ModelResponse = NO_RESPONSE,
     error: str | None = None,
 ) -> Span:
-    """The decider answered a request, with all its attempts at the model; *error* is a stable code."""
-    provider, _, model = request.model.partition(":")
+    """The decider answered a request, with all its attempts at the model; *error* is a stable code.
+
+    *response* is what the provider said of its last answer.
+    """
+    model = request_model(request.model)
     return Span(
         key=decision_key(request),
         name=f"chat {model}",
@@ -148,8 +161,12 @@ def decision_span(
         kind="client",
         attributes={
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDERS.get(provider, provider),
+            "gen_ai.provider.name": provider_name(request.model),
             "gen_ai.request.model": model,
+            **_request_attributes(request),
+            "gen_ai.response.model": response.model or None,
+            "gen_ai.response.id": response.response_id or None,
+            "gen_ai.response.finish_reasons": (response.finish_reason,) if response.finish_reason else None,
             "gen_ai.conversation.id": str(request.run_id),
             "gen_ai.agent.name": request.context.agent_key,
             **usage_attributes(usage, cost),
@@ -188,8 +205,11 @@ def authorization_span(
         end_ns=end_ns,
         attributes={
             "gen_ai.tool.name": request.tool,
+            "gen_ai.tool.type": TOOL_TYPE,
             "gen_ai.tool.call.id": str(request.execution_id),
+            "gen_ai.conversation.id": str(request.run_id),
             "gen_ai.agent.name": request.agent_key,
+            "gen_ai.agent.id": agent_id(request.network, request.agent_key),
             "towpath.verdict": verdict,
             "towpath.rule": rule,
             "towpath.policy.version": policy_version,
@@ -201,8 +221,10 @@ def authorization_span(
     )
 
 
-def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int, end_ns: int) -> Span:
-    """A worker ran a call; the result is named by digest and size only."""
+def tool_span(
+    invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int, end_ns: int, agent_key: str = ""
+) -> Span:
+    """A worker ran a call, of the agent *agent_key*; the result is named by digest and size only."""
     failure = outcome.failure.code if outcome.failure is not None else None
     return Span(
         key=tool_key(invocation),
@@ -213,7 +235,10 @@ def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int
         attributes={
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": invocation.tool,
+            "gen_ai.tool.type": TOOL_TYPE,
             "gen_ai.tool.call.id": str(invocation.execution_id),
+            "gen_ai.conversation.id": str(invocation.run_id),
+            "gen_ai.agent.name": agent_key or None,
             "towpath.attempt": invocation.attempt,
             "towpath.toolset": invocation.toolset,
             "towpath.effect_class": invocation.effect_class.value,
@@ -228,13 +253,36 @@ def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int
     )
 
 
+def provider_name(model: str) -> str:
+    """Return how the conventions name the provider of a model string."""
+    provider = model.partition(":")[0]
+    return PROVIDERS.get(provider, provider)
+
+
+def request_model(model: str) -> str:
+    """Return the part of a model string that its provider is asked for."""
+    return model.partition(":")[2]
+
+
+def _request_attributes(request: DecisionRequest) -> dict[str, Attribute | None]:
+    settings = request.settings
+    attributes: dict[str, Attribute | None] = {"gen_ai.request.max_tokens": request.max_output_tokens}
+    if settings is not None:
+        attributes |= {
+            "gen_ai.request.temperature": settings.temperature,
+            "gen_ai.request.top_p": settings.top_p,
+            "gen_ai.request.seed": settings.seed,
+        }
+    return attributes
+
+
 def usage_attributes(usage: Usage, cost: Cost) -> dict[str, Attribute | None]:
     """Return tokens and money as attributes; an unknown price is left out, never 0."""
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
+        "gen_ai.usage.cache_write.input_tokens": usage.cache_write_tokens or None,
         "towpath.model_calls": usage.model_calls,
         "towpath.cost.usd": cost.usd,
     }

@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from towpath_fabric.telemetry.bounded_labels import BoundedLabels
+
 STEPS = (1, 2, 3, 5, 8, 13, 20, 50, 100)
 
 
@@ -33,6 +35,14 @@ class OrchestratorMetrics:
             buckets=(1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400),
             registry=registry,
         )
+        self.workflow_seconds = Histogram(
+            "gen_ai_invoke_workflow_duration_seconds",
+            "From the birth of a run until its end, by the names of OpenTelemetry's conventions",
+            ["gen_ai_workflow_name", "error_type"],
+            buckets=(1, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200),
+            registry=registry,
+        )
+        self._workflows = BoundedLabels()
         self.run_steps = Histogram(
             "towpath_run_steps", "Steps of runs that ended", ["kind"], buckets=STEPS, registry=registry
         )
@@ -68,6 +78,10 @@ class OrchestratorMetrics:
             ["task"],
             registry=registry,
         )
+
+    def count_workflow(self, network: str, seconds: float, error: str) -> None:
+        """Measure one run of *network*; *error* is why it did not complete, empty where it did."""
+        self.workflow_seconds.labels(*self._workflows.of(network, error)).observe(seconds)
 
     def _add_plans(self, registry: CollectorRegistry) -> None:
         self.plans = Counter(

@@ -5,6 +5,9 @@ Labels are toolsets, tools and codes, never ids.
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from towpath_fabric.telemetry.bounded_labels import BoundedLabels
+from towpath_readings.spans import TOOL_TYPE
+
 SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300)
 """From a look-up to a report: tools differ by five orders of magnitude."""
 
@@ -23,6 +26,14 @@ class WorkerMetrics:
         self.seconds = Histogram(
             "towpath_worker_call_seconds", "Time of calls", ["tool"], buckets=SECONDS, registry=registry
         )
+        self.call_seconds = Histogram(
+            "gen_ai_execute_tool_duration_seconds",
+            "Time of calls, by the names of OpenTelemetry's conventions",
+            ["gen_ai_tool_name", "gen_ai_tool_type", "error_type"],
+            buckets=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+            registry=registry,
+        )
+        self._failures = BoundedLabels()
         self.held = Gauge(
             "towpath_worker_tools_held", "Discovered tools that nobody has accepted as they are", ["toolset"],
             registry=registry,
@@ -32,3 +43,8 @@ class WorkerMetrics:
             registry=registry,
         )  # fmt: skip
         self.hook_failures = Counter("towpath_worker_hook_failures", "Hooks that failed", ["event"], registry=registry)
+
+    def count_call(self, tool: str, seconds: float, failure: str) -> None:
+        """Measure one call of *tool*; *failure* is its code, which the tool's own code may have chosen."""
+        (error,) = self._failures.of(failure)
+        self.call_seconds.labels(tool, TOOL_TYPE, error).observe(seconds)

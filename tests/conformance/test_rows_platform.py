@@ -103,6 +103,8 @@ async def test_a14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) 
     below = [span for span in spans if span.parent_id == submit.span_id]
     assert {span.attributes["db.system"] for span in below} == {"postgresql"}, "statements of a request are its parts"
     (sent, *_) = (span for span in spans if span.name == "POST" and by_id[span.parent_id].name == "chat qwen3")
+    chat = by_id[sent.parent_id].attributes
+    assert (chat["gen_ai.response.model"], chat["gen_ai.response.finish_reasons"]) == ("qwen3", ["stop"])
     assert (sent.service, sent.attributes["http.status_code"]) == ("towpath-decider", 200)
     assert watched.server.seen[0].headers["traceparent"] == f"00-{TRACE}-{sent.span_id}-01", "and it goes on from there"
     events = {name: attributes for span in spans for name, attributes in span.events}

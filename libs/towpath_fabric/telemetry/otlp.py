@@ -142,6 +142,8 @@ def _attributes(attributes: Attributes) -> dict[str, Attribute]:
 
 def _utf8(value: Attribute) -> Attribute:
     """Return *value* as valid UTF-8: one lone surrogate would lose the whole batch."""
+    if isinstance(value, tuple):
+        return tuple(text.encode("utf-8", "replace").decode() for text in value)
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()
     return value

@@ -25,7 +25,7 @@ from towpath_decider.adapters.model_options import (
 from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL, how_to_set
-from towpath_decider.adapters.sdk_provider import SdkProvider
+from towpath_decider.adapters.sdk_provider import SdkProvider, response_of
 from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, assemble_message, read_unstreamed
 from towpath_decider.core.answer_schema import closed, schema_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
@@ -149,17 +149,18 @@ class ClaudeProvider(SdkProvider):
         blocks = [block for block in answer.content if block.type == "tool_use"]
         calls = [NativeCall(name=block.name, arguments=block.input) for block in blocks]
         usage = _usage(answer.usage)
-        cost = price(PRICE_PROVIDER, model_name(request.model), usage)
+        counted: dict[str, Any] = {"usage": usage, "cost": price(PRICE_PROVIDER, model_name(request.model), usage)}
+        said = response_of(answer, answer.stop_reason)
         if answer.stop_reason == "refusal":
             details = getattr(answer, "stop_details", None)
             why = getattr(details, "explanation", None) or getattr(details, "category", None) or "no reason given"
-            return ModelCallFailure(code="model_refused", message=f"Anthropic refused: {why}", usage=usage, cost=cost)
+            return ModelCallFailure(code="model_refused", message=f"Anthropic refused: {why}", response=said, **counted)
         if answer.stop_reason == "model_context_window_exceeded":
             message = "Anthropic's answer filled the model's context window"
-            return ModelCallFailure(code="context_too_long", message=message, usage=usage, cost=cost)
+            return ModelCallFailure(code="context_too_long", message=message, response=said, **counted)
         cut_off = answer.stop_reason == "max_tokens"
         written = read_written(text, calls, request, cut_off=cut_off)
-        return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
+        return ModelReply(text=written.text, cut_off=cut_off, fault=written.fault, response=said, **counted)
 
 
 def _thinking_budget(request: DecisionRequest) -> int:

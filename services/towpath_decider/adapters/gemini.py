@@ -36,6 +36,9 @@ _NAMES = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop"
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
 """Tokens that a model may think, for each word of an effort; part of its limit for output."""
 
+_WHOLE = ("usage_metadata", "prompt_feedback", "model_version", "response_id")
+"""What the chunks of an answer say of the whole; the last word holds."""
+
 _OPTIONS = (
     STREAMING,
     *SETTINGS,
@@ -152,12 +155,11 @@ class GeminiProvider:
     async def _assemble_stream(self, stream: AsyncIterable[Any], on_text: OnText) -> Any:
         """Put the chunks of an answer together as the API would have given it whole."""
         parts: list[Any] = []
-        reply: dict[str, Any] = {"finish_reason": None, "usage_metadata": None, "prompt_feedback": None}
+        reply: dict[str, Any] = {"finish_reason": None, **dict.fromkeys(_WHOLE)}
         candidates = 0
         length = StreamedLength()
         async for chunk in stream:
-            reply["usage_metadata"] = chunk.usage_metadata or reply["usage_metadata"]
-            reply["prompt_feedback"] = chunk.prompt_feedback or reply["prompt_feedback"]
+            reply |= {name: getattr(chunk, name, None) or reply[name] for name in _WHOLE}
             for candidate in (chunk.candidates or ())[:1]:
                 candidates = 1
                 reply["finish_reason"] = candidate.finish_reason or reply["finish_reason"]

@@ -18,6 +18,7 @@ from towpath_decider.adapters.provider_failures import ONE_CALL
 from towpath_decider.core.conversation import INVALID_OUTPUT, ModelCallFailure, ModelReply
 from towpath_decider.core.native_tool_calls import NativeCall, read_written
 from towpath_decider.core.usage import reported_usage
+from towpath_readings.model_responses import model_response
 
 PRICE_PROVIDER = "google"
 
@@ -56,6 +57,9 @@ def read_reply(response: Any, request: DecisionRequest) -> ModelReply | ModelCal
     usage = _usage(counted)
     cost = price(PRICE_PROVIDER, model_name(request.model), usage)
     reason = _reason(candidate, response.prompt_feedback)
+    said = model_response(
+        model=response.model_version, response_id=response.response_id, finish_reason=reason if candidate else ""
+    )
     calls = native_calls(parts)
     if _is_unusable(reason, written=bool(text.strip() or calls)):
         malformed = reason in MALFORMED
@@ -65,10 +69,11 @@ def read_reply(response: Any, request: DecisionRequest) -> ModelReply | ModelCal
             retryable=malformed or reason in BY_CHANCE,
             usage=usage,
             cost=cost,
+            response=said,
         )
     cut_off = reason == "MAX_TOKENS"
     written = read_written(text, calls, request, cut_off=cut_off)
-    return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
+    return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault, response=said)
 
 
 def _reason(candidate: Any, feedback: Any) -> str:

@@ -26,7 +26,7 @@ from towpath_decider.adapters.model_options import (
 from towpath_decider.adapters.model_prices import cached_part, price
 from towpath_decider.adapters.provider import OnText, http_client_options, model_name
 from towpath_decider.adapters.provider_failures import ONE_CALL, how_to_set
-from towpath_decider.adapters.sdk_provider import SdkProvider
+from towpath_decider.adapters.sdk_provider import SdkProvider, response_of
 from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, assemble_stream, read_unstreamed
 from towpath_decider.core.answer_schema import schema_of, without_order
 from towpath_decider.core.attached_files import file_name
@@ -169,6 +169,7 @@ class OpenAiProvider(SdkProvider):
             message = f"{self._name} gave no choice"
             return ModelCallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
         choice, reply = answer.choices[0], answer.choices[0].message
+        said = response_of(answer, choice.finish_reason)
         usage = _usage(answer.usage)
         cost = LOCAL if self._local else price("openai", model_name(request.model), usage)
         text = _THOUGHTS.sub("", reply.content or "", count=1)
@@ -181,10 +182,12 @@ class OpenAiProvider(SdkProvider):
         if (reply.refusal or filtered) and (calls or not text.strip()):  # a filter may have cut a call off
             why = reply.refusal or "stopped by its content filter"
             return ModelCallFailure(
-                code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost
+                code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost, response=said
             )
         written = read_written(text, calls, request, cut_off=cut_off)
-        return ModelReply(text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault)
+        return ModelReply(
+            text=written.text, usage=usage, cost=cost, cut_off=cut_off, fault=written.fault, response=said
+        )
 
 
 def messages_of(question: ModelQuestion, names: Mapping[str, str] | None = None) -> list[JsonObject]:

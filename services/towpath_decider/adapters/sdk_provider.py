@@ -26,6 +26,7 @@ from towpath_decider.adapters.stream_assembly import status_of
 from towpath_decider.core.conversation import ModelCallFailure, ModelQuestion, ModelReply
 from towpath_decider.core.native_tool_calls import is_switched_on, native_tools
 from towpath_fabric.telemetry.logs import Logger
+from towpath_readings.model_responses import ModelResponse, model_response
 
 TIMEOUT_GRACE_S = 5.0
 """Beyond a request's own timeout, which the asker keeps: so that one of the two tells it, and always the same."""
@@ -152,6 +153,13 @@ class SdkProvider(ABC):
             )
         except (self._sdk.APIError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             return failure_of_answer(self._name, error)  # a body that is no answer of this API
+
+
+def response_of(answer: Any, finish_reason: object) -> ModelResponse:
+    """Return what an SDK's *answer* says of itself; a server that is like the API may leave anything out."""
+    return model_response(
+        model=getattr(answer, "model", None), response_id=getattr(answer, "id", None), finish_reason=finish_reason
+    )
 
 
 def _error_text(error: Any) -> str:

@@ -61,10 +61,11 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
     text: list[str] = []
     refusal: list[str] = []
     calls: dict[int, _CallPieces] = {}
-    about: JsonObject = {"usage": None, "finish_reason": None, "choices": False}
+    about: JsonObject = {"usage": None, "finish_reason": None, "choices": False, "id": None, "model": None}
     length = StreamedLength()
     async for chunk in stream:
         about["usage"] = chunk.usage or about["usage"]
+        about |= {name: getattr(chunk, name, None) or about[name] for name in ("id", "model")}
         for choice in chunk.choices or ():
             if choice.index:
                 continue
@@ -87,7 +88,8 @@ async def assemble_stream(stream: AsyncIterable[Any], on_text: OnText, kind: Any
     choices = [{"index": 0, "finish_reason": about["finish_reason"], "message": message}]
     usage = about["usage"]
     counted = None if usage is None else usage.model_dump()
-    return kind.construct(choices=choices if about["choices"] else [], usage=counted)
+    named = {name: about[name] for name in ("id", "model")}
+    return kind.construct(choices=choices if about["choices"] else [], usage=counted, **named)
 
 
 async def assemble_message(stream: AsyncIterable[Any], on_text: OnText, kind: Any) -> Any:

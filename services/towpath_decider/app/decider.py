@@ -16,6 +16,7 @@ from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.app.decision_service import DecisionMaker, FinishedDecision, internal_failure, log_calls
 from towpath_decider.app.model_readiness import ModelReadiness
+from towpath_decider.core.conversation import ModelCallFailure
 from towpath_decider.metrics import DeciderMetrics
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_after_flush
@@ -28,6 +29,7 @@ from towpath_fabric.redaction import redact
 from towpath_fabric.request_loop import AnswerFact, DecisionAnswer, DecisionJob, DecisionRequestLoop
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import SpanRecorder
+from towpath_readings.model_responses import NO_RESPONSE
 from towpath_readings.spans import decision_key, decision_span
 
 LOG_BYTES = 900_000
@@ -117,7 +119,7 @@ class Decider:
 
         async def report(job: DecisionJob, stored: bool) -> None:
             self._count(job, outcome)
-            self._trace(job, outcome.fact, start_ns)
+            self._trace(job, outcome, start_ns)
             if stored:
                 await self._publish_calls(outcome, deliveries(job.messages[0]))
                 await crash_point_after_flush("decider.logged")
@@ -151,11 +153,16 @@ class Decider:
             provider = "unknown"  # the string comes from a task: it must not become a label
         self._metrics.decisions.labels(provider, result).inc()
         self._metrics.count_spent(provider, outcome.fact.usage, outcome.fact.cost)
+        for call in outcome.progress.calls:
+            reply, model = call.reply, job.request.model
+            error = reply.code if isinstance(reply, ModelCallFailure) else ""
+            self._metrics.count_call(model, reply.response, reply.usage, call.duration_ms / 1000, error)
         self._metrics.seconds.labels(provider).observe(monotonic() - job.began)
 
-    def _trace(self, job: DecisionJob, fact: DecisionMadeFact | DecisionFailedFact, start_ns: int) -> None:
+    def _trace(self, job: DecisionJob, outcome: FinishedDecision, start_ns: int) -> None:
         if self._telemetry is None or not self._telemetry.enabled:
             return
+        fact, calls = outcome.fact, outcome.progress.calls
         span = decision_span(
             job.request,
             start_ns=start_ns,
@@ -164,6 +171,7 @@ class Decider:
             cost=fact.cost,
             prompt_digest=fact.prompt_digest,
             raw_digest=fact.raw_digest,
+            response=calls[-1].reply.response if calls else NO_RESPONSE,
             error=fact.code if isinstance(fact, DecisionFailedFact) else None,
         )
         self._telemetry.record(fact.run_id, span)

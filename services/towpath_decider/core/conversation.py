@@ -15,6 +15,7 @@ from towpath_decider.core.answers import AcceptedAnswer, Check, RefusedAnswer, r
 from towpath_decider.core.prompt import Prompt
 from towpath_decider.core.turns import NOTHING_SAID, ConversationTurn
 from towpath_decider.core.usage import NO_USAGE, NOTHING
+from towpath_readings.model_responses import NO_RESPONSE, ModelResponse
 
 MAX_FAILURES = 3
 """Calls in total when every one fails; the third failure is the answer."""
@@ -71,6 +72,7 @@ class ModelReply:
     cut_off: bool = False
     fault: str = ""
     script: PlayedScriptEntry | None = None
+    response: ModelResponse = NO_RESPONSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class ModelCallFailure:
     retry_after_s: float | None = None
     usage: Usage = NO_USAGE
     cost: Cost = NOTHING
+    response: ModelResponse = NO_RESPONSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,10 +88,12 @@ class CallExecutor:
             trace = invocation.trace_id or invocation.root_run_id
             with self._telemetry.inside(invocation.run_id, tool_key(invocation), trace):
                 outcome = await self._with_files(call, tool, context, timeout_s)
-            span = tool_span(invocation, outcome, start_ns=start_ns, end_ns=wall_ns())
+            span = tool_span(invocation, outcome, start_ns=start_ns, end_ns=wall_ns(), agent_key=context.agent)
             self._telemetry.record(invocation.run_id, span)
         self._metrics.outcomes.labels(tool.name, outcome.status).inc()
         self._metrics.seconds.labels(tool.name).observe(outcome.duration_ms / 1000)
+        failure = outcome.failure.code if outcome.failure is not None else ""
+        self._metrics.count_call(tool.name, outcome.duration_ms / 1000, failure)
         return outcome
 
     def _context(self, call: WorkerCall, tool: AnyTool) -> ToolContext:

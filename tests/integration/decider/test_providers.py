@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 import structlog
 from structlog.testing import LogCapture
-from tests.support.decider.asked_models import GOOD, Clock, ProviderApi, failed, made, serve
+from tests.support.decider.asked_models import GOOD, Clock, ProviderApi, RecordingListener, failed, made, serve
 from tests.support.decider.decisions import RESPOND, as_text, context
 from tests.support.decider.gemini_server import Answer, gemini
 from tests.support.decider.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUTPUT_TOKENS, OpenAi
@@ -46,6 +46,19 @@ async def test_b2_the_provider_is_taken_from_the_model_string(api: ProviderApi) 
     (seen,) = api.seen
     assert api.dialect.key(seen) == KEY
     assert api.dialect.model in (seen.body.get("model"), seen.path.rpartition("/")[2].partition(":")[0])
+
+
+async def test_what_a_provider_says_of_its_answer_is_kept_whole_and_streamed(api: ProviderApi) -> None:
+    whole = api.dialect.says(GOOD)
+    for answer, listener in ((whole, None), (api.dialect.streamed(whole), RecordingListener())):
+        outcome = await api.ask(answer, listener=listener)
+        said = outcome.progress.calls[-1].reply.response
+        assert (said.model, said.finish_reason) == (api.dialect.model, "stop")
+        assert said.response_id == whole.body.get("id", whole.body.get("responseId"))
+    cut_off = await api.ask(api.dialect.says("{", cut_off=True))
+    assert cut_off.progress.calls[0].reply.response.finish_reason == "length"
+    refused = await api.ask(api.dialect.refuses())
+    assert refused.progress.calls[0].reply.response.model == api.dialect.model
 
 
 async def test_b4_messages_are_system_then_history_then_user(api: ProviderApi) -> None:

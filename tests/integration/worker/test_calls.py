@@ -231,6 +231,8 @@ async def test_f5_a_full_worker_leaves_the_rest_to_others(nats_server: Nats) -> 
         for call in calls:
             assert (await tas.outcome(call)).worker == "worker-1"
         assert full.count("towpath_worker_outcomes_total", tool="hold", status="succeeded") == 2
+        measured = {"gen_ai_tool_name": "hold", "gen_ai_tool_type": "function", "error_type": ""}
+        assert full.count("gen_ai_execute_tool_duration_seconds_count", **measured) == 2
 
 
 async def test_f5_workers_that_are_started_while_it_runs_share_the_calls(nats_server: Nats) -> None:

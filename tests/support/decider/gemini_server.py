@@ -42,7 +42,9 @@ def says(text: str, *, finish: str = "STOP", cached: int = 0) -> Answer:
     candidate: dict[str, Any] = {"finishReason": finish, "index": 0}
     if text:
         candidate["content"] = {"role": "model", "parts": [{"text": text}]}
-    return Answer(body={"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash"})
+    return Answer(
+        body={"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash", "responseId": "g1"}
+    )
 
 
 def fails(status: int, message: str = "no", *, headers: Mapping[str, str] | None = None, **error: Any) -> Answer:

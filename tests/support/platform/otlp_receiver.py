@@ -117,4 +117,10 @@ def _decode(request: ExportTraceServiceRequest) -> list[ReceivedSpan]:
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: Any) -> Any:
+    if value.HasField("array_value"):
+        return [_value(one) for one in value.array_value.values]
+    return getattr(value, value.WhichOneof("value"))

@@ -73,6 +73,8 @@ def test_e10_every_step_and_agent_of_a_plan_is_logged_and_counted() -> None:
     took = found.value("towpath_run_seconds_sum", kind="plan", status="failed")
     born = datetime.fromtimestamp((found.run.state.run_id.int >> 80) / 1_000, tz=UTC)
     assert took == (found.run.entries[-1].at - born).total_seconds(), "from its birth until its end"
+    failure = {"gen_ai_workflow_name": found.run.state.created.network, "error_type": found.run.state.reason}
+    assert found.value("gen_ai_invoke_workflow_duration_seconds_sum", **failure) == took
     assert found.value("towpath_run_steps_count", kind="plan") == 1
     assert found.value("towpath_run_steps_sum", kind="plan") == found.run.state.step
     assert found.value("towpath_plan_steps_total", type="agent", status="success") == 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from towpath_contracts import ids
 from towpath_contracts.decisions.decision import CallToolsInstruction, FinishInstruction, ToolCall
@@ -23,7 +24,9 @@ from towpath_contracts.events.log import (
     ToolCallDenied,
     ToolCallFinished,
 )
+from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.tools.calls import Denial, EffectClass, ToolFailure, ToolInvocation, ToolOutcome, ToolRequest
+from towpath_readings.model_responses import model_response
 from towpath_readings.run_spans import run_spans
 from towpath_readings.spans import (
     RUN,
@@ -161,6 +164,8 @@ def test_the_root_says_what_became_of_the_run() -> None:
     assert root.attributes["towpath.cost.usd"] == 0.25
     assert root.attributes["gen_ai.conversation.id"] == str(RUN_ID)
     assert root.error is None
+    step = by_key(run_spans(RUN_ID, whole_run()))["step:1"]
+    assert (step.attributes["gen_ai.agent.id"], step.attributes["gen_ai.agent.version"]) == ("support/main", "3")
     failed = log(created(), RunFinished(status="failed", reason="max_steps_exceeded", final={}, steps=1, fence=1))
     assert by_key(run_spans(RUN_ID, failed))[RUN].error == "max_steps_exceeded"
 
@@ -213,7 +218,8 @@ def test_any_part_of_a_log_gives_spans_that_do_not_end_before_they_start(data: s
         assert span.start_ns <= span.end_ns
 
 
-def test_every_process_names_the_same_parents() -> None:
+def recorded_at_once() -> tuple[Span, Span, Span]:
+    """Return the spans of a model call, of a decision about a call and of the call."""
     request = DecisionRequest(
         request_id=uuid.uuid4(),
         run_id=RUN_ID,
@@ -223,10 +229,18 @@ def test_every_process_names_the_same_parents() -> None:
         step=1,
         epoch=0,
         model="gemini:gemini-2.5-flash",
+        settings=ModelSettings(temperature=0.5),
         context=PromptContext(agent_key="main", user_message=SECRET),
     )
     chat = decision_span(
-        request, start_ns=1, end_ns=2, usage=Usage(input_tokens=3), cost=Cost(), prompt_digest="d", raw_digest=""
+        request,
+        start_ns=1,
+        end_ns=2,
+        usage=Usage(input_tokens=3),
+        cost=Cost(),
+        prompt_digest="d",
+        raw_digest="",
+        response=model_response(model="gemini-2.5-flash-001", response_id="r1", finish_reason="MAX_TOKENS"),
     )
     execution_id = ids.execution_id(RUN_ID, 1, 0)
     asked = ToolRequest(
@@ -262,7 +276,12 @@ def test_every_process_names_the_same_parents() -> None:
     outcome = ToolOutcome(
         execution_id=execution_id, run_id=RUN_ID, attempt=1, tool="orders.find", status="succeeded", result=SECRET
     )
-    executed = tool_span(invocation, outcome, start_ns=1, end_ns=2)
+    executed = tool_span(invocation, outcome, start_ns=1, end_ns=2, agent_key="main")
+    return chat, authorized, executed
+
+
+def test_every_process_names_the_same_parents() -> None:
+    chat, authorized, executed = recorded_at_once()
     known = {span.key for span in run_spans(RUN_ID, whole_run())}
     for span in (chat, authorized, executed):
         assert span.parent in known
@@ -271,3 +290,21 @@ def test_every_process_names_the_same_parents() -> None:
     assert chat.attributes["towpath.cost.usd"] is None  # an unknown price is not 0
     assert executed.name == "execute_tool orders.find"
     assert span_id(RUN_ID, "step:1") == ids.span_id(RUN_ID, "step:1")
+
+
+def test_models_agents_and_tools_are_told_by_the_names_of_the_conventions() -> None:
+    chat, authorized, executed = recorded_at_once()
+    asked_for = {name: chat.attributes[f"gen_ai.{name}"] for name in ("request.max_tokens", "request.temperature")}
+    assert asked_for == {"request.max_tokens": 8_192, "request.temperature": 0.5}
+    said = {name: chat.attributes[f"gen_ai.response.{name}"] for name in ("model", "id", "finish_reasons")}
+    assert said == {"model": "gemini-2.5-flash-001", "id": "r1", "finish_reasons": ("length",)}
+    for span in (authorized, executed):
+        named = {name: span.attributes[f"gen_ai.{name}"] for name in ("agent.name", "tool.type", "conversation.id")}
+        assert named == {"agent.name": "main", "tool.type": "function", "conversation.id": str(RUN_ID)}
+    assert authorized.attributes["gen_ai.agent.id"] == "support/main"
+    known_names = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")}
+    emitted = {
+        name for span in (chat, authorized, executed, *run_spans(RUN_ID, whole_run())) for name in span.attributes
+    }
+    newer = {"gen_ai.agent.version", "gen_ai.usage.cache_write.input_tokens"}
+    assert {name for name in emitted if name.startswith("gen_ai.")} <= known_names | newer

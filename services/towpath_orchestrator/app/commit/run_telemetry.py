@@ -41,7 +41,7 @@ class TransitionMetrics:
         """Count and log a committed transition."""
         state = transition.state
         if transition.ends_run:
-            self._run_ended(state, transition.entries[-1].at)
+            self._run_ended(state, transition.entries[-1])
         if state.composition is None and depth_of(state) < state.caps.max_depth:
             return
         for entry in transition.entries:
@@ -57,10 +57,13 @@ class TransitionMetrics:
                 case _:
                     continue
 
-    def _run_ended(self, state: RunState, at: datetime) -> None:
+    def _run_ended(self, state: RunState, last: "ev.LogEntry") -> None:
         kind, status = state.created.kind, str(state.status)
+        seconds = _age_ms(state.run_id, last.at) / 1_000
+        reason = last.event.reason if isinstance(last.event, ev.RunFinished) else status
         self._metrics.runs.labels(status).inc()
-        self._metrics.run_seconds.labels(kind, status).observe(_age_ms(state.run_id, at) / 1_000)
+        self._metrics.run_seconds.labels(kind, status).observe(seconds)
+        self._metrics.count_workflow(state.created.network, seconds, "" if status == "completed" else reason)
         self._metrics.run_steps.labels(kind).observe(state.step)
 
     def _agent_ended(self, transition: Transition, event: "ev.ChildEnded", at: datetime) -> None:
