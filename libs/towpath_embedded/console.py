@@ -162,6 +162,13 @@ def _loaded_line(loaded: Mapping[str, Any]) -> tuple[str, str, str]:
     parts = [f"{loaded[kind]} {kind if loaded[kind] != 1 else kind[:-1]}" for kind in ("networks", "agents", "tools")]
     if waiting := loaded.get("need_approval"):
         parts[-1] += f" ({waiting} need{'s' if waiting == 1 else ''} approval)"
+    if stayed := loaded.get("stayed"):
+        as_before = f"{stayed} as published before"
+        parts = (
+            [f"{stayed} network{'s' if stayed != 1 else ''} as published before"]
+            if not loaded["networks"]
+            else [f"{parts[0]} and {as_before}", *parts[1:]]
+        )
     refused = loaded["refused"]
     counts = ((refused, "file", "refused"), (loaded.get("warnings", 0), "warning", ""))
     found = [f"{count} {what}{'s' if count != 1 else ''} {how}".rstrip() for count, what, how in counts if count]

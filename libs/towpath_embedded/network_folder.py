@@ -83,10 +83,14 @@ class NetworkFolderPublisher:
         return self._specs.values()
 
     def counts(self) -> dict[str, int]:
-        """Return how many networks of the folder are published, with how many agents and different tools."""
+        """Return how many networks of the folder are published, with how many agents and different tools.
+
+        Those whose files were refused, and that stay as an earlier start published them, are counted apart.
+        """
         agents = [agent for spec in self._specs.values() for agent in spec.get("agents", ())]
         tools = {tool for agent in agents for tool in agent.get("equipped_tools") or ()}
-        return {"networks": len(self._specs), "agents": len(agents), "tools": len(tools)}
+        stayed = {self._named.get(path, "") for path in self._faulty} & (self._published.keys() - self._specs.keys())
+        return {"networks": len(self._specs), "agents": len(agents), "tools": len(tools), "stayed": len(stayed)}
 
     async def publish_changed(self) -> bool:
         """Publish every file that is new or changed since the last call; each result is one notice.

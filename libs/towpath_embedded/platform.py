@@ -263,8 +263,9 @@ class Platform:
             log=self.log("nats"),
             notice=self._notice,
         )
-        await self._supervisor.start([self._postgres], beside=self._grant(workers))
-        await self._supervisor.start([self._nats])
+        # No server is started before it is known that the user's code can be served.
+        await asyncio.gather(self._grant(workers), asyncio.to_thread(self._postgres.prepare))
+        await self._supervisor.start([self._postgres, self._nats])
         self._recovery = recovery = BrokerRecovery(
             self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice
         )

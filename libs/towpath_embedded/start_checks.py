@@ -1,5 +1,6 @@
 """What `towpath up` is given, what it looks at before it starts anything, and what it stops at with --strict."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,28 @@ def check_attached(options: UpOptions) -> None:
         detail = f"--attach starts nothing, so it takes no {' or '.join(named)}"
         remedy = "Leave that out; or stop the platform, and start it with these: towpath down, towpath up …"
         raise ProblemError(problem("request_invalid", detail, remedy=remedy))
+
+
+def check_syntax(workers: Sequence[str]) -> None:
+    """Raise ProblemError for files of *workers* that are no Python, all of them at once: nothing has to be imported."""
+    faults = [fault for worker in workers if (fault := _syntax_fault(Path(worker)))]
+    if faults:
+        raise ProblemError(problem("project_invalid", "; ".join(faults)))
+
+
+def _syntax_fault(path: Path) -> str:
+    if path.suffix != ".py" or not path.is_file():
+        return ""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # told where the file is imported
+            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        from towpath.module_sources import describe_import_fault  # knows packages: not on the way to readiness
+
+        return describe_import_fault(str(path), error)
+    except OSError:  # its import says why
+        return ""
+    return ""
 
 
 def refused_at_start(faults: Mapping[str, Sequence[str]]) -> Problem:

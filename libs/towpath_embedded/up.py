@@ -35,7 +35,7 @@ from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gon
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from towpath_embedded.start_checks import UpOptions, check_attached, check_files, refused_at_start
+from towpath_embedded.start_checks import UpOptions, check_attached, check_files, check_syntax, refused_at_start
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.log_follower import LogFollower
@@ -62,6 +62,7 @@ def up(options: UpOptions) -> int:
             return asyncio.run(_attach(options, screen))
         options = with_project(options)
         check_files(options)
+        check_syntax(options.workers)
         with _data_folder(options) as data:
             return asyncio.run(_run(with_sample(options, data), data, screen))
     except ProblemError as error:

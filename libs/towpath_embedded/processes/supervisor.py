@@ -7,10 +7,9 @@ child stays down until it is released.
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
-from typing import Any
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes.child_process import ChildProcess, ManagedProcess, wait_exit
@@ -64,13 +63,9 @@ class Supervisor:
             for name, watched in self._watched.items()
         }
 
-    async def start(self, units: Iterable[ManagedProcess], *, beside: Coroutine[Any, Any, None] | None = None) -> None:
-        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started.
-
-        *beside* is work that is done meanwhile: where it fails the start fails at once, too.
-        """
-        starts = [asyncio.create_task(start) for start in ([beside] if beside is not None else [])]
-        starts += [asyncio.create_task(self._start(unit)) for unit in units]
+    async def start(self, units: Iterable[ManagedProcess]) -> None:
+        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started."""
+        starts = [asyncio.create_task(self._start(unit)) for unit in units]
         try:
             await asyncio.gather(*starts)
         finally:

@@ -103,7 +103,7 @@ class Postgres:
 
     def spawn(self) -> None:
         """Start the server process without waiting for it; on first use make its data (within a second)."""
-        data = self._prepare()
+        data = self.prepare()
         words: list[str | Path] = [self._home / "bin" / "postgres", "-D", data]
         place = {"port": str(PORT), "unix_socket_directories": str(self._sockets), **self._access()}
         for key, value in {**SETTINGS, **({} if self._durable else _THROWN_AWAY), **place}.items():
@@ -155,7 +155,8 @@ class Postgres:
         finally:
             await connection.close()
 
-    def _prepare(self) -> Path:
+    def prepare(self) -> Path:
+        """Make what a start needs, its data above all, where that is not there; return where the data is."""
         if self._sockets is None:
             self._sockets = self._socket_folder()
         elif not self._sockets.exists():  # a temporary one, removed by `stop`; a planted one is refused here

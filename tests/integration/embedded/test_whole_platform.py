@@ -195,7 +195,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         ready = json.loads(out.wait_for("gateway_url"))
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
-        counts = {"networks": 1, "agents": 3, "tools": 2, "need_approval": 1, "refused": 0}
+        counts = {"networks": 1, "agents": 3, "tools": 2, "stayed": 0, "need_approval": 1, "refused": 0}
         assert ready["loaded"] == {**counts, "warnings": 1}
         assert f"{forgotten} has no tool: " in ready["warnings"][0] and "(count)" in ready["warnings"][0]
         err.wait_for("tas is ready after")

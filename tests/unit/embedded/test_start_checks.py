@@ -7,7 +7,7 @@ import pytest
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.processes.child_process import failure
-from towpath_embedded.start_checks import UpOptions, check_files, refused_at_start
+from towpath_embedded.start_checks import UpOptions, check_files, check_syntax, refused_at_start
 
 
 def check(**options: Any) -> None:
@@ -27,6 +27,19 @@ def test_a_file_of_tools_that_is_not_there_is_told_with_the_near_one(
         assert refused.value.problem.code == "file_missing"
         assert refused.value.problem.detail.startswith(f"--worker: {missing} is not there")
         assert told in refused.value.problem.detail
+
+
+def test_files_of_tools_that_are_no_python_are_all_told_with_their_lines(tmp_path: Path) -> None:
+    right, colon, null = (tmp_path / name for name in ("right.py", "colon.py", "null.py"))
+    right.write_text("raise RuntimeError('it is not imported here')\n'\\d'\n")
+    colon.write_text("x = 1\ndef f()\n")
+    null.write_bytes(b"x = '\0'\n")
+    check_syntax((str(right), "shop.tools"))
+    with pytest.raises(ProblemError) as refused:
+        check_syntax((str(right), str(colon), str(null)))
+    assert refused.value.problem.code == "project_invalid"
+    first, second = refused.value.problem.detail.split("; ", 1)
+    assert first.endswith("colon.py:2: not Python: expected ':'") and "null" in second
 
 
 def test_a_strict_start_names_the_files_whose_faults_were_told_above() -> None:

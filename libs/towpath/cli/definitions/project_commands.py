@@ -35,6 +35,7 @@ SAMPLE_NEXT = (
     "towpath up",
     'towpath run support "Refund order 8812" --watch   # in another terminal of this folder',
 )
+BEGINNINGS = ", a beginning of each file; the quickstart writes the same ones by hand"
 EMPTY_NEXT = (
     "towpath new tool stock.count",
     "towpath new network stock                         # then give its agent equipped_tools: [stock.count]",
@@ -70,7 +71,7 @@ def init(
         return
     shown = [path for path in written if not path.startswith(".towpath/")]
     out.write(f"created {', '.join(shown)}, .towpath/schema/")
-    out.write("next:")
+    out.write(f"next{BEGINNINGS if empty else ''}:")
     for line in following:
         out.write(f"  {line}")
 

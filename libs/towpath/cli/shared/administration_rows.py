@@ -277,12 +277,14 @@ class StartPolicyRow(TypedDict):
 class LoadedNetworksRow(TypedDict):
     """What was read from the folder of networks; tools that may wait for a person are null where nobody could say.
 
+    `stayed` are networks whose files were refused, of which runs go on with the version that was published before.
     `warnings` are lines that were told of files with tools, and of equipped tools that no worker has.
     """
 
     networks: int
     agents: int
     tools: int
+    stayed: int
     need_approval: int | None
     refused: int
     warnings: int

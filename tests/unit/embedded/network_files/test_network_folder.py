@@ -98,6 +98,18 @@ def write_desk(folder: Path, tool: str) -> Path:
     return file
 
 
+async def test_a_network_of_an_earlier_start_whose_file_is_refused_now_is_counted_as_one_that_stays(
+    tmp_path: Path,
+) -> None:
+    memory = tmp_path / "published.json"
+    write_desk(tmp_path, "orders.find")
+    assert await Gateway(tmp_path, "", print, memory=memory).publish_changed()
+    write_desk(tmp_path, "orders.fnd")
+    folder = Gateway(tmp_path, "", print, memory=memory)
+    assert not await folder.publish_changed()
+    assert folder.counts() == {"networks": 0, "agents": 0, "tools": 0, "stayed": 1}
+
+
 async def test_a_misspelt_tool_is_refused_at_the_first_look_and_the_version_that_stays_is_named(tmp_path: Path) -> None:
     told: list[str] = []
     file = write_desk(tmp_path, "orders.find")
@@ -108,6 +120,7 @@ async def test_a_misspelt_tool_is_refused_at_the_first_look_and_the_version_that
     refusal = f"desk.yaml: not published. {file}:5: clerk is equipped with orders.fnd, which nobody registered"
     assert told == ["desk.yaml: network desk version 1", refusal, "desk.yaml: runs of desk go on with version 1"]
     assert folder.posts == 2, "a person waits for the answer"
+    assert folder.counts() == {"networks": 1, "agents": 1, "tools": 1, "stayed": 0}
     file.write_text("name: [")
     await folder.publish_changed()
     assert told[-1] == "desk.yaml: runs of desk go on with version 1", "also where the file can't be read"

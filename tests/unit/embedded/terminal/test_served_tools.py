@@ -169,3 +169,20 @@ def test_the_start_counts_warnings_beside_refused_files(capsys: pytest.CaptureFi
         counted = {**loaded, "refused": refused, "warnings": warnings}
         UpConsole(as_json=False).ready({**state, "loaded": counted, "processes": {}}, seconds=1, ephemeral=False)
         assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("networks", "stayed", "shown"),
+    [
+        (0, 1, "1 network as published before  "),
+        (0, 2, "2 networks as published before  "),
+        (1, 2, "1 network and 2 as published before · 1 agent · 2 tools"),
+    ],
+)
+def test_the_start_does_not_say_that_there_is_no_network_where_an_earlier_one_goes_on(
+    capsys: pytest.CaptureFixture[str], networks: int, stayed: int, shown: str
+) -> None:
+    state = dict.fromkeys(("gateway_url", "nats_url", "database_url", "data", "logs"), "x")
+    counted = {"networks": networks, "agents": 1, "tools": 2, "stayed": stayed, "refused": stayed}
+    UpConsole(as_json=False).ready({**state, "loaded": counted, "processes": {}}, seconds=1, ephemeral=False)
+    assert shown in capsys.readouterr().out

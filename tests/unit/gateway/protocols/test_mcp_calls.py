@@ -140,7 +140,7 @@ async def test_a_word_that_the_gate_does_not_take_is_told_with_those_that_it_tak
     assert refused.is_error and refused.structured_content["gates"][0]["gate_id"] == gate_id
     assert refused.content[0].text.startswith(
         f"verdict_invalid: {told}. Run {RUN} still waits at gate {gate_id}. Say one of those in detail "
-        "with the tool decide_approval, as its verdict."
+        "with the tool decide_approval, as its verdict; in a terminal: towpath gates "
     )
     tasks = task_methods.TaskMethods(CallerOf(api(answers)), "")
     given = {"taskId": RUN, "inputResponses": {gate_id: said.model_dump()}}
@@ -303,7 +303,7 @@ async def test_what_fails_to_begin_is_told_and_begun_again_by_the_next_request(m
     [
         ("yes", {}, "'yes' is no verdict here: approved, denied or edit."),
         ("approve", {}, "'approve' is no verdict here: approved, denied or edit; did you mean 'approved'? Run"),
-        ("yes", {}, "Say one of those in detail with the tool decide_approval, as its verdict."),
+        ("yes", {}, "Say one of those in detail with the tool decide_approval, as its verdict; in a terminal: "),
         ("yes", {"verdicts": ["happened", "retry"]}, "'yes' is no verdict here: happened or retry."),
     ],
 )
@@ -316,7 +316,11 @@ async def test_the_tool_that_decides_says_the_words_of_its_gate_once(
     refused = await called({at: waits, f"{at}/resolve": "request_invalid"}, "decide_approval", arguments)
     text = refused.content[0].text
     assert refused.is_error and text.count("is no verdict here") == 1 and told in text
-    assert str(waits["gate_id"]) in text and "towpath gates resolve" not in text, "a client of MCP has no command line"
+    command = "resolve {} VERDICT --reason …" if detail else "approve {}"
+    assert text.endswith(f"; in a terminal: towpath gates {command.format(waits['gate_id'])}."), (
+        "the person may have one"
+    )
+    assert text.count("towpath gates") == 1
     closed = {at: {**waits, "status": "denied"}, f"{at}/resolve": "verdict_invalid"}
     settled = await called(closed, "decide_approval", arguments)
     assert settled.content[0].text.startswith("verdict_invalid: no"), "of a settled gate nothing is known that helps"

@@ -26,7 +26,7 @@ Gate = Mapping[str, Any]
 MAX_QUESTIONS = 8
 """At once; the others are asked after these."""
 
-_SAY_IT = "Say one of those in detail with the tool decide_approval, as its verdict."
+_SAY_IT = "Say one of those in detail with the tool decide_approval, as its verdict; in a terminal: {command}."
 
 _WRONG_WORD = frozenset({"request_invalid", "verdict_invalid"})
 """Refusals of a word that no gate takes, or that this one does not."""
@@ -128,7 +128,9 @@ async def _check_word(api: Api, gate_id: str, word: str, refused: ApiRefusalErro
     near = nearest_name(word, taken) if len(word) <= _MOST_OF_WORD else None
     end = f"; did you mean '{near}'?" if near else "."
     detail = f"'{shown}' is no verdict here: {words}{end} {waits}"
-    raise ApiRefusalError.of("verdict_invalid", detail, remedy=_SAY_IT) from refused
+    command = f"towpath gates {'approve' if gate.get('approval_id') else 'resolve'} {gate_id}"
+    command += "" if gate.get("approval_id") else " VERDICT --reason …"
+    raise ApiRefusalError.of("verdict_invalid", detail, remedy=_SAY_IT.format(command=command)) from refused
 
 
 async def say(api: Api, gate_id: str, word: Mapping[str, Any]) -> dict[str, Any]:
