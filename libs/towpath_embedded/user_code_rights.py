@@ -5,21 +5,25 @@ otherwise the command gets no rights; its start then reports why, better than th
 """
 
 import asyncio
+import contextlib
 import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from towpath_contracts.authority import NatsUserRights, agent_rights, worker_rights
-from towpath_contracts.problems.registry import Problem, ProblemError
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
 from towpath_fabric.process_protection import without_secrets
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
+KILL_TIMEOUT_S = 10.0  # a killed process may hang in the disk for a while
 ANSWER_LINES = 200
 """How far before its end the answer of a program is looked for."""
 
@@ -111,8 +115,10 @@ async def _ask_program(
 ) -> Answer | Problem | None:
     """Return the last answer that *read* finds in a line of the program, or its refusal; None on another failure.
 
-    The code that it imports may print as well, also while it ends: lines that are no answer are passed over.
+    The code that it imports may print as well, also while it ends: lines that are no answer are passed over. Raises
+    ProblemError where the program does not end in time.
     """
+    since = child_process.log_end(output)
     child = spawn(
         command,
         log=output,
@@ -120,11 +126,20 @@ async def _ask_program(
         death_signal=signal.SIGTERM,
         directory=code.directory or Path.cwd(),
     )
-    if await child_process.wait_exit(child, timeout_s=ASK_TIMEOUT_S) is None:
-        await child_process.stop(child, with_signal=signal.SIGKILL, timeout_s=ASK_TIMEOUT_S)
+    try:
+        ended = await child_process.wait_exit(child, timeout_s=ASK_TIMEOUT_S)
+    finally:  # also where nobody waits for the answer any more
+        child.kill()
+        with contextlib.suppress(TimeoutExpired):
+            child.wait(KILL_TIMEOUT_S)
+    if ended is None:
+        detail = f"{code.role}: nothing was answered within {ASK_TIMEOUT_S} s: its code waits while it is imported"
+        remedy = "Have what waits or loops done by a function, and not by the module itself."
+        raise ProblemError(problem("service_failed", detail, remedy=remedy))
     if child.returncode not in {0, REFUSED}:
         return None
-    told = await asyncio.to_thread(child_process.log_tail, output, lines=ANSWER_LINES, most_bytes=ANSWER_BYTES)
+    read_end = partial(child_process.log_tail, output, lines=ANSWER_LINES, since=since, most_bytes=ANSWER_BYTES)
+    told = await asyncio.to_thread(read_end)
     lines = told.splitlines()
     look_for: Callable[[Any], Answer | Problem | None] = read if child.returncode == 0 else _problem
     answers = (look_for(_parsed(line.strip())) for line in reversed(lines))

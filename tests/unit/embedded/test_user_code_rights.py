@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded import user_code_rights
 from towpath_embedded.processes.child_process import spawn
 from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch, module_command
 from towpath_embedded.user_code_rights import ANSWER_LINES, WorkerInventory, agent_name_of, inventory_of
@@ -51,6 +52,42 @@ def test_the_name_of_an_agent_is_found_likewise(tmp_path: Path) -> None:
     code = f"{TALKATIVE}print('\"reviewer\"'); {OTHER}"
     asked = agent_name_of(agent, command(code), output=tmp_path / "log", environment={}, spawn=spawn)
     assert asyncio.run(asked) == "reviewer"
+
+
+def test_what_was_answered_to_an_earlier_question_is_no_answer(tmp_path: Path) -> None:
+    assert toolsets(tmp_path, SERVES_TWO) == ("a", "b")
+    assert toolsets(tmp_path, "import os; os._exit(0)") == ()
+
+
+async def test_a_program_that_is_asked_ends_where_nobody_waits_for_its_answer(tmp_path: Path) -> None:
+    worker = WorkerLaunch(modules=("tools.py",), directory=tmp_path)
+    code = "import os, time, pathlib; pathlib.Path('pid').write_text(f'{os.getpid()}\\n'); time.sleep(60)"
+    asking = asyncio.create_task(
+        inventory_of(worker, command(code), output=tmp_path / "log", environment={}, spawn=spawn)
+    )
+    async with asyncio.timeout(30):
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # nothing tells of it
+    pid = int((tmp_path / "pid").read_text())
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    async with asyncio.timeout(30):
+        while is_running(pid):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether it runs; one that has ended and was not waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_module_that_waits_while_it_is_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_code_rights, "ASK_TIMEOUT_S", 0.5)
+    with pytest.raises(ProblemError, match=r"nothing was answered within 0\.5 s: its code waits while it is imported"):
+        toolsets(tmp_path, "import time; time.sleep(60)")
 
 
 FAULTY = {
