@@ -104,9 +104,7 @@ def up_command(
     single_person
         Let who submits a run approve its calls: there is nobody else. Each such approval is marked in the audit.
     sample
-        Bring a help desk to try, with its tools, policy and network: one run that is finished, one that waits for you.
-        Its policy is put in force for all that is in the data folder, and whoever submits a run may approve its calls,
-        as with --single-person.
+        Bring a help desk to try, with runs; its policy is put in force for the whole folder, with --single-person.
     strict
         Stop again, with exit code 1, where the policy or a network is refused at the start.
     attach
@@ -114,12 +112,10 @@ def up_command(
     """
     return up(
         UpOptions(
-            data=data, gateway_port=_number(port),
+            data=data, gateway_port=_number(port), ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
             nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
-            ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
             workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
-            sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict,
-            attach=attach,
+            sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict, attach=attach,
         )
     )  # fmt: skip
 

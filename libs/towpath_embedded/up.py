@@ -28,7 +28,6 @@ from towpath_embedded.launch_options import (
     workers,
 )
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
-from towpath_embedded.log_notices import read_at_start, show_log_line
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import keep_ports, last_ports
 from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gone
@@ -36,6 +35,7 @@ from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_embedded.start_checks import UpOptions, check_attached, check_files, check_syntax, refused_at_start
+from towpath_embedded.terminal.log_notices import read_at_start, show_log_line
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.log_follower import LogFollower

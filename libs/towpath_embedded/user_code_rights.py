@@ -20,10 +20,10 @@ from towpath_contracts.authority import NatsUserRights, agent_rights, worker_rig
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
+from towpath_embedded.processes.supervisor import KILL_TIMEOUT_S
 from towpath_fabric.process_protection import without_secrets
 
 ASK_TIMEOUT_S = 60  # imports alone take half a minute on a machine that is very busy
-KILL_TIMEOUT_S = 10.0  # a killed process may hang in the disk for a while
 ANSWER_LINES = 200
 """How far before its end the answer of a program is looked for."""
 

@@ -14,8 +14,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from towpath_embedded.console import UpConsole
-from towpath_embedded.log_notices import policy_notice
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.terminal.log_notices import policy_notice
 from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
 from towpath_tas.app.policy.policy_threads import PolicyThreads
 from towpath_tas.app.policy_cache import PolicyCache

@@ -16,8 +16,8 @@ from nats.errors import Error as NatsError
 from towpath.client.settings import is_mine, read_token, running_state
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
-from towpath_embedded.log_notices import show_log_line
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.terminal.log_notices import show_log_line
 from towpath_embedded.terminal.own_gateway import read_queue_loads, waiting_line
 from towpath_embedded.terminal.run_notices import RunNotices
 from towpath_embedded.terminal.served_tools import ServedTools

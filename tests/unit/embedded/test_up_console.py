@@ -9,7 +9,7 @@ import pytest
 
 from towpath.model_keys import ModelKeys, no_provider_key
 from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
-from towpath_embedded.log_notices import IN_FORCE, policy_in_force, policy_notice
+from towpath_embedded.terminal.log_notices import IN_FORCE, policy_in_force, policy_notice
 from towpath_fabric.process_protection import PROVIDER_KEYS
 
 FOLLOWED = {"version": 5, "rules": 2, "source": "/home/ann/policy.yaml", "applied_by": "file"}

@@ -28,8 +28,8 @@ from towpath.tools.sandbox import (
     refusal,
     set_defaults,
 )
-from towpath_embedded.log_notices import sandbox_notice
 from towpath_embedded.start_checks import UpOptions
+from towpath_embedded.terminal.log_notices import sandbox_notice
 from towpath_embedded.up import up
 from towpath_worker.settings import WorkerSettings
 from towpath_worker.wiring import note_sandboxes, require_sandboxes

@@ -11,8 +11,8 @@ import structlog
 from towpath.toolbox import functions_without_tool, load_module
 from towpath_contracts.base import JsonObject
 from towpath_embedded.console import UpConsole
-from towpath_embedded.log_notices import LACKS_TOOL, WITHOUT_TOOL, read_at_start, show_log_line, tool_notice
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.terminal.log_notices import LACKS_TOOL, WITHOUT_TOOL, read_at_start, show_log_line, tool_notice
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import wall
 from towpath_worker.wiring import note_files_without_tools
