@@ -41,6 +41,7 @@ class RefusedFiles:
         self._changed = changed
         self._policy_faults: list[str] = []
         self._expected = 0
+        self._fate = FileFate.REFUSED
 
     def put(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
         """Keep and tell the *faults* of *file*; without any it is mended."""
@@ -72,13 +73,14 @@ class RefusedFiles:
             return event == _UNCHANGED and not was_refused
         if event == _REFUSED:
             self._policy_faults, self._expected = [], int(record.get("problems", 0))
+            self._fate = FileFate.NEW if record.get("kept") == 0 else FileFate.REFUSED
             if not self._expected:
-                self.put(file, [f"{file}: {record.get('problem', 'it was refused')}"])
+                self.put(file, [f"{file}: {record.get('problem', 'it was refused')}"], self._fate)
             return True
         if event == _PROBLEM:
             self._policy_faults.append(locate_fault(file, str(record.get("problem", ""))))
             if len(self._policy_faults) == self._expected:
-                self.put(file, self._policy_faults)
+                self.put(file, self._policy_faults, self._fate)
             return True
         return False
 

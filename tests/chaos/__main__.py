@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
 
-from towpath_contracts.problems.input_faults import tell_faults
-from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.input_faults import option_fault, tell_faults
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.chaos.command_line import (
     FAILED,
     HELD,
@@ -76,7 +76,7 @@ def choose_scenarios(names: Sequence[str], *, privileged: bool) -> tuple[Scenari
     found = catalogue()
     known = [scenario.name for scenario in found]
     unknown = [
-        ProblemDetail(pointer="--scenario", code="invalid", detail=f"there is no scenario {name}; there are {known}")
+        option_fault("--scenario", f"there is no scenario {name}; there are {known}", "invalid")
         for name in names
         if name not in (*known, "all")
     ]

@@ -153,7 +153,7 @@ def test_the_order_to_break_it_is_one_that_can_be_followed(place: Place) -> None
         ["bash", "-c", command], cwd=place.folder, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert [entry["pointer"] for entry in json.loads(done.stderr)["errors"]] == ["--kills"]
+    assert [entry["pointer"] for entry in json.loads(done.stderr)["errors"]] == ["/kills"]
 
 
 def test_the_task_runs_from_python(place: Place) -> None:

@@ -187,7 +187,7 @@ def _described(tools: Sequence[ToolSpec]) -> str:
             return text
         chars //= 2
     detail = f"{len(tools)} tools are more than a model can be shown at once"
-    remedy = "Make the grant from the network or from past runs: docs/policies.md, Making a grant."
+    remedy = "Make the grant from the network or from past runs: towpath grants --help lists how."
     raise ProblemError(problem("grant_not_proposed", detail, remedy=remedy))
 
 

@@ -40,7 +40,7 @@ CALL_OUTCOMES = (
     OutcomeKind("invalid_arguments", _DENIAL, "The arguments do not fit the tool's schema.", _MODEL),
     OutcomeKind(
         "not_granted", _DENIAL, "The rules allow it, but the task or the asking run granted less.",
-        "Widen the grant of the task, or of who asked (docs/tool-access.md).",
+        "Widen the grant of the task, or of who asked.",
     ),
     OutcomeKind(
         "approval_denied", _DENIAL, "A person said no.",

@@ -32,7 +32,7 @@ MODEL_OUTCOMES = (
     ),
     OutcomeKind(
         "model_refused_request", _MODEL, "The provider says that the request itself is at fault.",
-        "Read what it says: an option, or a schema that it does not take (docs/models.md).",
+        "Read what it says: an option, or a schema that it does not take.",
     ),
     OutcomeKind(
         "context_too_long", _MODEL, "The conversation is longer than the model takes.",
@@ -64,7 +64,7 @@ MODEL_OUTCOMES = (
     ),
     OutcomeKind(
         "script_invalid", _SCRIPT, "The script can't be read.",
-        "Correct the line that the message names (docs/testing.md).",
+        "Correct the line that the message names.",
     ),
     OutcomeKind(
         "script_unavailable", _SCRIPT, "The script could not be fetched.",

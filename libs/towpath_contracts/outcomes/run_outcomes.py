@@ -75,7 +75,7 @@ RUN_OUTCOMES = (
     ),
     OutcomeKind(
         "loop_detected", _REASON, "It did the same again and again, and a note about it did not help.",
-        "Tell it what to do otherwise: towpath runs fork RUN --from-step N --note TEXT (docs/runs.md, Loops).",
+        "Tell it what to do otherwise: towpath runs fork RUN --from-step N --note TEXT.",
     ),
     OutcomeKind(
         "low_confidence", _REASON, "The model doubted that it gets there, and a person ended it.",

@@ -240,6 +240,15 @@ def summary_of(details: Iterable[ProblemDetail]) -> str:
     return "; ".join(dict.fromkeys(lines))
 
 
+def option_fault(option: str, detail: str, code: str = "") -> ProblemDetail:
+    """Return what is wrong with an option such as --nats-port: its pointer leads into the options as one object.
+
+    The text names the option as it is typed.
+    """
+    told = detail if detail.startswith(option) else f"{option}: {detail}"
+    return ProblemDetail(pointer=f"/{option.lstrip('-').replace('-', '_')}", code=code, detail=told)
+
+
 _LINE = re.compile(r"^line (\d+): ")
 """How the tool-access service names a place: it gets the text of a policy and not its file."""
 

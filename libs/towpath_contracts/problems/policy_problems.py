@@ -13,13 +13,13 @@ POLICY_PROBLEMS = (
         "grant_not_proposed",
         422,
         "No grant can be proposed",
-        "Look at the run that is named, name another model, or write the grant by hand (docs/policies.md).",
+        "Look at the run that is named, name another model, or write the grant by hand: towpath grants --help.",
     ),
     ProblemKind(
         "grant_too_large",
         422,
         "The conditions of the grant are too much together",
-        "Use fewer or shorter conditions; what holds for many tasks belongs into the policy (docs/policies.md).",
+        "Use fewer or shorter conditions; what holds for many tasks belongs into the policy.",
     ),
     ProblemKind(
         "policy_moved", 409, "Another version of the matrix is in force", "Look at it again: towpath policy show."

@@ -134,7 +134,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "attachment_refused",
         422,
         "An attachment can't be shown to the models of the task",
-        "Attach texts, or images and PDFs that every model of the network takes; docs/models.md lists them.",
+        "Attach texts, or images and PDFs that every model of the network takes, or name another model: --model.",
     ),
     ProblemKind(
         "response_schema_invalid",
@@ -164,7 +164,8 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "price_unknown",
         422,
         "The budget limits money, and a model has no price",
-        "Give the model a price (TOWPATH_MODEL_PRICES_FILE, docs/budgets.md), choose another, or limit tokens instead.",
+        "Give the model a price in the file of TOWPATH_MODEL_PRICES_FILE (towpath schema model-prices prints its form), "
+        "choose another model, or limit tokens instead.",
     ),
     ProblemKind(
         "idempotency_conflict",
@@ -179,8 +180,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "quota_exceeded",
         429,
         "The project has used its quota",
-        "Submit it again after retry_after_s seconds, or have an operator raise the limit: towpath projects quota set "
-        "(docs/projects.md#quotas).",
+        "Submit it again after retry_after_s seconds, or have an operator raise the limit: towpath projects quota set.",
         retryable=True,
     ),
     ProblemKind(
@@ -297,7 +297,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "criterion_invalid",
         422,
         "An acceptance criterion can't be evaluated",
-        "Correct the expression at the place in detail (docs/runs.md, acceptance criteria).",
+        "Correct the expression at the place in detail.",
     ),
     *GATE_PROBLEMS,
     *RUN_CONTROL_PROBLEMS,

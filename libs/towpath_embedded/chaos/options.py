@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from towpath_contracts.problems.input_faults import tell_faults
+from towpath_contracts.problems.input_faults import option_fault, tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import CampaignSettings
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
@@ -104,7 +104,7 @@ def _numbers(options: ChaosOptions) -> list[ProblemDetail]:
 def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workload, ...]:
     if options.network is None or options.decisions is None:
         return (*default_workloads(), goal_workload(), objective_workload())
-    if any(entry.pointer in {"--network", "--decisions", "--tools", "--policy"} for entry in wrong):
+    if any(entry.pointer in {"/network", "/decisions", "/tools", "/policy"} for entry in wrong):
         return ()
     try:
         return (read_workload(options.network, options.decisions, tools=options.tools, policy=options.policy),)
@@ -114,4 +114,4 @@ def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workl
 
 
 def _invalid(option: str, detail: str) -> ProblemDetail:
-    return ProblemDetail(pointer=option, code="invalid", detail=detail)
+    return option_fault(option, detail, "invalid")

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.input_faults import option_fault
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 
@@ -185,7 +186,7 @@ def _read(path: Path, option: str, faults: list[ProblemDetail]) -> Any:
 
 
 def _invalid(option: str, detail: str) -> ProblemDetail:
-    return ProblemDetail(pointer=option, code="invalid", detail=detail)
+    return option_fault(option, detail, "invalid")
 
 
 def _network(path: Path, faults: list[ProblemDetail]) -> JsonObject:

@@ -12,7 +12,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.input_faults import option_fault
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.start_hints import is_free
 from towpath_fabric.socket_owners import LISTENS, socket_tables
 
@@ -68,7 +69,7 @@ def require_free(ports: Mapping[str, int]) -> None:
             "port_busy",
             " ".join(dict.fromkeys(used.values())),
             remedy=f"Stop {owner}, or choose {another}: towpath up {others}",
-            errors=tuple(ProblemDetail(pointer=option, detail=detail) for option, detail in used.items()),
+            errors=tuple(option_fault(option, detail) for option, detail in used.items()),
         )
     )
 

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -67,7 +67,10 @@ class RunNoticeReader:
         try:
             message = json.loads(data)
             run_id = str(UUID(message["run_id"]))
-            told = [self._notice(run_id, entry["event"]) for entry in message["entries"]]
+            events = [entry["event"] for entry in message["entries"]]
+            # An approval that changes the call opens another gate and closes it at once: nobody is waited for.
+            closed = {event["gate_id"] for event in events if event["type"] == "gate_closed"}
+            told = [self._notice(run_id, event) for event in events if not _is_passed(event, closed)]
         except (ValueError, KeyError, TypeError, AttributeError):
             return []
         return [notice for notice in told if notice is not None]
@@ -98,6 +101,10 @@ class RunNoticeReader:
         self._networks[run_id] = network
         if len(self._networks) > MOST_RUNS:
             self._networks.popitem(last=False)
+
+
+def _is_passed(event: dict[str, Any], closed: Collection[str]) -> bool:
+    return event["type"] == "gate_opened" and event["gate_id"] in closed
 
 
 def waits_line(run: str, event: dict[str, Any]) -> str:

@@ -70,7 +70,7 @@ def grant_of_runs(
         labelled = "" if asked.label is None else f" with the label {asked.label}"
         since = f"{asked.since:%Y-%m-%d %H:%M}"
         detail = f"no run of {asked.network}{labelled} has completed since {since}, as far as was looked"
-        remedy = "Name an earlier time, or make a grant in another way: docs/policies.md, Making a grant."
+        remedy = "Name an earlier time, or make a grant in another way: towpath grants --help lists them."
         raise ProblemError(problem("grant_not_proposed", detail, remedy=remedy))
     runs = len(read.roots)
     entries: list[ProposedGrantEntry] = []

@@ -104,7 +104,7 @@ def _raised_limit(rule: Rule, limit: LimitKind) -> str:
         return f"Ask again in {rule.rate_per_s} s, or raise the rate of {rule.name}, which is {rule.rate_calls} calls."
     if limit == "cost":
         most = f"raise max_cost_per_run_usd of {rule.name}, which is {rule.max_cost_per_run_usd:g}"
-        return f"Start another run, or {most}; where its model has no price, give it one (docs/budgets.md)."
+        return f"Start another run, or {most}; where its model has no price, give it one: TOWPATH_MODEL_PRICES_FILE."
     return f"Start another run, or raise max_calls_per_run of {rule.name}, which is {rule.max_calls_per_run}."
 
 

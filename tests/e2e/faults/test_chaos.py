@@ -101,7 +101,7 @@ def test_an_invalid_order_is_refused_with_every_problem_and_nothing_starts(files
     assert done.returncode == 2
     problem = json.loads(done.stderr)
     assert problem["code"] == "request_invalid"
-    assert [entry["pointer"] for entry in problem["errors"]] == ["--decisions", "--network", "--kills", "--faults"]
+    assert [entry["pointer"] for entry in problem["errors"]] == ["/decisions", "/network", "/kills", "/faults"]
     assert not (files / "not-made").exists()
 
 

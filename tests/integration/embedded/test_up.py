@@ -126,7 +126,7 @@ def test_a_platform_is_stopped_from_another_terminal_which_waits_until_it_is_gon
     assert capsys.readouterr().out == f"no platform of yours runs on {folder}\n"
 
 
-@pytest.mark.parametrize("option", ["--port", "--nats-port"])
+@pytest.mark.parametrize("option", ["/port", "/nats_port"])
 def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str, command: InProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
@@ -147,7 +147,7 @@ def test_all_busy_ports_are_told_at_once(folder: Path, command: InProcess) -> No
         ports = [str(listener.getsockname()[1]) for listener in (one, other)]
         refused = command("up", "--json", "--data", str(folder), "--port", ports[0], "--nats-port", ports[1])
     problem = json.loads(refused.stdout)
-    assert [entry["pointer"] for entry in problem["errors"]] == ["--port", "--nats-port"]
+    assert [entry["pointer"] for entry in problem["errors"]] == ["/port", "/nats_port"]
     assert all(f"Port {port} is used by" in problem["detail"] for port in ports)
     assert problem["remedy"].endswith("towpath up --port auto --nats-port auto")
 

@@ -117,6 +117,19 @@ async def test_a_file_that_was_refused_is_told_of_by_its_name_and_so_is_the_text
         *("policy applied", "policy refused", "policy unchanged", "policy refused", "policy applied"),
     ]
     assert {name for _, name in told} == {"policy.yaml"}
+    assert all(one["kept"] > 0 for one in logs.entries if one["event"] == "policy refused")
+
+
+async def test_a_first_file_that_is_refused_is_told_to_leave_no_policy_in_force(tas: Running, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())), PolicyThreads())
+        watcher = PolicyFileWatcher(policies, file, "without-a-policy", structlog.get_logger())
+        for content in (b"kind: Policy # \xff", b"kind: Policy\nrules: [{name: a, tool: x, efect: allow}]\n"):
+            file.write_bytes(content)
+            with structlog.testing.capture_logs() as logged:
+                await watcher.check()
+            assert [one["kept"] for one in logged if one["event"] == "policy refused"] == [0]
 
 
 async def test_an_empty_file_is_refused_only_where_it_is_still_empty_at_the_next_look(

@@ -329,7 +329,9 @@ def test_a_field_of_a_task_is_told_as_the_option_that_fills_it() -> None:
         for pointer in ("/model", "/budget/usd", "/labels/a/b", "/goal/criteria", "")
     ]
     told = with_options_named(problem("request_invalid", "5 problems", errors=tuple(faults)))
-    assert [one.pointer for one in told.errors] == ["--model", "--usd", "--label a b", "/goal/criteria", ""]
+    assert [one.pointer for one in told.errors] == [one.pointer for one in faults], "a program follows them"
+    listed = ["--model: no", "--usd: no", "--label a b: no", "/goal/criteria: no", "no"]
+    assert format_problem(told)[1:-1] == [f"  - {one}" for one in listed]
     alone = with_options_named(problem("model_unknown", "/model: no", errors=(faults[0],)))
     assert format_problem(alone)[0].endswith(": --model: no") and alone.detail == "--model: no"
 

@@ -90,7 +90,7 @@ def test_every_problem_of_an_order_is_reported_at_once(tmp_path: Path) -> None:
         )
     found = Counter(entry.pointer for entry in caught.value.problem.errors)
     assert set(found) == {
-        *("--decisions", "--tools", "--faults", "--kills", "--runs", "--long", "--data"),
+        *("/decisions", "/tools", "/faults", "/kills", "/runs", "/long", "/data"),
     }
 
 
@@ -102,7 +102,7 @@ def test_files_of_a_network_are_checked_together(tmp_path: Path) -> None:
     with pytest.raises(ProblemError) as caught:
         campaign_settings(ChaosOptions(network=network, decisions=decisions, policy=policy))
     listed = [entry.pointer for entry in caught.value.problem.errors]
-    assert listed == ["--network", "--decisions", "--policy"]
+    assert listed == ["/network", "/decisions", "/policy"]
 
 
 def test_the_default_networks_pass_every_effect_class_an_approval_and_a_transfer() -> None:

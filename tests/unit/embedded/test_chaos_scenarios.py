@@ -25,7 +25,7 @@ def test_scenarios_are_chosen_by_name_by_all_and_by_privilege() -> None:
 def test_a_name_of_no_scenario_is_a_problem() -> None:
     with pytest.raises(ProblemError) as caught:
         choose_scenarios(["no-such", "clock-skew", "nor-this"], privileged=False)
-    assert [entry.pointer for entry in caught.value.problem.errors] == ["--scenario", "--scenario"]
+    assert [entry.pointer for entry in caught.value.problem.errors] == ["/scenario", "/scenario"]
 
 
 def test_the_list_names_every_scenario_once(capsys: pytest.CaptureFixture[str]) -> None:

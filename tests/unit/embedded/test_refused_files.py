@@ -50,6 +50,16 @@ def test_a_refused_policy_is_told_once_with_the_line_of_every_problem() -> None:
     assert screen.kept == {} and len(screen.shown) == 1
 
 
+@pytest.mark.parametrize(("kept", "fate"), [(0, FileFate.NEW), (3, FileFate.REFUSED), (None, FileFate.REFUSED)])
+def test_of_a_first_policy_it_is_not_said_that_one_before_it_stays(kept: int | None, fate: FileFate) -> None:
+    shown: list[FileFate] = []
+    files = RefusedFiles(lambda _file, _faults, fate=FileFate.REFUSED: shown.append(fate), lambda _: None)
+    files.read_log_line("tas", logged("policy refused", file="p.yaml", problems=1, kept=kept))
+    files.read_log_line("tas", logged("policy problem", file="p.yaml", problem="no rules"))
+    files.read_log_line("tas", logged("policy refused", file="q.yaml", problem="not UTF-8", kept=kept))
+    assert shown == [fate, fate]
+
+
 def test_a_policy_that_is_no_text_is_told_at_once() -> None:
     screen = Screen()
     files = RefusedFiles(screen.show, screen.keep)

@@ -54,13 +54,17 @@ def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (*verdicts, "edit") if changeable else verdicts
 
 
+WHAT = 200
+"""Characters of a call in a table, which folds them: somebody decides by them."""
+
+
 def describe_gate(row: Mapping[str, Any]) -> str:
     """Return what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
     if summary := summary_of_gate(detail):
-        return cut_words(f"{detail['tool']}: {summary}", 90)
+        return cut_words(f"{detail['tool']}: {summary}", WHAT)
     if detail.get("tool") and row["execution_id"] is not None:
-        return f"{detail['tool']} {shorten(sinks_first(detail), 60)}".strip()
+        return f"{detail['tool']} {shorten(sinks_first(detail), WHAT)}".strip()
     cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
     return one_line(f"{row['gate_type']} {cause if cause != row['gate_type'] else ''}".strip(), 60)
 
@@ -93,7 +97,7 @@ LISTED = (
     Column("gate", "gate_id", is_id=True),
     Column("status", "status"),
     Column("run", "run_id", is_id=True),
-    Column("what", describe_gate),
+    Column("what", describe_gate, is_whole=True),
     Column("why", why_in_short),
     Column("votes", quorum_progress),
     Column("handed to", "assigned_to"),

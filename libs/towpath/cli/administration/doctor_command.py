@@ -175,7 +175,10 @@ async def _notices(client: "Client") -> list[DoctorCheck]:
     except ProblemError:
         return []
     if not page.receivers:
-        remedy = "Name a webhook, mailboxes or a chat: docs/approvals.md, Notices."
+        remedy = (
+            "Name webhooks in the file of TOWPATH_WEBHOOKS_FILE, or mailboxes and chats in that of "
+            "TOWPATH_APPROVAL_NOTICES_FILE, where the orchestrator is started; the terminal has: towpath gates watch."
+        )
         return [DoctorCheck("notices", None, "nobody is told of gates that open", remedy)]
     told = f"{len(page.receivers)} are told of gates"
     found = [DoctorCheck("notices", True, f"{told}, with links to {page.console_url}")]

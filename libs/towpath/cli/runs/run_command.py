@@ -234,12 +234,12 @@ def _tell_doubts(doubts: Iterable[str]) -> None:
 
 
 def with_options_named(found: Problem) -> Problem:
-    """Return *found* with the options in the place of the fields that they fill."""
+    """Return *found* with the options in its texts, in the place of the fields that they fill; pointers stay."""
     detail, errors = found.detail, []
     for one in found.errors:
         named = _named(one.pointer)
         detail = detail.replace(f"{one.pointer}: ", f"{named}: ", 1) if one.pointer else detail
-        errors.append(one.model_copy(update={"pointer": named}))
+        errors.append(one if named == one.pointer else one.model_copy(update={"detail": f"{named}: {one.detail}"}))
     return found.model_copy(update={"detail": detail, "errors": tuple(errors)})
 
 

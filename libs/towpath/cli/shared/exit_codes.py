@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from towpath.cli.shared.text import plain_json, printable
 from towpath.errors import problem_of
 from towpath_contracts.problems.input_faults import summary_of
-from towpath_contracts.problems.registry import REGISTRY, Problem
+from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
@@ -37,6 +37,9 @@ _BY_CODE = {
 
 _CORRECT = "Correct the command and run it again; with --help it says what it takes."
 _START = "Start it: towpath up, or name another: --server URL."
+_OPTION = re.compile(r"--[a-z]|NETWORK:|MESSAGE:")
+"""How a text begins that says what is wrong with an option, or with a word that stands without one."""
+
 _CORRECT_LISTED = "Correct what is listed, and run the command again."
 
 
@@ -53,14 +56,23 @@ def format_problem(found: Problem) -> list[str]:
 
 def _split_detail(found: Problem) -> tuple[str, list[str]]:
     """Return the detail and the list of problems so that nothing is printed twice: one alone, many in the list."""
-    listed = list(dict.fromkeys(f"  - {printable(summary_of((entry,)))}" for entry in found.errors))
-    texts = {text for entry in found.errors for text in (summary_of((entry,)), entry.detail) if text}
+    listed = list(dict.fromkeys(f"  - {printable(_placed(entry))}" for entry in found.errors))
+    texts = {text for entry in found.errors for text in (_placed(entry), entry.detail) if text}
     repeated = [place for place in map(found.detail.find, texts) if place >= 0]
     if not repeated:
         return found.detail, listed
-    if len(listed) == 1 and found.errors[0].pointer in found.detail:
+    if len(listed) == 1 and (found.errors[0].pointer in found.detail or _names_option(found.errors[0])):
         return found.detail, []
     return found.detail[: min(repeated)].strip(" :;") or f"{len(listed)} problems", listed
+
+
+def _placed(entry: ProblemDetail) -> str:
+    """Return what is wrong behind its place; what names an option needs no other place."""
+    return entry.detail if _names_option(entry) else summary_of((entry,))
+
+
+def _names_option(entry: ProblemDetail) -> bool:
+    return _OPTION.match(entry.detail) is not None
 
 
 def report(error: Exception, arguments: Sequence[str] = ()) -> int:

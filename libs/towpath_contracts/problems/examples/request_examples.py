@@ -135,7 +135,7 @@ REQUEST_EXAMPLES = {
     "price_unknown": ProblemExample(
         "A budget in dollars can't be held where nobody knows what a model costs: it is new, or your own server's.",
         "no price is known of local:qwen3 → `towpath run support hi --tokens 200000`, without --usd; or give it a "
-        "price (docs/budgets.md)",
+        "price",
     ),
     "idempotency_conflict": ProblemExample(
         "A task was sent under a key that another task was sent under within 24 hours.",

@@ -135,6 +135,14 @@ class PolicyStore:
         found = {"version": 0, "rules": 0, "source": "", "applied_by": ""} if row is None else dict(row)
         log.info("policy in force", **{name: found[name] for name in ("version", "rules", "source", "applied_by")})
 
+    async def version_in_force(self, project: str) -> int | None:
+        """Return the version of the policy in force, 0 where there is none; None where nobody can say just now."""
+        try:
+            row = await self._pool.fetchrow(QUERIES.policy, project)
+        except DATABASE_DOWN:
+            return None
+        return 0 if row is None else int(row["version"])
+
     async def followed(self, project: str) -> tuple[str, str]:
         """Return source and digest of the last policy that came from a policy file; both empty if there is none."""
         found = await self._pool.fetchrow(QUERIES.last_policy_of, project, FILE_ACTOR)
@@ -227,9 +235,10 @@ class PolicyFileWatcher:
         except (OSError, ValueError, *INVALID_DATA) as error:
             if not isinstance(error, OSError):
                 self._applied = stamp
-            self._log.error("policy refused", file=self._path.name, problem=str(error))
+            kept = await self._policies.version_in_force(self._project)
+            self._log.error("policy refused", file=self._path.name, problem=str(error), kept=kept)
         except ProblemError as error:
-            self._take_refusal(error, stamp)
+            await self._take_refusal(error, stamp)
         except DATABASE_DOWN as error:
             self._log.debug("postgres is away, the policy file waits", error=str(error))
         else:
@@ -246,15 +255,16 @@ class PolicyFileWatcher:
         seen, self._empty = self._empty, stamp
         return not text.strip() and seen != stamp
 
-    def _take_refusal(self, error: ProblemError, stamp: tuple[int, int]) -> None:
+    async def _take_refusal(self, error: ProblemError, stamp: tuple[int, int]) -> None:
         if error.problem.retryable:  # others of the project have much read just now: this file's turn comes
             self._log.warning("the policy file waits", file=self._path.name, problem=error.problem.detail)
             return
         self._applied = stamp
+        kept = await self._policies.version_in_force(self._project)
         if not error.problem.errors:
-            self._log.error("policy refused", file=self._path.name, problem=error.problem.detail)
+            self._log.error("policy refused", file=self._path.name, problem=error.problem.detail, kept=kept)
             return
-        self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors))
+        self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors), kept=kept)
         for entry in error.problem.errors:
             self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)
 

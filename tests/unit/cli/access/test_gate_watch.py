@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from towpath.cli.access.gate_watch import differences, line, quorum_progress
-from towpath.cli.access.gates_commands import describe_gate
+from towpath.cli.access.gates_commands import LISTED, describe_gate
+from towpath.cli.shared.table import TableColumn, table_lines
 from towpath_contracts.runs.views import GateView, GateVote
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -60,4 +61,15 @@ def test_the_list_says_what_a_gate_of_a_run_is_about() -> None:
     assert describe_gate(of_run) == "loop same_call" and describe_gate(of_call) == "orders.refund id=8812"
     told = {**of_call, "detail": {**of_call["detail"], "summary": "Refund order {id}"}}  # type: ignore[dict-item]
     assert describe_gate(told) == "orders.refund: Refund order 8812"
+    long = {**told, "detail": {**told["detail"], "summary": f"Refund {'a very long story ' * 6}of 129 EUR to ann"}}
+    assert describe_gate(long).endswith("of 129 EUR to ann")
     assert describe_gate({"gate_type": "timeout", "execution_id": None, "detail": {"key": "timeout"}}) == "timeout"
+
+
+def test_the_table_of_gates_folds_what_waits_on_a_narrow_terminal_and_cuts_nothing_of_it() -> None:
+    words = f"Refund {'a very long story ' * 6}of 129 EUR to ann"
+    cells = {"gate": "1dca23ca-3e27", "status": "pending", "run": "01a2209e-60b6", "what": words}
+    drawn = [TableColumn(one.title, [cells.get(one.title, "")], is_whole=one.is_whole) for one in LISTED]
+    lines = table_lines(drawn, 80)
+    assert max(map(len, lines)) <= 80 and "…" not in "".join(lines)
+    assert sorted(words.split()) == sorted(word for word in " ".join(lines[1:]).split() if word in words.split())

@@ -45,6 +45,13 @@ def test_a_call_that_waits_is_told_with_its_tool_where_it_goes_and_the_command_t
     assert lines(message(created()), message(waiting)) == [told]
 
 
+def test_a_gate_that_the_same_transition_closes_is_not_told_to_wait() -> None:
+    changed = gate(approval_id=RUN, detail=CALL)
+    assert lines(message(created()), message(changed, {"type": "gate_closed", "gate_id": GATE})) == []
+    other = {"type": "gate_closed", "gate_id": RUN}
+    assert len(lines(message(other, changed))) == 1, "the gate before it was closed"
+
+
 def test_a_call_is_told_in_the_words_of_its_tool_too() -> None:
     waiting = gate(approval_id=RUN, detail={**CALL, "summary": "Refund {to}: {note}"})
     told = (

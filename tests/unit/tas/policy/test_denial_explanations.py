@@ -204,7 +204,7 @@ def test_a_limit_is_told_with_its_key_and_another_run_only_where_that_begins_ane
     assert remedy(often, {"few": 4}) == "Ask again in 60 s, or raise the rate of few, which is 4 calls."
     assert remedy(Rule(name="few", effect="allow", max_cost_per_run_usd=0.5)) == (
         "Start another run, or raise max_cost_per_run_usd of few, which is 0.5; where its model has no price, give it "
-        "one (docs/budgets.md)."
+        "one: TOWPATH_MODEL_PRICES_FILE."
     )
 
 
