@@ -164,7 +164,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "price_unknown",
         422,
         "The budget limits money, and a model has no price",
-        "Give the model a price in the file of TOWPATH_MODEL_PRICES_FILE (towpath schema model-prices prints its form), "
+        "Give the model a price in the file of TOWPATH_MODEL_PRICES_FILE (its form: towpath schema model-prices), "
         "choose another model, or limit tokens instead.",
     ),
     ProblemKind(

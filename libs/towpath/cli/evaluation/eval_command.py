@@ -62,7 +62,9 @@ async def eval_suites(
     """
     paths = suites or tuple(path for path, kind in yaml_tests(Path()).items() if kind == "Evaluation")
     if not paths:
-        remedy = "Write one: towpath schema evaluation prints its form, and towpath init FOLDER has one in tests/evaluation.yaml."
+        remedy = (
+            "Write one: towpath schema evaluation prints its form; towpath init FOLDER writes a tests/evaluation.yaml."
+        )
         raise ProblemError(problem("not_found", "there is no file with kind: Evaluation below here", remedy=remedy))
     if record is not None and len(paths) > 1:
         raise ProblemError(problem("request_invalid", "--record takes one suite: name it"))
