@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
+from towpath_embedded.followers import keep_following
 from towpath_embedded.launch_options import (
     mcp_worker,
     own_worker,
@@ -149,7 +150,8 @@ async def _serve(
                 await first_look(platform.client_url, screen.notice)
             look = partial(_tell_unserved, folder, platform, screen, served, told)
             await look()
-            tasks.append(asyncio.create_task(folder.watch(look)))
+            watch = keep_following("publishing saved networks", partial(folder.watch, look), screen.notice)
+            tasks.append(asyncio.create_task(watch))
         if options.strict and refused.faults:
             raise ProblemError(refused_at_start(refused.faults))
         _keep_chosen_ports(options, platform)
@@ -292,13 +294,13 @@ def _reloads(
     following: list[Coroutine[Any, Any, None]] = []
     if reload := _worker_reload(options, platform, screen, refused, served):
         reload.networks(*then)
-        following.append(reload.follow())
+        following.append(keep_following("serving saved files with tools", reload.follow, screen.notice))
     if options.mcp is not None or options.project:
         from towpath_embedded.terminal.mcp_reload import McpReload  # reads YAML: not on the way to readiness
 
         project = Path(options.project) if options.project else None
         mcp = McpReload(platform, mcp_worker(options), project, screen.notice, refused, served)
-        following.append(mcp.follow(*then))
+        following.append(keep_following("serving MCP servers", partial(mcp.follow, *then), screen.notice))
     return reload, following
 
 

@@ -312,13 +312,18 @@ _SAID = re.compile(r"^towpath (?:worker|agents): (.+)$", re.MULTILINE)
 """What a process with user code says when it can't serve that: the cause by itself, whatever else its log has."""
 
 
+def said_cause(tail: str) -> str:
+    """Return why a process says, in the *tail* of its log, that it can't serve user code; else an empty text."""
+    return next(reversed(_SAID.findall(tail)), "")
+
+
 def failure(name: str, log: Path, what: str, *, since: int = 0) -> "Problem":
     """The problem `service_failed` for *name*, with the last lines that its log has *since* this start."""
     from towpath_contracts.problems.registry import problem  # not at the head: fork servers start before it is imported
 
     tail = log_tail(log, since=since)
-    if said := _SAID.findall(tail):
-        return problem("service_failed", f"{name} {what}: {said[-1]}", remedy="Correct that, and start again.")
+    if said := said_cause(tail):
+        return problem("service_failed", f"{name} {what}: {said}", remedy="Correct that, and start again.")
     detail = (
         f"{name} {what}. Its log ({log}) ends:\n{tail}"
         if tail

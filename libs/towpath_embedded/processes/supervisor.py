@@ -12,13 +12,23 @@ from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.processes.child_process import ChildProcess, ManagedProcess, wait_exit
+from towpath_embedded.processes.child_process import (
+    ChildProcess,
+    ManagedProcess,
+    log_end,
+    log_tail,
+    said_cause,
+    wait_exit,
+)
 from towpath_fabric.clock import monotonic
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 MOST_LEAVING = 3  # former processes of one name that still do their work: each takes memory as long as its longest call
 STEADY_AFTER_S = 10.0  # after this long a child counts as well again, and its next pause is the first
+BUSY = "unavailable"
+"""The code of a process that can't be replaced yet."""
+
 READY_POLL_S = 0.1
 KILL_TIMEOUT_S = 10.0  # a killed process may hang in the disk for a while
 
@@ -92,15 +102,15 @@ class Supervisor:
         watched = self._watched[unit.name]
         if (count := sum(one.name == unit.name for one in self._leaving.values())) >= MOST_LEAVING:
             detail = f"{count} former processes of {unit.name} still finish their calls"
-            raise ProblemError(problem("service_failed", detail, remedy="Save the file again once one has ended."))
+            raise ProblemError(problem(BUSY, detail, remedy="It is tried again; wait until one has ended."))
         try:
             await unit.start()
-        except asyncio.CancelledError:
+            if watched.task is not None:
+                watched.task.cancel()
+                await asyncio.gather(watched.task, return_exceptions=True)
+        except (asyncio.CancelledError, OSError):
             await unit.stop()
             raise
-        if watched.task is not None:
-            watched.task.cancel()
-            await asyncio.gather(watched.task, return_exceptions=True)
         former, watched.unit = watched.unit, unit
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
         if former.process is not None:
@@ -161,33 +171,40 @@ class Supervisor:
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
 
     async def _watch(self, watched: SupervisedProcess) -> None:
-        pause = FIRST_PAUSE_S
+        pause, told, since = FIRST_PAUSE_S, "", None
         while True:
             began = monotonic()
             if watched.unit.process is not None:
                 await wait_exit(watched.unit.process)
             if watched.released.is_set():
-                self._notice(f"{watched.unit.name} {_how_it_ended(watched.unit)}; it is started again")
+                line = f"{watched.unit.name} {_how_it_ended(watched.unit, since)}; it is started again"
+                if line != told:  # one that can't start says the same every few seconds
+                    self._notice(line)
+                told = line
                 pause = FIRST_PAUSE_S if monotonic() - began > STEADY_AFTER_S else pause
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, self._longest_pause_s)
             await watched.released.wait()
-            await self._restart(watched)
+            since = log_end(watched.unit.log)
+            if await self._restart(watched):
+                told, since = "", None
 
-    async def _restart(self, watched: SupervisedProcess) -> None:
+    async def _restart(self, watched: SupervisedProcess) -> bool:
+        """Start the process again; returns whether it became ready."""
         watched.restarts += 1
         ended = monotonic()
         try:
             watched.unit.spawn()
         except (OSError, ProblemError) as error:  # a full disk, a removed file: it may come back
             self._notice(f"{watched.unit.name} can't be started: {error}")
-            return
+            return False
         self._changed()
         while watched.unit.process is not None and watched.unit.process.poll() is None:
             if await watched.unit.ready():
                 self._notice(f"{watched.unit.name} is back after {monotonic() - ended:.1f} s")
-                return
+                return True
             await asyncio.sleep(READY_POLL_S)
+        return False
 
 
 async def _ended(process: ChildProcess) -> None:
@@ -204,8 +221,10 @@ def _pid(unit: ManagedProcess) -> int | None:
     return unit.process.pid if unit.process is not None and unit.process.poll() is None else None
 
 
-def _how_it_ended(unit: ManagedProcess) -> str:
+def _how_it_ended(unit: ManagedProcess, since: int | None) -> str:
+    """Return how it ended; with the cause that it gave *since* it was started, where it did not become ready."""
     status = unit.process.returncode if unit.process is not None else None
     if status is not None and status < 0:
         return f"was ended by {signal.Signals(-status).name}"
-    return f"ended with status {status}"
+    said = "" if since is None else said_cause(log_tail(unit.log, since=since))
+    return f"ended with status {status}{f': {said}' if said else ''}"

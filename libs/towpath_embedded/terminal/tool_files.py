@@ -47,9 +47,10 @@ class ToolFiles:
         """Return what a worker that is started now serves."""
         return tuple(str(file) for file in self._placed()) if self._places else self._named
 
-    def follow_imports(self, files: Collection[Path]) -> None:
-        """Look at *files* as well, which the modules import."""
+    def follow_imports(self, files: Collection[Path], *, read_at: datetime | None = None) -> None:
+        """Look at *files* as well, which the modules import; what was saved since *read_at* has changed."""
         self._imported = files
+        self._since_ns = self._since_ns if read_at is None else int(read_at.timestamp() * 1e9)
         for path in self._files():
             version = version_of(path)
             is_new = version is not None and version[0] > self._since_ns

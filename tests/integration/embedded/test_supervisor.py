@@ -131,6 +131,39 @@ async def test_the_pause_between_starts_grows(folder: Path, supervisor: Supervis
     assert 0.2 + 0.4 + 0.8 <= time.monotonic() - began < 3 * LONGEST_PAUSE_S
 
 
+async def test_a_child_that_cannot_start_any_more_is_told_once_with_the_cause_that_it_gives(
+    folder: Path, supervisor: Supervisor, told: Told
+) -> None:
+    refuses = "import os, sys\nif os.path.exists('broken'): sys.exit('towpath worker: tools.py:9: not Python')"
+    await supervisor.start([role(folder, "worker", f"{refuses}\n{ANSWERS}")])
+    (folder / "broken").touch()
+    supervisor.kill("worker")
+    await eventually(lambda: supervisor.processes["worker"].restarts == 4)
+    assert told.lines[1:] == [
+        "worker was ended by SIGKILL; it is started again",
+        "worker ended with status 1: tools.py:9: not Python; it is started again",
+    ]
+    (folder / "broken").unlink()
+    await eventually(lambda: len(told.lines) == 4)
+    supervisor.kill("worker")
+    await eventually(lambda: len(told.lines) == 5)
+    assert told.lines[3].startswith("worker is back after")
+    assert told.lines[4] == "worker was ended by SIGKILL; it is started again"
+
+
+async def test_a_child_for_the_place_of_another_ends_where_the_change_is_given_up(
+    folder: Path, supervisor: Supervisor
+) -> None:
+    await supervisor.start([role(folder, "worker")])
+    first, second = supervisor.processes["worker"].pid, role(folder, "worker", "import time; time.sleep(60)")
+    change = asyncio.create_task(supervisor.replace(second, signal.SIGUSR1))
+    await eventually(lambda: second.process is not None)
+    change.cancel()
+    await asyncio.gather(change, return_exceptions=True)
+    assert second.process is not None and second.process.poll() is not None
+    assert supervisor.processes["worker"].pid == first
+
+
 async def test_a_held_child_stays_down_until_it_is_released(folder: Path, supervisor: Supervisor) -> None:
     unit = role(folder, "gateway")
     await supervisor.start([unit])

@@ -99,6 +99,9 @@ class Shop:
                 run = (await client.get(f"/v1/runs/{run['run_id']}")).json()
         return str(run["status"])
 
+    def state(self) -> Any:
+        return json.loads((self.folder / ".towpath" / "state.json").read_text())
+
     def calls(self) -> list[str]:
         return (self.folder / "calls").read_text().splitlines()
 
@@ -165,8 +168,15 @@ def test_a_broken_save_is_told_with_its_line_and_a_new_file_is_served_and_has_it
         assert "tools/orders.py was refused, and the worker goes on with what it has" in told.wait_for("was refused")
         assert "tools/orders.py:9: not Python" in told.wait_for("not Python")
         assert shop.run("orders.find") == "completed"
+        (shop.tools.parent / "stock.py").write_text("def count(")
+        shop.tools.write_text(TOOLS)
+        told.wait_for("tools/stock.py was refused")
+        told.wait_for("tools/stock.py:1: not Python")
+        while [*shop.state()["refused_files"]] != ["tools/stock.py"]:
+            told.ended.wait(0.05)
+        (shop.tools.parent / "stock.py").unlink()
         shop.tools.write_text(TOOLS.replace('"first\\n"', '"mended\\n"'))
-        told.wait_for("tools/orders.py: worker restarted, 2 tools")
+        told.wait_for("tools/orders.py, tools/stock.py (gone): worker restarted, 2 tools")
         assert shop.run("orders.find") == "completed"
         shop.network.write_text(NETWORK % f"{FINDS}, mail.send")
         told.wait_for("mail.send, which nobody registered")
@@ -177,5 +187,20 @@ def test_a_broken_save_is_told_with_its_line_and_a_new_file_is_served_and_has_it
             missing = {one for one in missing if one not in line}
         assert shop.run("mail.send") == "completed"
         assert shop.calls() == ["first", "mended", "sent"]
+
+    assert status_after(look, "up", "--port", "auto", "--nats-port", "auto") == 0
+
+
+def test_files_that_cannot_be_served_for_another_reason_are_served_once_that_is_over(shop: Shop) -> None:
+    def look(told: Lines) -> None:
+        told.wait_for("ready in")
+        (answers := shop.folder / ".towpath" / "nats" / "worker.served").mkdir()
+        shop.tools.write_text(TOOLS.replace("first", "second"))
+        assert "Is a directory" in told.wait_for("the worker goes on with what it has, for now: ")
+        assert shop.run("orders.find") == "completed"
+        answers.rmdir()
+        told.wait_for("tools/orders.py: worker restarted, 2 tools")
+        assert shop.run("orders.find") == "completed"
+        assert shop.calls() == ["first", "second"]
 
     assert status_after(look, "up", "--port", "auto", "--nats-port", "auto") == 0

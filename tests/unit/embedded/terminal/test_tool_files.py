@@ -56,6 +56,20 @@ def test_what_was_saved_while_the_platform_started_has_changed(tmp_path: Path) -
     assert files.changed() == []
 
 
+def test_a_new_file_that_a_saved_one_imports_has_not_changed_once_both_were_read(tmp_path: Path) -> None:
+    orders, shared = tmp_path / "orders.py", tmp_path / "_shared.py"
+    orders.write_text(TOOLS)
+    files = ToolFiles((str(orders),), (), project=None, since=wall() - timedelta(minutes=1))
+    assert files.changed() == [orders]
+    shared.write_text("PRICE = 1\n")
+    files.follow_imports((orders, shared), read_at=wall() + timedelta(seconds=1))
+    assert files.changed() == []
+    late = tmp_path / "_late.py"
+    late.write_text("PRICE = 1\n")
+    files.follow_imports((orders, late), read_at=wall() - timedelta(minutes=1))
+    assert files.changed() == [late]
+
+
 def test_the_file_of_the_project_is_looked_at_with_its_places(tmp_path: Path) -> None:
     project = tmp_path / "towpath.yaml"
     project.write_text("kind: Project\n")

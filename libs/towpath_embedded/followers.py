@@ -1,0 +1,30 @@
+"""Keeps what follows files for as long as the platform runs going: one that ended would leave saved files unread."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from towpath.cli.shared.text import one_line
+
+AGAIN_S = 5.0
+"""Before what failed is begun again: a full disk may have room by then."""
+
+MAX_CHARS = 300
+
+Tell = Callable[[str, str], None]
+"""Gets a line and its style."""
+
+
+async def keep_following(
+    what: str, follow: Callable[[], Awaitable[None]], tell: Tell, again_s: float = AGAIN_S
+) -> None:
+    """Run *follow* until cancelled, again where it fails; *tell* gets why, once for as long as it is the same."""
+    told = ""
+    while True:
+        try:
+            await follow()
+        except Exception as error:  # noqa: BLE001 - the outermost loop of a task: nobody else would tell of it
+            said = one_line(f"{type(error).__name__}: {error}", MAX_CHARS)
+            if said != told:
+                tell(f"{what} failed, and is begun again: {said}", "yellow")
+            told = said
+        await asyncio.sleep(again_s)
