@@ -54,7 +54,8 @@ def is_proved(worker_id: str, proof: str) -> bool:
 class WorkerBeat(Message):
     """Worker to TAS: this process serves the toolset; how many calls it runs, and of how many at once.
 
-    `up_s` is how long it has run, since its clock may be wrong; `idle` is said of a drained one that has ended all.
+    `up_s` is how long it has run, since its clock may be wrong; `draining` says that it was told on its own machine to
+    take no new calls, `idle` that a drained one has ended all.
     `proof` is what the id was made of, which nobody else is told (`proved_id`). `runs` are those that it wants to know
     the end of.
     """
@@ -69,6 +70,7 @@ class WorkerBeat(Message):
     slots: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     in_flight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     idle: bool = False
+    draining: Annotated[bool, Field(exclude_if=lambda draining: not draining)] = False
     proof: Annotated[str, Field(max_length=128)] = ""
     runs: Annotated[tuple[UUID, ...], Field(max_length=MAX_ASKED_RUNS, exclude_if=lambda runs: not runs)] = ()
 

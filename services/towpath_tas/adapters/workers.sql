@@ -1,7 +1,8 @@
 -- Worker processes: a row each for every toolset that they serve, kept for a while after their last word.
 
 -- name: beat
-UPDATE tas.worker SET name = $4, host = $5, version = $6, slots = $7, calls = $8, idle = $9, heard_at = now()
+UPDATE tas.worker SET name = $4, host = $5, version = $6, slots = $7, calls = $8, idle = $9, heard_at = now(),
+  drained_at = CASE WHEN $10 THEN coalesce(drained_at, now()) ELSE drained_at END
 WHERE project = $1 AND toolset = $2 AND worker_id = $3
 RETURNING drained_at IS NOT NULL AS drain
 
@@ -17,8 +18,9 @@ WITH forgotten AS (
     AND (w.heard_at < now() - make_interval(secs => $11)
       OR (ranked.place >= $12 AND w.heard_at < now() - make_interval(secs => $13)))
   RETURNING w.worker_id)
-INSERT INTO tas.worker (project, toolset, worker_id, name, host, version, slots, calls, idle, started_at, heard_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, now() - make_interval(secs => $10), now()
+INSERT INTO tas.worker (
+  project, toolset, worker_id, name, host, version, slots, calls, idle, started_at, heard_at, drained_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, now() - make_interval(secs => $10), now(), CASE WHEN $14 THEN now() END
 WHERE (SELECT count(*) FROM tas.worker WHERE project = $1 AND toolset = $2) - (SELECT count(*) FROM forgotten) < $12
 ON CONFLICT (project, toolset, worker_id) DO NOTHING
 

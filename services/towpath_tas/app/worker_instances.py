@@ -51,9 +51,10 @@ class WorkerInstances:
             raise ProblemError(problem("forbidden", f"this does not come from the worker {beat.worker_id}"))
         said = (beat.name, beat.host, beat.version, beat.slots, beat.in_flight, beat.idle)
         place = (beat.project, beat.toolset, beat.worker_id)
-        row = await self._pool.fetchrow(WORKERS.beat, *place, *said)
+        row = await self._pool.fetchrow(WORKERS.beat, *place, *said, beat.draining)
         if row is None:
-            await self._pool.execute(WORKERS.begin, *place, *said, beat.up_s, FORGOTTEN_S, MAX_INSTANCES, GONE_S)
+            bounds = (FORGOTTEN_S, MAX_INSTANCES, GONE_S)
+            await self._pool.execute(WORKERS.begin, *place, *said, beat.up_s, *bounds, beat.draining)
         return WorkerHeard(drain=row is not None and row["drain"], ended=await self._ended(beat))
 
     async def _ended(self, beat: WorkerBeat) -> tuple[UUID, ...]:

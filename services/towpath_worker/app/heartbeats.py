@@ -24,10 +24,11 @@ LONGEST_PAUSE_S = 60.0
 
 
 class WorkerLoad(NamedTuple):
-    """What runs here: calls, of how many at once, and whether all has ended, each outcome confirmed."""
+    """What runs here: calls, of how many at once; whether no new ones are taken, and whether then all has ended."""
 
     calls: int
     slots: int
+    draining: bool
     idle: bool
 
 
@@ -66,14 +67,18 @@ class Heartbeats:
         """Say it every BEAT_S, less often while nobody answers, until cancelled."""
         pause_s, drained = BEAT_S, False
         while True:
-            heard = [await self._say(toolset) for toolset in self._toolsets]
+            heard = await self.say()
             if not drained and any(answer is not None and answer.drain for answer in heard):
                 drained = True
                 await self._drain()
-                heard = [await self._say(toolset) for toolset in self._toolsets]  # so that it is seen at once
+                heard = await self.say()  # so that it is seen at once
             await self._ask_for_ends()
             pause_s = BEAT_S if any(answer is not None for answer in heard) else min(pause_s * 2, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
+
+    async def say(self) -> list[WorkerHeard | None]:
+        """Say what is true now; returns what was answered for each toolset."""
+        return [await self._say(toolset) for toolset in self._toolsets]
 
     async def _ask_for_ends(self) -> None:
         """Ask which of the runs that used a tool here have ended; any toolset's word may ask for all."""
@@ -91,6 +96,7 @@ class Heartbeats:
             up_s=monotonic() - self._began_s,
             slots=load.slots,
             in_flight=load.calls,
+            draining=load.draining,
             idle=load.idle,
             runs=runs,
             **self._known,

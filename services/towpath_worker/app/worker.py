@@ -47,6 +47,9 @@ DEFAULT_CONCURRENCY = 16
 OTHER_ATTEMPT_DELAY_S = 1.0
 """Until a new attempt is redelivered while an older one of the same call still runs here."""
 
+SAY_S = 2.0
+"""How long a worker that is told to end waits for tool access to hear that it takes no calls."""
+
 CANCEL_WAIT_S = 1.0
 """How long calls that were cut off at the end of the process may take to notice."""
 
@@ -248,11 +251,18 @@ class ToolWorker:
     async def finish_calls(self) -> None:
         """Take no new calls, and wait until those that are here have ended and every outcome is confirmed."""
         await self.take_no_more()
+        await self._say_drained()
         await self._wait_until_idle()
+        await self._say_drained()
+
+    async def _say_drained(self) -> None:
+        with contextlib.suppress(TimeoutError):  # it is for people to look at, and nothing waits for it
+            async with asyncio.timeout(SAY_S):
+                await self._heartbeats.say()
 
     def _load(self) -> WorkerLoad:
         idle = self._drained and not len(self._slots) and not len(self._outbox)
-        return WorkerLoad(calls=len(self._slots), slots=self._options.concurrency, idle=idle)
+        return WorkerLoad(calls=len(self._slots), slots=self._options.concurrency, draining=self._drained, idle=idle)
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, let what runs end for *grace_s* seconds, and give the rest to other workers.

@@ -127,3 +127,16 @@ async def test_a_repeated_confirmation_of_the_first_outcome_is_none_of_the_late_
         assert (late.key, late.status) == (f"{first.key}:late", "succeeded")
         await tas.confirm()
         await eventually(lambda: held.count("towpath_worker_unconfirmed") == 0, within_s=60)
+
+
+async def test_a_worker_that_is_to_end_after_its_calls_says_so_at_once_and_when_they_have_ended(
+    nats_server: Nats,
+) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as place:
+        running = await tas.dispatch(tas.invocation("pay_slowly", {"seconds": 1.0}, effect_class="idempotent"))
+        await eventually(lambda: len(tas.claims) == 1)
+        assert not any(beat.draining for beat in tas.beats)
+        await place.worker.finish_calls()
+        assert tas.outcomes_of(running) != []
+        said = [(beat.draining, beat.in_flight, beat.idle) for beat in tas.beats]
+        assert said[-1] == (True, 0, True) and (True, 1, False) in said

@@ -64,6 +64,7 @@ class TasPeer:
         self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda _asked: GRANTED
         self.dead: list[ReportDeadLetter] = []
         self.ended_runs: set[uuid.UUID] = set()
+        self.beats: list[WorkerBeat] = []
         self._inboxes: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -125,6 +126,7 @@ class TasPeer:
         return ActionDone()
 
     async def _on_beat(self, beat: WorkerBeat) -> Message:
+        self.beats.append(beat)
         return WorkerHeard(ended=tuple(run_id for run_id in beat.runs if run_id in self.ended_runs))
 
     async def _on_blob(self, chunk: BlobChunk) -> Message:

@@ -81,7 +81,8 @@ async def drain(worker: str, /, *, reason: str = "", common: ConnectionOptions =
     async with common.connect() as client:
         found = (await client.workers.list()).workers
         meant = [one for one in found if one.name == worker or one.worker_id.startswith(worker.strip().lower())]
-        fits = [one for one in meant if one.state != "gone"]
+        there = [one for one in meant if one.state != "gone"]
+        fits = [one for one in there if one.state == "taking"] or there  # a former one of the name may end its calls
         if len(fits) != 1:
             detail = f"{len(fits) or 'no'} workers that are there are meant by {worker!r}"
             if meant and not fits:

@@ -61,6 +61,19 @@ async def test_a_drain_is_told_with_every_answer_and_stands_in_the_audit_once(ta
         await caller.ask(rpc.DRAIN_WORKER, **{**order, "project": "another"})
 
 
+async def test_a_process_that_takes_no_more_by_itself_is_shown_as_draining_from_its_first_word_on(tas: Running) -> None:
+    caller, one, other = tas.caller, uuid.uuid4().hex, uuid.uuid4().hex
+    await beat(caller, one, in_flight=1)
+    assert (await beat(caller, one, in_flight=1, draining=True)).drain
+    found = (await listed(caller))[one]
+    assert (found.state, found.drained_by) == ("draining", "") and found.drained_at is not None
+    await beat(caller, one, draining=True, idle=True)
+    await beat(caller, other, in_flight=1, draining=True)
+    now = await listed(caller)
+    assert (now[one].state, now[one].drained_at) == ("drained", found.drained_at)
+    assert now[other].state == "draining"
+
+
 async def test_who_is_silent_is_gone_then_forgotten_and_one_toolset_has_a_bounded_number(tas: Running) -> None:
     caller, one, new = tas.caller, uuid.uuid4().hex, uuid.uuid4().hex
     await beat(caller, one)

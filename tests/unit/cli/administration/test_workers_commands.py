@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.gateway.web import response, web
+from tests.support.gateway.web import Asked, response, web
 
 from towpath.cli import main
 
@@ -43,6 +43,20 @@ async def test_workers_that_are_gone_are_listed_last(capsys: pytest.CaptureFixtu
     assert await ask("list", "-o", "json") == 0
     listed = json.loads(capsys.readouterr().out)["workers"]
     assert [one["state"] for one in listed] == ["draining", "taking", "gone", "gone"]
+
+
+async def test_of_workers_of_one_name_the_one_that_takes_calls_is_meant() -> None:
+    asked: list[str] = []
+
+    def answer(request: Asked) -> bytes:
+        asked.append(request.path)
+        body = {"workers": KNOWN} if request.method == "GET" else {"worker": KNOWN[3], "changed": True}
+        return response(200, json.dumps(body).encode(), content_type="application/json")
+
+    async with web(answer) as server:
+        words = ["workers", "drain", "mail", "--server", server.url("", "127.0.0.1")]
+        assert await asyncio.to_thread(main, words) == 0
+    assert asked[-1] == f"/v1/workers/{'d4' * 32}/drain"
 
 
 async def test_who_drains_a_worker_that_is_gone_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
