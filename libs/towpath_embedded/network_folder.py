@@ -26,6 +26,7 @@ from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_embedded.processes.supervisor import Notice
 from towpath_embedded.refused_files import ShowRefused
 from towpath_embedded.script_watch import ScriptWatch
+from towpath_readings.yaml_lines import locate_yaml_fault
 
 POLL_S = 0.5
 HTTP_TIMEOUT_S = 15.0
@@ -213,9 +214,14 @@ class NetworkFolderPublisher:
 
     def _read(self, path: Path) -> JsonObject | None:
         """The network in *path*; None for another kind of file, or for one that can't be read, which gives a notice."""
+        text = ""
         try:
-            content: Any = yaml.safe_load(_text(path))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            text = _text(path)
+            content: Any = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            self._refused(path, [locate_yaml_fault(path, error, text)])
+            return None
+        except (OSError, ValueError) as error:
             self._refused(path, [f"{path.name} can't be read: {' '.join(str(error).split())}"])
             return None
         is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)

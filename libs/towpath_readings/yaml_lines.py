@@ -1,11 +1,16 @@
-"""Which line of a YAML text holds what: problems name places by JSON pointers, people look for lines."""
+"""Which line of a YAML text holds what: problems name places by JSON pointers, people look for lines.
 
-import json
-from collections.abc import Iterator
+What is said of a fault is logged, and read in terminals and pages: of a line whose key, or one above it, is called
+like a secret nothing is repeated, and of others signs that can't be seen, or change how the rest is read, are escaped.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 
 import yaml
 
 from towpath_contracts.problems.near_names import name_like
+from towpath_contracts.text import SECRET_NAME, name_hidden, visible_json
 
 _OTHERWISE = "this line is indented otherwise than those it belongs to"
 _HINTS = (
@@ -30,6 +35,14 @@ _NAMED = ("name", "key")
 _BLOCK_ENDS = ("expected <block end>", "did not find expected key", "did not find expected '-' indicator")
 """What the two parsers say where a line doesn't go on as the lines before it."""
 
+_TEXT_AT_FAULT = re.compile(r"'[^']*'")
+
+
+def locate_yaml_fault(source: object, error: yaml.YAMLError, text: str) -> str:
+    """Return what is wrong in *text*, which is no YAML, with its file and line."""
+    line, what = describe_yaml_fault(error, text)
+    return f"{source}:{line}: not YAML: {what}"
+
 
 def describe_yaml_fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
     """Return the line of what is wrong in *text*, which is no YAML, and what to do about it."""
@@ -40,14 +53,33 @@ def describe_yaml_fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
         ("while parsing a flow", "while scanning a")
     ):
         mark = begun  # what is not closed is noticed lines later
-    hint = next((hint for words, hint in _HINTS if words in said), said)
+    lines = text.split("\n")[: mark.line + 1] if mark is not None else []
+    is_secret = _is_secret(lines)
+    told = name_hidden(_TEXT_AT_FAULT.sub("'…'", said) if is_secret else said)
+    hint = next((hint for words, hint in _HINTS if words in said), told)
     if mark is None:
         return 1, hint
-    lines = text.split("\n")[: mark.line + 1]
-    return mark.line + 1, (_hint_of_line(said, lines, mark.column) if mark.line < len(lines) else None) or hint
+    own = _hint_of_line(said, lines, mark.column, is_secret=is_secret) if mark.line < len(lines) else None
+    return mark.line + 1, own or hint
 
 
-def _hint_of_line(said: str, lines: list[str], column: int) -> str | None:
+def _is_secret(lines: Sequence[str]) -> bool:
+    """Return whether the last of *lines*, or a key that it is below, has a name like a secret's."""
+    column, found = _column_of_key(lines[-1]) if lines else 0, SECRET_NAME.search(lines[-1]) if lines else None
+    for line in reversed(lines[:-1]):
+        if found is not None or not column:
+            break
+        if line.strip() and (above := _column_of_key(line)) < column:
+            column, found = above, SECRET_NAME.search(line.partition(": ")[0])
+    return found is not None
+
+
+def _column_of_key(line: str) -> int:
+    """Return where the key of a line begins, behind the dashes of lists."""
+    return len(line) - len(line.lstrip(" -"))
+
+
+def _hint_of_line(said: str, lines: list[str], column: int, *, is_secret: bool) -> str | None:
     """Return what is wrong with the last of *lines*: the parser says the same of an indentation and of a text."""
     line = lines[-1].rstrip()
     before = line[:column]
@@ -55,16 +87,15 @@ def _hint_of_line(said: str, lines: list[str], column: int) -> str | None:
         if ": " not in before:
             return _indented_otherwise(lines)
         key, value = _split_value(line)
-        if key in _NAMED and (name := name_like(value, "_./-")):
+        if key in _NAMED and not is_secret and (name := name_like(value, "_./-")):
             return f"a name has no spaces; write {key}: {name}"
-        return f"a colon and a space inside a text; quote it: {key}: {_quoted(value)}"
+        return f"a colon and a space inside a text; {_quote_it(line, is_secret=is_secret)}"
     if not any(words in said for words in _BLOCK_ENDS):
         return None
     if not before.strip():
         return _indented_otherwise(lines)
-    key, value = _split_value(line)
-    if value.startswith("{"):
-        return f"a text that begins with {{ is read as a mapping; quote it: {key}: {_quoted(value)}"
+    if _split_value(line)[1].startswith("{"):
+        return f"a text that begins with {{ is read as a mapping; {_quote_it(line, is_secret=is_secret)}"
     return "the value ends before this text; quote the whole of it"
 
 
@@ -74,8 +105,10 @@ def _split_value(line: str) -> tuple[str, str]:
     return key.strip(), value.partition(" #")[0].strip()
 
 
-def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _quote_it(line: str, *, is_secret: bool) -> str:
+    """Return how the value of *line* is written; of a secret it is not repeated."""
+    key, value = _split_value(line)
+    return "quote the whole of it" if is_secret else f"quote it: {name_hidden(key)}: {visible_json(value)}"
 
 
 def _indented_otherwise(lines: list[str]) -> str:

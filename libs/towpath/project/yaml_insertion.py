@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_readings.yaml_lines import locate_yaml_fault
 
 
 def append_item(folder: Path, path: Path, member: str, key: str, name: str, item: str) -> None:
@@ -63,8 +64,7 @@ def parse_yaml(text: str, path: Path, *, quiet: bool = False) -> Any:
     except yaml.YAMLError as error:
         if quiet:
             return None
-        detail = f"{path}: not YAML: {' '.join(str(error).split())}"
-        raise ProblemError(problem("request_invalid", detail)) from error
+        raise ProblemError(problem("request_invalid", locate_yaml_fault(path, error, text))) from error
 
 
 def indented(item: str, column: int) -> str:

@@ -1,8 +1,8 @@
 """Says in plain words why a text is no JSON: the parser of Python's library names what it would have taken.
 
-What it says is logged, and read in terminals and pages. So the values of keys that are called like secrets are left
-out of the text that is shown around the fault, and in it whatever can't be seen, or changes how the rest is read, is
-escaped.
+What it says is logged, and read in terminals and pages. So the values of keys that are called like secrets, and all
+that lists and objects below such keys hold, are left out of the text that is shown around the fault; and in it
+whatever can't be seen, or changes how the rest is read, is escaped.
 """
 
 import json
@@ -32,12 +32,20 @@ _BEFORE_AN_END = ("Illegal trailing comma", "Expecting value", "Expecting proper
 _TRAILING_COMMA = re.compile(r",\s*([}\]])")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _NAMED_VALUE = re.compile(
-    r"""(?<![\w.-])([\w.-]{1,128}+)["']?+\s*+(?:[:=]\s*+(?=[^\s\d{\[,}\]-])(?!(?:true|false|null)\b)(["']?)|(["']))"""
+    r"""(?<![\w.-])([\w.-]{1,128}+)["']?+\s*+(?:[:=]\s*+(?=[^\s,}\]])(?!(?:true|false|null)\b)(["'{\[]?)|(["'{\[]))"""
 )
-"""A name, also one whose quotes or colon are missing, and how its text begins: with a quote, or without one."""
+"""A name, also one whose quotes or colon are missing, and how its value begins: with a quote or bracket, or without."""
+
+_AMOUNT = re.compile(
+    r"(?:(?:max|min|total|input|output|prompt|completion|reasoning|cached|budget)[_-]?)*tokens", re.IGNORECASE
+)
+"""Names of how many tokens there may be: these are pieces of text, and no secrets."""
 
 _TEXT_END = re.compile(r"""["'](?=\s*(?:[,}\]\n]|$))""")
 _WORD_END = re.compile(r"[,}\]\n]")
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_FORM = re.compile(r"""[^\s{}\[\],:"']""")
+"""Whatever is no sign that a list or an object is written with."""
 
 _LOOKED_AT = 16_384
 """Characters before a fault in which the name is looked for whose value is around it."""
@@ -114,12 +122,38 @@ def _without_secrets(text: str, end: int) -> str:
     place = 0
     while (named := _NAMED_VALUE.search(shown, place)) is not None:
         place = named.end()
-        if SECRET_NAME.search(named[1]) and not named[1].endswith("tokens"):
-            closed = (_TEXT_END if named[2] or named[3] else _WORD_END).search(shown, place)
+        if not SECRET_NAME.search(named[1]) or _AMOUNT.fullmatch(named[1]):
+            continue
+        begin = named[2] or named[3] or ""
+        if begin in _KINDS:
+            until = _closing(shown, place)
+            hidden = _without_content(shown[place:until])
+        else:
+            closed = (_TEXT_END if begin else _WORD_END).search(shown, place)
             until = closed.start() if closed is not None else len(shown)
-            hidden = "".join(sign if sign == "\n" else _LEFT_OUT for sign in shown[place:until])
-            shown, place = shown[:place] + hidden + shown[until:], until
+            hidden = _hidden(shown[place:until])
+        shown, place = shown[:place] + hidden + shown[until:], until
     return text[:start] + shown
+
+
+def _hidden(text: str) -> str:
+    return "".join(sign if sign == "\n" else _LEFT_OUT for sign in text)
+
+
+def _without_content(text: str) -> str:
+    """Return *text*, of a list or object, of the same length, and what it holds as secrets."""
+    texts_hidden = _TEXT.sub(lambda found: f'"{_hidden(found[0][1:-1])}"', text)
+    return _NO_FORM.sub(_LEFT_OUT, texts_hidden)
+
+
+def _closing(text: str, place: int) -> int:
+    """Return where the list or object ends whose bracket stands before *place*; the end of *text* where it does not."""
+    depth = 1
+    for found in _STRING_OR_BRACKET.finditer(text, place):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(found[0], 0)
+        if not depth:
+            return found.start()
+    return len(text)
 
 
 def _shown(excerpt: str) -> str:

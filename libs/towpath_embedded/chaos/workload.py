@@ -20,6 +20,7 @@ from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.input_faults import option_fault
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_readings.yaml_lines import locate_yaml_fault
 
 MODEL = "scripted:task"
 TIMEOUT_MS = 3_000
@@ -178,11 +179,15 @@ def _allow_all(spec: JsonObject) -> JsonObject:
 
 def _read(path: Path, option: str, faults: list[ProblemDetail]) -> Any:
     """YAML, which JSON is a part of; None where it can't be read."""
+    text = ""
     try:
-        return yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = path.read_text("utf-8")
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        faults.append(_invalid(option, locate_yaml_fault(path, error, text)))
+    except (OSError, UnicodeDecodeError) as error:
         faults.append(_invalid(option, f"{path}: {' '.join(str(error).split())}"))
-        return None
+    return None
 
 
 def _invalid(option: str, detail: str) -> ProblemDetail:

@@ -1,11 +1,20 @@
 """What is wrong with a text that should be YAML is told with the cure of that very case."""
 
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from towpath_readings.yaml_lines import describe_yaml_fault
+from towpath.cli.broker.broker_user_list import load
+from towpath.cli.definitions.grant_options import read_grant
+from towpath.errors import RefusedError
+from towpath.project.project_file import ProjectFile
+from towpath.project.scaffold import add_agent
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_readings.yaml_lines import describe_yaml_fault, locate_yaml_fault
 
 OTHERWISE = "this line is indented otherwise than those it belongs to"
 
@@ -30,6 +39,74 @@ def test_each_fault_of_the_form_has_its_own_cure(loader: Any, text: str, line: i
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.compose(text, Loader=loader)
     assert describe_yaml_fault(caught.value, text) == (line, said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: hunter2: x\n",
+        "passwords:\n - hunter2: a: b\n",
+        "passwords:\n- hunter2: a: b\n",
+        "mail:\n  credentials:\n    # of the host\n\n    hunter2: a: b\n",
+        "smtp:\n  client_secret: {a} hunter2\n",
+        "a: {password: 1, b: hunter2: c}\n",
+        "token: *hunter2\n",
+        "tokens:\n  - - *hunter2\n",
+    ],
+)
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+def test_nothing_is_repeated_of_a_line_below_a_key_that_is_called_like_a_secret(loader: Any, text: str) -> None:
+    with pytest.raises(yaml.YAMLError) as caught:
+        yaml.compose(text, Loader=loader)
+    told = locate_yaml_fault("mail.yaml", caught.value, text)
+    assert told.startswith("mail.yaml:") and "not YAML: " in told
+    assert "hunter" not in told
+
+
+def test_what_stands_beside_a_secret_is_shown() -> None:
+    text = "smtp:\n  password:\n    - x\n  host: a: b\n"
+    with pytest.raises(yaml.YAMLError) as caught:
+        yaml.compose(text, Loader=yaml.SafeLoader)
+    assert describe_yaml_fault(caught.value, text)[1].endswith('quote it: host: "a: b"')
+
+
+def test_signs_that_nobody_sees_are_escaped_in_what_is_shown() -> None:
+    text = "a\u200b: b: \u202ec\n"
+    with pytest.raises(yaml.YAMLError) as caught:
+        yaml.compose(text, Loader=yaml.SafeLoader)
+    assert describe_yaml_fault(caught.value, text)[1].endswith('quote it: a⟨U+200B⟩: "b: \\u202ec"')
+
+
+async def _publish(path: Path) -> None:
+    told: list[str] = []
+    await NetworkFolderPublisher(path, "", told.append).publish_changed()
+    raise ProblemError(problem("network_invalid", "\n".join(told)))
+
+
+async def _add_agent(path: Path) -> None:
+    project = ProjectFile.model_validate({"kind": "Project", "networks": path.name})
+    add_agent(path.parent, project, "shipping")
+
+
+async def _load_credentials(path: Path) -> None:
+    load(path)
+
+
+async def _read_grant(path: Path) -> None:
+    read_grant(path)
+
+
+@pytest.mark.parametrize("read", [_publish, _add_agent, _load_credentials, _read_grant])
+async def test_whatever_reads_a_file_shows_no_line_of_a_secret_in_it(
+    read: Callable[[Path], Awaitable[None]], tmp_path: Path
+) -> None:
+    path = tmp_path / "part.yaml"
+    path.write_text("kind: Network\npasswords:\n  - hunter22: hunter23: x\n")
+    with pytest.raises((ProblemError, RefusedError)) as refused:
+        await read(path)
+    said = refused.value.problem.detail
+    assert "part.yaml:3: not YAML: a colon and a space inside a text" in said
+    assert "hunter" not in said
 
 
 def test_a_quoted_text_is_taken_as_it_is_advised() -> None:

@@ -21,6 +21,7 @@ from towpath_contracts.base import ClientMessagePart, Token
 from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
 from towpath_contracts.problems.input_faults import details_of, summary_of
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_readings.yaml_lines import locate_yaml_fault
 
 Deploy = Annotated[Path, Parameter(name="--deploy")]
 """The folder with the list and what is made from it."""
@@ -105,10 +106,11 @@ def load(path: Path) -> BrokerUserList:
     """Read the list; an absent file is an empty one. Raises `request_invalid` with everything that is wrong."""
     if not path.exists():
         return BrokerUserList()
+    text = path.read_text("utf-8")
     try:
-        content = yaml.safe_load(path.read_text("utf-8")) or {}
+        content = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise ProblemError(problem("request_invalid", f"{path}: {error}")) from error
+        raise ProblemError(problem("request_invalid", locate_yaml_fault(path, error, text))) from error
     return read(content, str(path))
 
 

@@ -93,10 +93,13 @@ def read_grant(path: Path) -> list[Any]:
     """Return the entries in *path*: a list, or an object with `grant`; raises ProblemError for anything else."""
     import yaml
 
+    from towpath_readings.yaml_lines import locate_yaml_fault
+
+    text = read_text(path)
     try:
-        found = yaml.safe_load(read_text(path))
+        found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ProblemError(problem("request_invalid", f"{path}: not YAML: {one_line(error, 300)}")) from error
+        raise ProblemError(problem("request_invalid", locate_yaml_fault(path, error, text))) from error
     entries = found.get("grant") if isinstance(found, dict) else found
     if not isinstance(entries, list):
         raise ProblemError(problem("request_invalid", f"{path} holds no list of {{tool, operation, when}}"))

@@ -102,7 +102,16 @@ def test_what_is_no_fault_of_syntax_stays_as_it_is() -> None:
         ('{"access_token": "' + "hunter22" * 99, '`"…`'),
         ('{"access_token": "hunter22"', '`ccess_token": "…"`'),
         ('{"max_tokens": "12" x}', '`"12" x}`'),
-        ('{"password": 12x}', "`12x}`"),
+        ('{"max_output_tokens": 12 3}', "`12 3}`"),
+        ('{"password": 12x}', "`…}`"),
+        ('{"password": ["hunter22" "hunter23"]}', '`["…" "…"]}`'),
+        ('{"passwords": ["hunter21", "hunter22" "hunter23"]}', '`"…" "…"]}`'),
+        ('{"access_tokens": {"mail": ["hunter,]22" "hunter23"]}, "a": 1}', '`"…"]}, "a": 1}`'),
+        ('{"credentials": {"user": "hunter2" "value": 1}}', '`"…" "…": …}}`'),
+        ('{"password": ["hunter22", \'hunter23\'', "`'…'`"),
+        ('{"password" ["hunter22"]}', '`{"password" ["…"]}`'),
+        ('{"password": ["hunter22"], "a" 1}', '`"a" 1}`'),
+        ('{"password": -5 6}', "`…}`"),
         ('{"key": "billing" "a": 1}', '`"billing" "a": 1}`'),
     ],
 )
@@ -126,7 +135,7 @@ def test_signs_that_nobody_sees_are_escaped_in_what_is_shown() -> None:
 def test_what_is_shown_of_a_long_text_is_found_soon() -> None:
     """Names that look like the beginning of a secret's do not add up."""
     began = time.thread_time()
-    for part in ("password", '"password": "', "a.", '"'):
+    for part in ("password", '"password": "', "a.", '"', '"password": [', '"password": ["a"], '):
         with pytest.raises(json.JSONDecodeError) as caught:
             json.loads("[" + part * (1_000_000 // len(part)))
         describe_json_error(caught.value)
