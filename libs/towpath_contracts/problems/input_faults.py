@@ -259,7 +259,8 @@ _DECLARED = re.compile(r":\d+$")
 def locate_fault(source: str, said: str) -> str:
     """Return what was *said* of a place in a policy with the name of its file: `policy.yaml:4: …` for `line 4: …`."""
     is_declared = _DECLARED.search(source) is not None
-    said = re.sub(r" FILE$", f" {source}", said)  # of a command that takes the file
+    if said.endswith(" FILE"):  # of a command that takes the file
+        said = said.removesuffix("FILE") + source
     at_line, count = _LINE.subn(lambda at: f"{source}: " if is_declared else f"{source}:{at[1]}: ", said)
     return at_line if count else f"{source}: {said}"
 

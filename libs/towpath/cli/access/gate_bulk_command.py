@@ -17,7 +17,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column, OutputPrinter, print_notice
 from towpath.client.client import Client
-from towpath.errors import TowpathError
+from towpath.errors import TowpathError, UnavailableError
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import GateView
 
@@ -67,11 +67,19 @@ async def bulk(
             remedy = "Run the command without --listed, look at what it lists now, and take the name that it prints."
             raise ProblemError(problem("digest_changed", detail, remedy=remedy))
         results: list[dict[str, Any]] = []
+        silent: UnavailableError | None = None
         with out.progress(f"Deciding each gate: {verdict}") as shown:
             for gate in gates:
-                results.append(await _decide(client, gate, verdict, reason))
+                try:
+                    results.append(await _decide(client, gate, verdict, reason))
+                except UnavailableError as error:  # each of the others would be waited for as long
+                    silent = error
+                    break
                 shown.count(len(results), "gates", of=len(gates))
     out.rows("gates", results, _DONE, empty="")
+    if silent is not None:
+        print_notice(f"of {len(gates)} gates {len(gates) - len(results)} may have no verdict: list them anew")
+        raise silent
     return RUN_FAILED if any(one["code"] for one in results) else OK
 
 
@@ -96,10 +104,13 @@ def _name_of(gates: Sequence[GateView]) -> str:
 
 def _time_of(listed: str) -> datetime:
     try:
-        return datetime.fromisoformat(listed.partition("/")[0])
-    except ValueError as error:
+        found = datetime.fromisoformat(listed.partition("/")[0])
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
         detail = f"--listed takes the name that the command without it prints, not {listed!r}"
-        raise ProblemError(problem("request_invalid", detail)) from error
+        raise ProblemError(problem("request_invalid", detail))
+    return found
 
 
 def _takes(gate: GateView, verdict: str, tool: str | None) -> bool:
@@ -107,7 +118,7 @@ def _takes(gate: GateView, verdict: str, tool: str | None) -> bool:
 
 
 async def _decide(client: Client, gate: GateView, verdict: str, reason: str) -> dict[str, Any]:
-    """Settle one gate; one that is refused ends nothing, as the others wait too."""
+    """Settle one gate; one that is refused ends nothing, as the others wait too. Raises UnavailableError."""
     row = {"gate_id": str(gate.gate_id), "run_id": str(gate.run_id), "verdict": verdict, "code": ""}
     digest = gate.detail.get("digest")
     try:
@@ -117,6 +128,8 @@ async def _decide(client: Client, gate: GateView, verdict: str, reason: str) -> 
             done = await client.gates.deny(gate.gate_id, reason, digest=digest)
         else:
             done = await client.gates.resolve(gate.gate_id, verdict, reason=reason)
+    except UnavailableError:
+        raise
     except TowpathError as error:
         return {**row, "code": error.problem.code, "detail": error.problem.detail}
     return {**row, "detail": done.detail}

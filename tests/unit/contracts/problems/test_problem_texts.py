@@ -82,6 +82,7 @@ def test_one_fault_is_told_with_its_place_and_several_are_counted() -> None:
 
 def test_a_fault_of_a_policy_is_told_with_the_name_of_its_file_before_the_line() -> None:
     assert locate_fault("p.yaml", "line 4: there is no field 'a'") == "p.yaml:4: there is no field 'a'"
+    assert locate_fault("a\\1.yaml", "write it: towpath fmt FILE") == "a\\1.yaml: write it: towpath fmt a\\1.yaml"
     assert locate_fault("p.yaml", "the policy is empty") == "p.yaml: the policy is empty"
     errors = tuple(ProblemDetail(pointer=f"/rules/{n}", detail=f"line {n + 3}: no") for n in range(2))
     found = problem("policy_invalid", "p.yaml: 2 problems", errors=errors)
