@@ -15,6 +15,7 @@ from towpath.cli.definitions.plan_options import read_plan
 from towpath.cli.shared.input_files import read_script
 from towpath.networks.spec_files import load_network
 from towpath.project.mcp_servers import load_servers
+from towpath_contracts.events.cloud_events import read_task_event
 from towpath_contracts.files.evaluation_suite import EvaluationSuite
 from towpath_contracts.networks.child_tools import DelegatedTask
 from towpath_contracts.problems.registry import Problem
@@ -48,6 +49,9 @@ def read_block(block: CodeBlock, folder: Path) -> None:
 def _json(read: Any, folder: Path) -> None:
     if isinstance(read, list):
         read_script(_file(folder, json.dumps(read)))
+    elif "specversion" in read:
+        read_task_event(read, "/body/")
+        SubmitTask.model_validate_json(json.dumps(read["data"]))
     elif "network" in read:
         SubmitTask.model_validate_json(json.dumps(read))
     elif "task" in read:

@@ -39,6 +39,7 @@ from towpath_fabric.nats.replies import (
     read_request,
     request_type,
     with_caller_span,
+    with_event_key,
 )
 from towpath_fabric.nats.request_sender import RequestSender
 from towpath_fabric.nats.stream_publisher import StreamPublisher
@@ -307,6 +308,7 @@ class Bus:
             subject, caller = message.subject, limits.caller(message)
             try:
                 asked = await long.read(caller, message.data, partial(_read_strictly, request))
+                asked = with_event_key(asked, message)
                 if self._reads_traceparent:
                     asked = with_caller_span(asked, message)
                 with self._answering(message):

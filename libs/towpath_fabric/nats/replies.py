@@ -15,10 +15,12 @@ from nats.aio.msg import Msg
 from pydantic import BaseModel, ValidationError
 
 from towpath_contracts.base import Message
+from towpath_contracts.events.cloud_events import PREFIX, binary_attributes, read_task_event
 from towpath_contracts.problems.input_faults import MAX_BUILT, faults_of_sample, list_faults
-from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER
 from towpath_contracts.runs.trace_context import HEADER, parse_traceparent
+from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.telemetry.logs import get_logger
 
 HEADERS_ROOM = 1_024
@@ -71,6 +73,25 @@ def with_caller_span(request: RequestT, message: Msg) -> RequestT:
     if named is None or getattr(request, HEADER, "") is not None or parse_traceparent(named) is None:
         return request
     return request.model_copy(update={HEADER: named})
+
+
+def with_event_key(request: RequestT, message: Msg) -> RequestT:
+    """Return *request* with the idempotency key of the CloudEvent that it is, where it is a task in one.
+
+    Raises ProblemError that names the header of a wrong attribute.
+    """
+    attributes = binary_attributes(message.headers or {})
+    if not attributes or not isinstance(request, SubmitTask):
+        return request
+    event = read_task_event(attributes, f"/header/{PREFIX}")
+    if request.idempotency_key is not None:
+        why = "source and id of the event are the key: leave idempotency_key out"
+        detail = ProblemDetail(pointer="/idempotency_key", code="value_invalid", detail=why)
+        raise ProblemError(problem("request_invalid", why, errors=(detail,)))
+    update: dict[str, Any] = {"idempotency_key": event.idempotency_key}
+    if event.traceparent is not None and request.traceparent is None:
+        update[HEADER] = event.traceparent
+    return request.model_copy(update=update)
 
 
 def request_type(handler: Callable[..., Any]) -> type[BaseModel]:

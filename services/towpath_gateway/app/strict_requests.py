@@ -119,6 +119,8 @@ class BoundedJsonRequest(Request):
 class BoundedJsonRoute(APIRoute):
     """A route whose handler gets a BoundedJsonRequest, of whose body nothing is read for a caller without the scope."""
 
+    request_type: type[BoundedJsonRequest] = BoundedJsonRequest
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the framework's handler, fed with strict requests."""
         handler = super().get_route_handler()
@@ -133,7 +135,7 @@ class BoundedJsonRoute(APIRoute):
             for requirement in needed:
                 project = (await requirement(request)).project
             refuse_unknown_parameters(request, known)
-            return await handler(BoundedJsonRequest(request.scope, request.receive, kind(), project))
+            return await handler(self.request_type(request.scope, request.receive, kind(), project))
 
         return strict
 

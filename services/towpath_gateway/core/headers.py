@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote_plus
 from uuid import UUID
 
+from towpath_contracts.events.cloud_events import BATCH_TYPE, EVENT_TYPE, media_type
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_readings.stream.live import EVENT_TYPES
 from towpath_readings.stream.tree import read_cursor
@@ -42,6 +43,14 @@ def preferred_wait(prefer: str | None, most_s: float = MAX_WAIT_S) -> float:
 def wants_stream(accept: str | None) -> bool:
     """Return whether the client asks for server-sent events."""
     return "text/event-stream" in (accept or "").lower()
+
+
+def wants_event_batch(accept: str | None) -> bool:
+    """Return whether the client asks for CloudEvents; raises ProblemError where for one in the place of a page."""
+    kinds = {media_type(part) for part in (accept or "").split(",")}
+    if EVENT_TYPE in kinds and not kinds & {BATCH_TYPE, "application/json", "*/*"}:
+        raise ProblemError(problem("request_invalid", f"a page is several events: Accept: {BATCH_TYPE}"))
+    return BATCH_TYPE in kinds
 
 
 def last_event_id(header: str | None, after: int) -> int:

@@ -6,8 +6,9 @@ SELECT EXISTS (SELECT FROM runs.gate WHERE noticed = '' OR (noticed = 'pending' 
 -- Gates of which there is something new. What somebody else changes just now is left for the next look, so that
 -- neither waits for the other.
 SELECT gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at, closed_at, closed_by,
-       verdict, noticed
-FROM runs.gate WHERE noticed = '' OR (noticed = 'pending' AND status <> 'pending')
+       verdict, noticed,
+       (SELECT coalesce(r.trace_id, r.root_run_id) FROM runs.run r WHERE r.run_id = g.run_id) AS trace
+FROM runs.gate g WHERE noticed = '' OR (noticed = 'pending' AND status <> 'pending')
 ORDER BY opened_at LIMIT $1 FOR UPDATE SKIP LOCKED
 
 -- name: mark_noticed

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientMessagePart
+from towpath_contracts.events.cloud_events import EVENT_TYPE
 from towpath_contracts.gate_notices import NoticeKind
 from towpath_contracts.problems.input_faults import located_message
-from towpath_orchestrator.core.webhook_notices import Webhook
+from towpath_orchestrator.core.webhook_notices import NoticeFormat, Webhook
 
 MIN_SECRET_BYTES = 24
 """What the specification asks for; less could be guessed."""
@@ -42,6 +43,7 @@ class WebhookEntry(ClientMessagePart):
     projects: tuple[Glob, ...] = ("*",)
     kinds: tuple[NoticeKind, ...] = ("gate.opened", "gate.closed")
     plain_http: bool = False
+    format: NoticeFormat = "standard"
 
 
 class WebhookFile(ClientMessage):
@@ -96,7 +98,12 @@ def _webhook(entry: WebhookEntry, environment: Mapping[str, str], problems: list
     if not references:
         problems.append(f"{entry.name}: it has no secret")
     return Webhook(
-        name=entry.name, url=entry.url, secrets=tuple(secrets), projects=entry.projects, kinds=tuple(entry.kinds)
+        name=entry.name,
+        url=entry.url,
+        secrets=tuple(secrets),
+        projects=entry.projects,
+        kinds=tuple(entry.kinds),
+        format=entry.format,
     )
 
 
@@ -154,7 +161,7 @@ def signed_headers(webhook: Webhook, message_id: str, at_s: int, body: bytes) ->
     content = f"{message_id}.{at_s}.".encode() + body
     signatures = [base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode() for key in webhook.secrets]
     return {
-        "content-type": "application/json",
+        "content-type": EVENT_TYPE if webhook.format == "cloudevents" else "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": str(at_s),
         "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),

@@ -29,7 +29,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.notice_posts import Handover, post_chat, post_webhook, send_mail
 from towpath_orchestrator.adapters.notice_targets import Mailbox, Receiver
 from towpath_orchestrator.core.notice_text import NoticeText, TextReceiver, notice_text
-from towpath_orchestrator.core.webhook_notices import NewNotice, Webhook, new_notices, status_after_try
+from towpath_orchestrator.core.webhook_notices import NewNotice, Webhook, event_body, new_notices, status_after_try
 
 if TYPE_CHECKING:
     import httpx2
@@ -168,7 +168,9 @@ class GateNoticeLoop:
     async def _hand_over(self, http: "httpx2.AsyncClient", receiver: Receiver, row: Any) -> Handover:
         message_id = f"msg_{row['notice_id'].hex}"
         if isinstance(receiver, Webhook):
-            return await post_webhook(http, receiver, message_id, row["body"].encode())
+            as_event = receiver.format == "cloudevents"
+            body = event_body(message_id, row["body"]) if as_event else row["body"].encode()
+            return await post_webhook(http, receiver, message_id, body)
         text = await self._text(receiver, row["gate_id"])
         if text is None:
             return Handover(False, error=CLOSED_BEFORE, obsolete=True)

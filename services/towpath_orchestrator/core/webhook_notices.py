@@ -14,10 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
+from towpath_contracts import ids
 from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.events.cloud_events import cloud_event
 from towpath_contracts.gate_notices import GateNoticeBody
 from towpath_contracts.runs.run_control import NO_QUESTIONS
 from towpath_contracts.text import truncate
@@ -37,6 +40,10 @@ GONE = 410
 """The status with which a receiver ends its subscription, by the specification."""
 
 
+NoticeFormat = Literal["standard", "cloudevents"]
+"""How the body of a notice looks: as Standard Webhooks say, or that in a CloudEvent; both are signed alike."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """One receiver, with its secrets at hand."""
@@ -46,6 +53,7 @@ class Webhook:
     secrets: tuple[bytes, ...]
     projects: tuple[str, ...]
     kinds: tuple[str, ...]
+    format: NoticeFormat = "standard"
 
     def wants(self, project: str, kind: str) -> bool:
         """Return whether it gets notices of *kind* in *project*."""
@@ -95,6 +103,7 @@ def notice_body(gate: Any, kind: str, console_url: str = "") -> str:
         "reason": truncate(told_reason(gate, detail), REASON_CHARS),
         "opened_at": _text(gate["opened_at"]),
         "expires_at": _text(gate["expires_at"]),
+        "traceparent": ids.traceparent(gate["run_id"], "run", trace=gate["trace"]),
         **{name: value for name, value in named.items() if value},
     }
     if console_url:
@@ -103,6 +112,22 @@ def notice_body(gate: Any, kind: str, console_url: str = "") -> str:
         data |= {"verdict": gate["verdict"], "closed_by": gate["closed_by"], "closed_at": _text(gate["closed_at"])}
     at = gate["opened_at"] if opened else gate["closed_at"] or gate["opened_at"]
     return GateNoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
+
+
+def event_body(message_id: str, body: str) -> bytes:
+    """Return the notice *body* as a CloudEvent with the id of its message."""
+    notice = json.loads(body)
+    data = notice["data"]
+    event = cloud_event(
+        event_id=message_id,
+        kind=notice["type"],
+        project=data["project"],
+        subject=data["gate_id"],
+        at=notice["timestamp"],
+        data=data,
+        traceparent=data.get("traceparent"),
+    )
+    return canonical_json(event).encode()
 
 
 def told_reason(gate: Any, detail: JsonObject) -> str:

@@ -10,18 +10,21 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import structlog
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from tests.conftest import DatabaseUrl
 from tests.support.certificates import Authority
 from tests.support.gateway.mail_server import MailServer, mail_server
 from tests.support.gateway.web import Web, web
 from tests.support.waiting import eventually
 
+from towpath_contracts import ids
 from towpath_contracts.gate_notices import ListGateNotices, RetryGateNotice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
@@ -115,6 +118,29 @@ async def test_a_gate_is_reported_when_it_opens_and_when_it_closes_signed_and_wi
     assert opened.headers["webhook-signature"] == f"v1,{signature}"
     stored = await place.pool.fetch("SELECT notice::text AS whole FROM runs.notice")
     assert not any(KEY.decode() in row["whole"] or "127.0.0.1" in row["whole"] for row in stored)
+
+
+async def test_a_webhook_may_ask_for_cloud_events_which_are_signed_alike(place: Place) -> None:
+    (gate,) = await place.open()
+    as_event = dataclasses.replace(place.webhook, format="cloudevents")
+    plain = dataclasses.replace(place.webhook, name="plain")
+    async with place.running(place.replica(as_event, plain)):
+        await eventually(lambda: len(place.receiver.asked) == 2)
+    kinds = {asked.headers["content-type"]: asked for asked in place.receiver.asked}
+    sent, other = kinds["application/cloudevents+json"], json.loads(kinds["application/json"].body)
+    event = from_http_event(HTTPMessage(headers=dict(sent.headers), body=sent.body))
+    assert (event.get_type(), event.get_source(), event.get_subject()) == (
+        "towpath.gate.opened",
+        "urn:towpath:shop",
+        str(gate),
+    )
+    assert (event.get_id(), event.get_data()) == (sent.headers["webhook-id"], other["data"])
+    assert event.get_time() == datetime.fromisoformat(other["timestamp"])
+    run_id = uuid.UUID(other["data"]["run_id"])
+    assert event.get_extension("traceparent") == ids.traceparent(run_id, "run")
+    content = f"{sent.headers['webhook-id']}.{sent.headers['webhook-timestamp']}.".encode() + sent.body
+    signature = base64.b64encode(hmac.digest(KEY, content, hashlib.sha256)).decode()
+    assert sent.headers["webhook-signature"] == f"v1,{signature}"
 
 
 async def test_replicas_share_the_work_and_each_notice_is_sent_once(place: Place) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import asyncpg
 import pytest
+from cloudevents.core.bindings.http import to_binary_event
+from cloudevents.core.v1.event import CloudEvent
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 from tests.support.waiting import eventually
 
@@ -17,6 +19,8 @@ from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.access import GetPolicy
+
+SPAN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def three_steps(request: Any) -> dict[str, Any]:
@@ -110,6 +114,38 @@ async def test_an_enqueued_task_runs_and_a_bad_one_is_set_aside(database: Any, n
         reasons = [row["reason"] for row in await connection.fetch("SELECT reason FROM runs.dead_letter ORDER BY 1")]
         await connection.close()
         assert [reason.split(":")[0] for reason in reasons] == ["network_not_found", "not a task"]
+
+
+async def test_a_task_over_nats_may_be_a_binary_cloud_event(database: Any, nats_server: Any, peers: Peers) -> None:
+    attributes = {
+        "source": "https://shop.example/orders",
+        "type": "order.disputed",
+        "id": "8812 ü",
+        "traceparent": SPAN,
+    }
+    data = {"network": "solo", "user_message": "hello"}
+    sent = to_binary_event(CloudEvent(dict(attributes), data))
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        answers = [
+            json.loads((await peers.nc.request("task.submit", sent.body, 10, headers=sent.headers)).data)
+            for _ in range(2)
+        ]
+        assert answers[0]["run_id"] == answers[1]["run_id"]
+        assert (answers[1]["duplicate"], answers[0]["trace_id"]) == (True, SPAN.split("-")[1])
+        await peers.nc.jetstream().publish("task.enqueue.anonymous", sent.body, headers=sent.headers)
+        wrong = {**sent.headers, "ce-source": "no%20address"}
+        refused = json.loads((await peers.nc.request("task.submit", sent.body, 10, headers=wrong)).data)
+        assert [(one["pointer"], refused["code"]) for one in refused["errors"]] == [
+            ("/header/ce-source", "request_invalid")
+        ]
+        keyed = json.dumps({**data, "idempotency_key": "k"}).encode()
+        refused = json.loads((await peers.nc.request("task.submit", keyed, 10, headers=sent.headers)).data)
+        assert refused["errors"][0]["pointer"] == "/idempotency_key"
+        await ended(peers, answers[0]["run_id"])
+        await eventually(lambda: len(peers.decisions) >= 3)
+        page = await peers.ask(rpc.LIST_RUNS, ListRuns(project="default"))
+        assert len(page.runs) == 1, "what was enqueued is the same event, so the same run"
 
 
 async def test_a_killed_orchestrator_leaves_no_run_behind(database: Any, nats_server: Any, peers: Peers) -> None:

@@ -50,6 +50,7 @@ def gate(status: str = "pending", noticed: str = "", **detail: Any) -> dict[str,
         "closed_by": "",
         "verdict": "",
         "noticed": noticed,
+        "trace": None,
         **closed,
     }
 
@@ -79,10 +80,12 @@ def test_a_file_names_receivers_and_where_their_secrets_are(tmp_path: Path) -> N
     text = f"""
 webhooks:
   - {{name: ops, url: "https://x.example/h", secret: "env:HOOK", projects: ["shop*"]}}
-  - {{name: here, url: "http://127.0.0.1:1/h", secret: ["file:{tmp_path}/key", "env:HOOK"], kinds: [gate.closed]}}
+  - {{name: here, url: "http://127.0.0.1:1/h", secret: ["file:{tmp_path}/key", "env:HOOK"],
+     kinds: [gate.closed], format: cloudevents}}
 """
     ops, here = load_webhooks(write(tmp_path, text), {"HOOK": "plain text that is long enough"})
     assert (here.secrets[0], len(here.secrets)) == (KEY, 2)
+    assert (ops.format, here.format) == ("standard", "cloudevents")
     assert ops.wants("shop-1", "gate.opened") and not ops.wants("other", "gate.opened")
     assert here.wants("other", "gate.closed") and not here.wants("other", "gate.opened")
     assert "plain text" not in repr(ops)
@@ -100,6 +103,7 @@ webhooks:
         ('name: a, url: "https://x.example/", secret: "env:SHORT"', "fewer than 24"),
         ('name: a, url: "https://x.example/", secret: "env:BAD"', "not base64"),
         ('name: a, url: "https://x.example/", secret: "env:HOOK", sercet: 1', "sercet"),
+        ('name: a, url: "https://x.example/", secret: "env:HOOK", format: cloudevent', "format"),
         ('name: A!, url: "https://x.example/", secret: "env:HOOK"', "name"),
     ],
 )

@@ -21,7 +21,7 @@ from towpath_fabric.crash_points import crash_point, crash_point_after_flush
 from towpath_fabric.dead_letters import UNKNOWN_OWNER, DeadLetterOwner, DeadLetters
 from towpath_fabric.nats.long_requests import LongReadings
 from towpath_fabric.nats.pull_consumer import ack
-from towpath_fabric.nats.replies import with_caller_span
+from towpath_fabric.nats.replies import with_caller_span, with_event_key
 from towpath_fabric.ports import MessageBus, MessageConsumer
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.postgres.refused_values import INVALID_DATA
@@ -164,7 +164,8 @@ class TaskQueueConsumer:
         crash_point("orchestrator.enqueued_taken")
         caller = caller_of(message.subject)
         try:
-            task = with_caller_span(await self._long.read(caller, message.data, _task_of), message)
+            read = await self._long.read(caller, message.data, _task_of)
+            task = with_caller_span(with_event_key(read, message), message)
             key = task.idempotency_key or _delivery_key(message)
             await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
         except NotStrictJsonError as error:

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
+from towpath_contracts.events.cloud_events import BATCH_TYPE
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.run_limits import MAX_DEPTH, MAX_STEPS_CAP
@@ -22,6 +23,7 @@ from towpath_contracts.runs.views import ActionDone, CancelRun, ExecutionHistory
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_gateway.app.ag_ui_stream import AgUiStream
 from towpath_gateway.app.asking_stream import site_of
+from towpath_gateway.app.cloud_event_requests import EVENT_BODY, CloudEventRoute
 from towpath_gateway.app.dependencies import (
     ClientSpan,
     Dependencies,
@@ -38,6 +40,7 @@ from towpath_gateway.app.strict_requests import BoundedJsonRoute
 from towpath_gateway.app.typed_frames import TypedRunFraming, TypedTreeFraming
 from towpath_gateway.core.ag_ui_events import AgUiEvents
 from towpath_gateway.core.api_keys import Principal
+from towpath_gateway.core.event_batches import event_batch
 from towpath_gateway.core.headers import (
     chosen_types,
     idempotency_key,
@@ -46,6 +49,7 @@ from towpath_gateway.core.headers import (
     last_typed_id,
     last_typed_tree_id,
     preferred_wait,
+    wants_event_batch,
     wants_stream,
 )
 from towpath_readings.effects import TELLS_EFFECTS
@@ -60,7 +64,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {
                 "schema": {"type": "string"},
                 "example": "id: 1\nevent: run_created\ndata: {…}\n\nevent: end\ndata: {…}\n\n",
-            }
+            },
+            BATCH_TYPE: {"schema": {"type": "array", "items": {"type": "object"}}},
         },
     }
 }
@@ -103,8 +108,26 @@ def trace_header(run_id: UUID, trace_id: str) -> dict[str, str]:
     return {"traceresponse": ids.traceparent(run_id, "run", trace=trace)}
 
 
-@router.post(
+async def submit_run(
+    task: SubmitTask,
+    dependencies: Dependencies,
+    principal: RunsWriter,
+    span: ClientSpan,
+    key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Accept a task. The run is safe once this answers; the answer says where it is.
+
+    A task may come as a CloudEvent 1.0, in structured or binary form; its source and id are the idempotency key.
+    """
+    return await submit_task(with_key(task, key), dependencies, principal, span, prefer)
+
+
+router.add_api_route(
     "/v1/runs",
+    submit_run,
+    methods=["POST"],
+    route_class_override=CloudEventRoute,
     status_code=202,
     response_model=RunAccepted,
     responses={
@@ -115,17 +138,8 @@ def trace_header(run_id: UUID, trace_id: str) -> dict[str, str]:
         200: {"description": "The run ended within the wait", "model": RunView},
     },
     summary="Submit a task",
+    openapi_extra=EVENT_BODY,
 )
-async def submit_run(
-    task: SubmitTask,
-    dependencies: Dependencies,
-    principal: RunsWriter,
-    span: ClientSpan,
-    key: IdempotencyKey = None,
-    prefer: Prefer = None,
-) -> Response:
-    """Accept a task. The run is safe once this answers; the answer says where it is."""
-    return await submit_task(with_key(task, key), dependencies, principal, span, prefer)
 
 
 async def submit_task(
@@ -224,7 +238,7 @@ async def get_events(
     With `children`, which streams only, each event says whose it is (`run_id`, `path`). With `deltas` there are
     events `delta` and `superseded` between the others, without ids: they are sent once, and may be lost. With
     `detailed`, true or false, a stream has typed events in the place of the log's: those of the Python client's stream.
-    With `format=ag-ui` it is a stream of one AG-UI run.
+    With `format=ag-ui` it is a stream of one AG-UI run. A page may be had as a batch of CloudEvents, by Accept.
     """
     typed = detailed is not None or event_types is not None
     if as_format is not None:
@@ -238,7 +252,11 @@ async def get_events(
         if children or deltas or typed:
             named = "children, deltas, detailed and event_types"
             raise ProblemError(problem("request_invalid", f"{named} are for streams: text/event-stream"))
-        return json_answer(await dependencies.readings.page(principal.project, run_id, after, limit, wait * 1_000))
+        page = await dependencies.readings.page(principal.project, run_id, after, limit, wait * 1_000)
+        if not wants_event_batch(request.headers.get("accept")):
+            return json_answer(page)
+        view = await dependencies.platform.run(principal.project, run_id)
+        return Response(event_batch(page, view), media_type=BATCH_TYPE)
     if children and after:
         raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
     if typed:
