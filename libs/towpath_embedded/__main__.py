@@ -37,7 +37,8 @@ _UP_EXAMPLES = """Examples:
   towpath up
   towpath up --networks networks --policy policies.yaml --worker tools/orders.py
   towpath up --ephemeral --port auto --sample
-  towpath up --attach"""
+  towpath up --attach
+  towpath up --only gateway,worker --port auto"""
 
 app = App(
     name="towpath",
@@ -55,8 +56,8 @@ def up_command(
     nats_port: Port | None = None,
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
-    output: Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"))] = None,
-    logs: Annotated[bool, Parameter(negative="")] = False,
+    output: Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"), help="The same.")] = None,
+    logs: Annotated[bool, Parameter(negative="", help="Show the logs of all processes here.")] = False,
     worker: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     policy: Path | None = None,
     profile: Literal["open", "balanced", "strict"] | None = None,
@@ -68,6 +69,7 @@ def up_command(
     sample: Annotated[bool, Parameter(negative="")] = False,
     strict: Annotated[bool, Parameter(negative="")] = False,
     attach: Annotated[bool, Parameter(negative="")] = False,
+    only: str = "",
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -83,10 +85,6 @@ def up_command(
         Throw everything away at the end.
     json
         Print one JSON object with all addresses when ready.
-    output
-        The same.
-    logs
-        Show the logs of all processes here.
     worker
         Modules or files with tools (dotted name or path/to/file.py), run in one worker with the built-in tools.
     policy
@@ -109,15 +107,17 @@ def up_command(
         Stop again, with exit code 1, where the policy or a network is refused at the start.
     attach
         Start nothing: show what happens on the platform that runs in this folder already. Ctrl-C leaves it running.
+    only
+        Start these services alone, with commas between: gateway, orchestrator, decider, tas, worker, log_writer,
+        watchdog. They use the servers of TOWPATH_NATS_URL and TOWPATH_DATABASE_URL, or else those that run on the data
+        folder. Networks are not published.
     """
-    return up(
-        UpOptions(
-            data=data, gateway_port=_number(port), ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
-            nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
-            workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
-            sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict, attach=attach,
-        )
-    )  # fmt: skip
+    return up(UpOptions(
+        data=data, gateway_port=_number(port), ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
+        nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
+        workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
+        sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict, attach=attach, only=only,
+    ))  # fmt: skip
 
 
 @app.command(name="servers")

@@ -20,6 +20,7 @@ from towpath_fabric.clock import wall
 from towpath_fabric.telemetry.log_follower import readable_line
 
 WIDEST_VALUE = 60  # longer values push their note to the right instead of all notes
+LABEL_WIDTH = 10
 _DENIES = "every call is denied until there is one: towpath up --policy FILE, --profile NAME or towpath policy apply"
 
 
@@ -54,15 +55,27 @@ class UpConsole:
         whose = f"the platform of pid {state['pid']}"
         self._out.print(Text(f"\n  attached to {whose} · Ctrl-C leaves it running\n"))
 
+    def services(self, state: dict[str, Any], *, seconds: float) -> None:
+        """Show where services answer that were started alone."""
+        if self._as_json:
+            sys.stdout.write(json.dumps({**state, "ready_s": round(seconds, 2)}) + "\n")
+            sys.stdout.flush()
+            return
+        self._table([(name, one["health_url"], "") for name, one in state["processes"].items()])
+        count = len(state["processes"])
+        told = f"{count} process{'' if count == 1 else 'es'} · Ctrl-C stops {'it' if count == 1 else 'them'} alone"
+        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {told}\n"))
+
     def _table(self, rows: Sequence[tuple[str, str, str]]) -> None:
         # Lines of our own instead of a table's: addresses are copied, so they are never cut or wrapped.
         width = max(len(value) for _, value, _ in rows if len(value) <= WIDEST_VALUE)
+        labels = max(LABEL_WIDTH, *(len(label) + 2 for label, _, _ in rows))
         for label, value, note in rows:
-            start = [(f"  {label:<10}", "bold"), (f"{value:<{width}}", "cyan")]
+            start = [(f"  {label:<{labels}}", "bold"), (f"{value:<{width}}", "cyan")]
             line = Text.assemble(*start, (f"  {note}", "dim"))
             if self._out.is_terminal and note and line.cell_len > self._out.width:
                 self._out.print(Text.assemble(*start), soft_wrap=True)
-                line = Text(f"{'':<12}{note}", style="dim")
+                line = Text(f"{'':<{labels + 2}}{note}", style="dim")
             self._out.print(line, soft_wrap=True)
 
     def notice(self, line: str, style: str = "") -> None:

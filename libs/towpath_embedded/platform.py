@@ -24,7 +24,6 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import LocalAccess
 from towpath_embedded.platform_state import (
     DATABASE_FOLDER,
-    STATE_FILE,
     lock_folder,
     make_folders,
     remove_state,
@@ -37,6 +36,7 @@ from towpath_embedded.processes.log_files import trim_regularly
 from towpath_embedded.processes.ports import LOOPBACK, require_free
 from towpath_embedded.processes.role_process import RoleProcess, UserCode, WorkerLaunch
 from towpath_embedded.processes.supervisor import LONGEST_PAUSE_S, Notice, ProcessInfo, Supervisor
+from towpath_embedded.running_servers import RunningServers
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
@@ -324,32 +324,10 @@ class Platform:
         return [*units]
 
     def _environment_of(self, role: str, name: str) -> dict[str, str]:
-        environment = {
-            **role_process.inherited(role, self.access.own_keys()),
-            "TOWPATH_EMBEDDED": "1",
-            "TOWPATH_INSTANCE": name,
-            "TOWPATH_NATS_URL": self.nats.url(),
-            "TOWPATH_NATS_OWNER": str(os.geteuid()),
-            "TOWPATH_NATS_USER": role,
-            "TOWPATH_NATS_PASSWORD": self.nats.password(role),
-            "TOWPATH_HEALTH_HOST": LOOPBACK,
-            "TOWPATH_GATEWAY_HOST": LOOPBACK,
-            "TOWPATH_STATE_FILE": str(self.data / STATE_FILE),
-        }
-        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_names.DATABASE_ROLES else {}
-        if role == "gateway":
-            secrets |= self.access.gateway_settings()
-        if role == "tas":
-            secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
-            secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
-            secrets["TOWPATH_CHECKPOINT_FILE"] = str(self.data / "checkpoints.txt")
-            secrets["TOWPATH_AUTH"] = "on" if self.access.asks_for_keys else "auto"
+        servers = RunningServers(self.data, self.nats.url(), self.nats.password, self.dsn)
+        environment = servers.environment_of(role, name, self.access)
         if role == "orchestrator" and "gateway" in self._units:
             environment.setdefault("TOWPATH_CONSOLE_URL", self.gateway_url)
-        # A secret that this process was given for another purpose is not passed on.
-        for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
-            environment.pop(name, None)
-        environment.update(secrets)
         if not self._durable:
             environment.setdefault("TOWPATH_STOP_GRACE_S", EPHEMERAL_STOP_GRACE_S)
         return {**environment, **self._set_for(role)}

@@ -33,6 +33,7 @@ class UpOptions:
     strict: bool = False
     project: str = ""
     attach: bool = False
+    only: str = ""
 
 
 def check_files(options: UpOptions) -> None:
@@ -56,6 +57,14 @@ def check_files(options: UpOptions) -> None:
         raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))
 
 
+def check_only(options: UpOptions) -> None:
+    """Raise ProblemError for what *options* say to a whole platform beside --only."""
+    given = {"--sample": options.sample, "--ephemeral": options.ephemeral, "--strict": options.strict}
+    if named := [name for name, value in given.items() if value]:
+        detail = f"--only starts services beside servers that run already, so it takes no {' or '.join(named)}"
+        raise ProblemError(problem("request_invalid", detail, remedy="Leave one of them out."))
+
+
 def check_attached(options: UpOptions) -> None:
     """Raise ProblemError for what *options* say to a start beside --attach, which starts nothing."""
     given = {
@@ -68,6 +77,7 @@ def check_attached(options: UpOptions) -> None:
         "--ephemeral": options.ephemeral,
         "--single-person": options.single_person,
         "--strict": options.strict,
+        "--only": options.only,
     }
     if named := [name for name, value in given.items() if value]:
         detail = f"--attach starts nothing, so it takes no {' or '.join(named)}"

@@ -18,7 +18,7 @@ _FILES = ("--policy", "--networks", "--mcp")
 
 def starts_probably(words: Sequence[str]) -> bool:
     """Return whether nothing is seen in *words* for which `up` refuses to start, or only explains itself."""
-    if words[:1] != ["up"] or {"--help", "-h", "--attach"} & {*words}:
+    if words[:1] != ["up"] or {"--help", "-h", "--attach", "--only"} & {*words}:
         return False
     options = _options(words[1:])
     files = [options[name] for name in _FILES if name in options]

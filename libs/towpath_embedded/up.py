@@ -35,7 +35,14 @@ from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gon
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.script_watch import ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
-from towpath_embedded.start_checks import UpOptions, check_attached, check_files, check_syntax, refused_at_start
+from towpath_embedded.start_checks import (
+    UpOptions,
+    check_attached,
+    check_files,
+    check_only,
+    check_syntax,
+    refused_at_start,
+)
 from towpath_embedded.terminal.log_notices import read_at_start, show_log_line
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic
@@ -64,6 +71,9 @@ def up(options: UpOptions) -> int:
         options = with_project(options)
         check_files(options)
         check_syntax(options.workers)
+        if options.only:
+            check_only(options)
+            return asyncio.run(_run_only(options, screen))
         with _data_folder(options) as data:
             return asyncio.run(_run(with_sample(options, data), data, screen))
     except ProblemError as error:
@@ -77,6 +87,12 @@ async def _attach(options: UpOptions, screen: UpConsole) -> int:
     from towpath_embedded.terminal.attached_view import attach  # an HTTP client, which no start waits for
 
     return await attach(options.data, screen, _stop_on_signals())
+
+
+async def _run_only(options: UpOptions, screen: UpConsole) -> int:
+    from towpath_embedded.single_services import run_only  # what no other start needs
+
+    return await run_only(options, screen, _stop_on_signals())
 
 
 async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:

@@ -4,7 +4,6 @@ The platform is neither started nor stopped here: Ctrl-C ends the view, and the 
 """
 
 import asyncio
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,11 @@ from urllib.parse import quote, urlsplit
 
 from nats.errors import Error as NatsError
 
-from towpath.client.settings import is_mine, read_token, running_state
+from towpath.client.settings import read_token, running_state
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.refused_files import RefusedFiles
+from towpath_embedded.running_servers import RunningServers
 from towpath_embedded.terminal.log_notices import show_log_line
 from towpath_embedded.terminal.own_gateway import read_queue_loads, waiting_line
 from towpath_embedded.terminal.run_notices import RunNotices
@@ -25,7 +25,6 @@ from towpath_embedded.terminal.untaken_calls import UntakenCalls
 from towpath_fabric.telemetry.log_follower import LogFollower
 
 POLL_S = 0.5
-PASSWORDS = Path("nats") / "passwords.json"
 GATEWAY = "gateway"
 """The user of the broker who hears of every run."""
 
@@ -62,7 +61,7 @@ class AttachedView:
         self._restarts = restarts_of(state)
         self._client_url = _with_token(state)
         self._untaken = UntakenCalls(partial(read_queue_loads, self._client_url), screen.notice)
-        self._runs = RunNotices(_nats_url(data, state), screen.notice, self._untaken.notice_activity)
+        self._runs = RunNotices(_nats_url(data), screen.notice, self._untaken.notice_activity)
         refused = RefusedFiles(screen.refused, lambda _: None)
         show = partial(show_log_line, screen, refused, ServedTools(), ())
         self._logs = LogFollower(data.absolute() / "logs", show)
@@ -112,10 +111,11 @@ def _with_token(state: Mapping[str, Any]) -> str:
     return address.replace("://", f"://local:{quote(token, safe='')}@", 1) if token else address
 
 
-def _nats_url(data: Path, state: Mapping[str, Any]) -> str:
-    """Return the broker's address with the password that lies in *data*; ProblemError where others may write that."""
-    file = data / PASSWORDS
-    if not (is_mine(file.parent) and is_mine(file)):
-        raise ProblemError(problem("data_folder_shared", f"{file}: another user's, or writable by others"))
-    password = json.loads(file.read_text("utf-8"))[GATEWAY]
-    return f"nats://{GATEWAY}:{quote(password)}@{urlsplit(str(state['nats_url'])).netloc}"
+def _nats_url(data: Path) -> str:
+    """Return the broker's address as who hears of every run; ProblemError where none runs on *data* any more."""
+    servers = RunningServers.on(data)
+    if servers is None:
+        raise ProblemError(
+            problem("not_found", f"the platform on {data} has just ended", remedy="Start it: towpath up.")
+        )
+    return f"nats://{GATEWAY}:{quote(servers.password(GATEWAY))}@{urlsplit(servers.nats_url).netloc}"

@@ -44,6 +44,7 @@ def test_a_start_is_expected_without_any_option(monkeypatch: pytest.MonkeyPatch)
         (*ANY, "--help"),
         (*ANY, "-h"),
         (*ANY, "--attach"),
+        (*ANY, "--only", "gateway"),
         (*ANY, "--networks", "/nowhere/at/all"),
         (*ANY, "--mcp", "n" * 5_000),
     ],

@@ -1,0 +1,81 @@
+"""A broker and a database that run on a data folder, and the environment of a service that uses them.
+
+Whose they are is looked at before anything there is followed: an address that another user wrote would be sent secrets.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from towpath.client.settings import is_mine, running_state
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.local_access import LocalAccess
+from towpath_embedded.platform_state import BROKER_FOLDER, STATE_FILE
+from towpath_embedded.processes import role_names, role_process
+from towpath_embedded.processes.ports import LOOPBACK
+
+PASSWORDS = Path(BROKER_FOLDER) / "passwords.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServers:
+    """The servers on *data*: where the broker is, the *password* of each of its users, and the database's address."""
+
+    data: Path
+    nats_url: str
+    password: Callable[[str], str]
+    dsn: Callable[[str], str]
+
+    @classmethod
+    def on(cls, data: Path) -> Self | None:
+        """Return those of the platform of this user that runs on *data*; None where none runs.
+
+        Raises ProblemError `data_folder_shared` where others may write the passwords.
+        """
+        state = running_state(data)
+        if state is None:
+            return None
+        file = data / PASSWORDS
+        if not (is_mine(file.parent) and is_mine(file)):
+            raise ProblemError(problem("data_folder_shared", f"{file}: another user's, or writable by others"))
+        passwords = json.loads(file.read_text("utf-8"))
+        owner = str(state["database_url"])
+
+        def dsn(role: str) -> str:
+            return re.sub(r"^postgresql://[^@/]*@", f"postgresql://towpath_{role}@", owner)
+
+        return cls(data.absolute(), str(state["nats_url"]), passwords.__getitem__, dsn)
+
+    def environment_of(self, role: str, name: str, access: LocalAccess) -> dict[str, str]:
+        """Return the environment of the process *name* of *role*, which lets in whom *access* does."""
+        environment = {
+            **role_process.inherited(role, access.own_keys()),
+            "TOWPATH_EMBEDDED": "1",
+            "TOWPATH_INSTANCE": name,
+            "TOWPATH_NATS_URL": self.nats_url,
+            "TOWPATH_NATS_OWNER": str(os.geteuid()),
+            "TOWPATH_NATS_USER": role,
+            "TOWPATH_NATS_PASSWORD": self.password(role),
+            "TOWPATH_HEALTH_HOST": LOOPBACK,
+            "TOWPATH_GATEWAY_HOST": LOOPBACK,
+            "TOWPATH_STATE_FILE": str(self.data / STATE_FILE),
+        }
+        # A secret that this process was given for another purpose is not passed on.
+        for variable in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
+            environment.pop(variable, None)
+        return {**environment, **self._secrets_of(role, access)}
+
+    def _secrets_of(self, role: str, access: LocalAccess) -> dict[str, str]:
+        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in role_names.DATABASE_ROLES else {}
+        if role == "gateway":
+            secrets |= access.gateway_settings()
+        if role == "tas":
+            secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
+            secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
+            secrets["TOWPATH_CHECKPOINT_FILE"] = str(self.data / "checkpoints.txt")
+            secrets["TOWPATH_AUTH"] = "on" if access.asks_for_keys else "auto"
+        return secrets
