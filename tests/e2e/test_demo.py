@@ -289,3 +289,16 @@ def test_a_worker_that_waits_for_its_broker_stops_when_asked(tmp_path: Path) -> 
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.mark.prints("demo flood")
+def test_a_flood_of_runs_is_carried_out_and_measured(printed_documents: PrintedDocuments) -> None:
+    done = subprocess.run(
+        [TOWPATH, "demo", "flood", "--runs", "30", "--json"],
+        env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (measured,) = printed_documents.read("demo flood", done.stdout)
+    assert (measured["runs"], measured["statuses"]) == (30, {"completed": 30})
+    assert 0 < measured["p50_s"] <= measured["p95_s"] <= measured["took_s"]
+    assert f"30 completed in {measured['took_s']:.1f} s: {measured['runs_per_s']:.1f} runs/s" in done.stderr

@@ -31,6 +31,7 @@ COMMANDS = [
     *(
         "demo run",
         "demo crash",
+        "demo flood",
         "test",
         "eval",
         "run",

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 
 from towpath.cli.administration.demo_crash import OrchestratorKill, was_called_once
+from towpath.cli.administration.demo_flood import run_flood
 from towpath.cli.administration.embedded_platform import EmbeddedPlatform, start_embedded
 from towpath.cli.runs.run_follower import GateHandler, RunFollower, ask_at_gate
 from towpath.cli.shared.confirmation import is_interactive
@@ -37,7 +38,7 @@ Flag = Annotated[bool, Parameter(negative="")]
 app = App(
     name="demo",
     help="Start a platform, run the sample on it, show what happened, stop it again.",
-    help_epilogue=examples("towpath demo", "towpath demo run --yes --json", "towpath demo crash"),
+    help_epilogue=examples("towpath demo", "towpath demo run --yes --json", "towpath demo crash", "towpath demo flood"),
 )
 
 _AUDIT = (
@@ -48,6 +49,7 @@ MODEL = "gemini:gemini-2.5-flash"
 MESSAGE = "Please refund order 8812, it arrived broken."
 _NOBODY_TO_ASK = "the demo asks for an approval, and its input is no terminal where somebody could answer"
 _APPROVE_BY_ITSELF = "Start it in a terminal, or have it approve by itself, with --yes."
+MOST_RUNS = 10_000
 HISTORY_TIMEOUT_S = 20.0
 HISTORY_POLL_S = 0.1
 
@@ -107,6 +109,35 @@ async def crash(
         keep: Go on until Enter or Ctrl-C is pressed; without it, where somebody was asked to approve.
     """
     return await _demonstrate(yes=yes, as_json=json or output is not None, data=data, keep=keep, crash=True)
+
+
+@app.command(help_epilogue=examples("towpath demo flood", "towpath demo flood --runs 1000 --json"))
+async def flood(
+    *,
+    runs: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MOST_RUNS))] = 200,
+    json: Flag = False,
+    output: JsonOutput = None,
+    data: Path | None = None,
+) -> int:
+    """Submit many runs at once, and show how many the platform carries out a second, and how long each takes.
+
+    No model is asked: decisions are played. Exit code 1 where a run did not complete.
+
+    Args:
+        runs: So many.
+        json: End with one line of JSON; everything else goes to stderr.
+        output: The same.
+        data: Keep everything in this folder; without it, it is thrown away.
+    """
+    as_json = json or output is not None
+    out = OutputPrinter("table", aside=as_json)
+    with _folder(data) as folder:
+        async with _platform(folder, out, keep=data is not None) as platform:
+            result = await run_flood(platform, out, runs)
+    out.write(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
+    if as_json:
+        out.line(result)
+    return OK if result["statuses"].get("completed") == runs else RUN_FAILED
 
 
 async def _demonstrate(*, yes: bool, as_json: bool, data: Path | None, keep: bool | None, crash: bool) -> int:

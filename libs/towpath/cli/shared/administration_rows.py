@@ -365,6 +365,18 @@ class AddedServerRow(TypedDict):
     next: list[str]
 
 
+class FloodRow(TypedDict):
+    """Runs that were submitted at once: how they ended, how many a second, and seconds from submit to end."""
+
+    runs: int
+    statuses: dict[str, int]
+    submitted_s: float
+    took_s: float
+    runs_per_s: float
+    p50_s: float
+    p95_s: float
+
+
 class AgentCardRow(TypedDict):
     """An agent card, as version 1.0 of A2A has it."""
 

@@ -189,6 +189,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "demo": _DEMO,
     "demo run": _DEMO,
     "demo crash": _one(reports.DemoRow, also=reports.CrashFields),
+    "demo flood": _one(machine.FloodRow),
     "chaos": _one(reports.CampaignRow) + _one(reports.FaultNamesRow) + _one(reports.ScenariosRow),
     "up": _one(machine.ReadyPlatformRow),
     "completion install": _one(machine.CompletionRow),
