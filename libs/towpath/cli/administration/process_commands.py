@@ -33,6 +33,13 @@ _SILENT = frozenset({"--help", "-h", "--json", "--attach"})
 SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 
 
+ELSEWHERE = {
+    "console": ": the console is part of the gateway, so it is served by towpath serve gateway",
+    "all": ": each service is a process of its own; all of them run on one machine by towpath up",
+}
+"""Names that people look for among the services, and what has it."""
+
+
 def replace_process(module: str, *arguments: str) -> None:
     """Replace this process by `python -P -m module words`; raises ProblemError where the module isn't installed.
 
@@ -132,7 +139,8 @@ def serve(role: str, /, *arguments: Arguments) -> None:
     """Run one service in this process, with its settings from TOWPATH_*."""
     name = role.replace("-", "_")
     if name not in SERVICES:
-        detail = f"{role} is no service{suggest_or_list(role, SERVICES)}"
+        hint = ELSEWHERE.get(name) or suggest_or_list(role, SERVICES)
+        detail = f"{role} is no service{hint}"
         raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
     words = worker_arguments(arguments).words() if name == "worker" else arguments
     replace_process(f"towpath_{name}", *words)

@@ -19,7 +19,7 @@ from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, wait_until
 from towpath.cli.runs.told_causes import ToldCauses
 from towpath.cli.shared.confirmation import is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
-from towpath.cli.shared.input_files import read_attached, read_json, read_labels, read_quoted, read_script
+from towpath.cli.shared.input_files import read_attached, read_json, read_labels, read_quoted, read_script, read_text
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import print_notice
 from towpath.cli.shared.short_ids import resolve_run_id
@@ -67,6 +67,8 @@ Flag = Annotated[bool, Parameter(negative="")]
 class TaskOptions:
     """What is asked beside network and message."""
 
+    file: Annotated[Path | None, Parameter(name=("--file", "-f"))] = None
+    "A file with the message, in place of the words (- is standard input)."
     script: Path | None = None
     "A JSON file with the decisions to play instead of asking a model."
     model: str | None = None
@@ -99,6 +101,18 @@ class TaskOptions:
     "Call tools at most so often."
     debug: Flag = False
     "Keep prompts and model answers in the record."
+
+    def message(self, words: str) -> str:
+        """Return what the run is about: *words*, or the text of the file; ProblemError where both are given."""
+        if self.file is None:
+            return words
+        if words:
+            remedy = "Give one of them; what others wrote goes beside the message: --quote mail=FILE."
+            raise ProblemError(problem("request_invalid", "a message and --file are both given", remedy=remedy))
+        text = read_text(self.file).strip()
+        if not text:
+            raise ProblemError(problem("request_invalid", f"--file {self.file}: there is no text in it"))
+        return text
 
     def options(self, script: "ScriptFile | None") -> dict[str, Any]:
         """Return the fields of SubmitTask that were given, of which the *script* was read before.
@@ -199,8 +213,10 @@ async def run(
     if how.detach or not out.for_people:
         _tell_doubts(doubts)
     rights.check()
+    message = task.message(message)
     if not message and task.continue_run is None and not options.keys() & _INSTEAD_OF_MESSAGE:
-        detail = f"no message is given: write what the run is about, as in towpath run {network} 'Refund order 8812'"
+        said = f"as in towpath run {network} 'Refund order 8812', or name a file with it: -f FILE"
+        detail = f"no message is given: write what the run is about, {said}"
         raise ProblemError(problem("request_invalid", detail))
     async with common.connect() as client:
         if task.continue_run is not None:

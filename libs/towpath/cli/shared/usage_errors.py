@@ -33,6 +33,17 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
     ("mcp", "import"): "a server is added by towpath mcp add NAME COMMAND, or NAME URL",
     ("mcp", "list"): "servers and their tools are listed by towpath mcp inspect FILE",
     ("mcp", "remove"): "a server is taken out of the file of servers, which towpath.yaml names as mcp",
+    (
+        "nats",
+    ): "the broker is looked at by towpath doctor, its streams and consumers by towpath queues list, and who may "
+    "do what there by towpath streams authority",
+    ("queues", "requeue"): "what a queue could not handle is sent again by towpath queues dead requeue ID",
+    ("queues", "discard"): "what a queue could not handle is put away by towpath queues dead discard ID",
+    ("settings",): "settings in force are shown by towpath config show, and keys of models are set in the environment: "
+    "towpath explain model_unauthorized",
+    ("stop",): "the platform of this folder is stopped by towpath down",
+    ("start",): "the platform is started by towpath up",
+    ("dev",): "the platform is started by towpath up, which serves files as soon as they are saved",
     ("networks", "delete"): "runs keep their version of a network, so none is deleted. New calls of its runs are held "
     "back by towpath switches pause network NAME --reason WHY",
     ("tools", "disable"): "calls of a tool are held back by towpath switches pause tool NAME --reason WHY",
@@ -43,6 +54,7 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
 FOREIGN_OPTIONS: dict[tuple[str, ...], str] = {
     ("run", "--budget"): "what a run may spend is --usd 0.5",
     ("run", "--network"): "the network is the first word, as in towpath run support 'Refund order 8812'",
+    ("audit", "verify", "--bundle"): "the file is the first word, as in towpath audit verify bundle.jsonl",
     ("worker", "--pool"): "a toolset says which workers serve a tool, and stands above it: @tool(toolset=…)",
 }
 """Such options, behind the words of their command."""
@@ -105,9 +117,9 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
     found, known = _SUGGESTED.search(text), _names_of(error)
     if found is not None and SequenceMatcher(None, typed, found[1]).ratio() >= _NEAR:
         return f'Unknown command "{typed}". Did you mean "{found[1]}"? {place} --help lists all commands.'
-    if len(known) <= MAX_COMMANDS:
-        return f'Unknown command "{typed}". There are {", ".join(known)}. {place} --help says what each does.'
     groups = [name for name in known if error.app is not None and _commands_of(error.app[name])]
+    if len(known) <= MAX_COMMANDS or not groups:
+        return f'Unknown command "{typed}". There are {", ".join(known)}. {place} --help says what each does.'
     return (
         f'Unknown command "{typed}". {place} --help lists all commands and says what each does. '
         f"There are groups of them: {', '.join(groups)}."

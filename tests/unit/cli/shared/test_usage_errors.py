@@ -45,8 +45,8 @@ def test_a_slip_gets_the_command_that_was_meant(
 def test_a_word_behind_a_group_that_is_a_command_too_gets_those_of_the_group(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = said_of(capsys, "demo", "flood")
-    assert 'Unknown command "flood". There are run, crash. towpath demo --help says what each does.' in said
+    said = said_of(capsys, "demo", "storm")
+    assert 'Unknown command "storm". There are run, crash, flood. towpath demo --help says what each does.' in said
     assert "did you mean 'crash'?" in said_of(capsys, "demo", "crush")
 
 
@@ -118,6 +118,11 @@ def test_words_that_are_not_quoted_are_told_with_the_command_as_it_is_typed(
         (("run", "support", "hi", "--budget", "0.5"), "Unknown option: --budget: what a run may spend is --usd 0.5."),
         (("run", "--network=support", "hi"), "the network is the first word"),
         (("worker", "tools.py", "--pool", "a"), "@tool(toolset=…)"),
+        (("nats", "info"), "the broker is looked at by towpath doctor"),
+        (("queues", "requeue", "7"), "towpath queues dead requeue ID"),
+        (("audit", "verify", "--bundle", "x"), "the file is the first word, as in towpath audit verify bundle.jsonl"),
+        (("stop",), "the platform of this folder is stopped by towpath down"),
+        (("runs", "start"), "There are "),
     ],
 )
 def test_a_word_of_another_tool_gets_the_command_that_does_it(
