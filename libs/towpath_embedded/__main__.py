@@ -56,8 +56,8 @@ def up_command(
     nats_port: Port | None = None,
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
-    output: Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"), help="The same.")] = None,
-    logs: Annotated[bool, Parameter(negative="", help="Show the logs of all processes here.")] = False,
+    output: Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"))] = None,
+    logs: Annotated[bool, Parameter(negative="")] = False,
     worker: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     policy: Path | None = None,
     profile: Literal["open", "balanced", "strict"] | None = None,
@@ -73,51 +73,45 @@ def up_command(
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
-    Parameters
-    ----------
-    data
-        The folder that keeps everything between runs.
-    port
-        The gateway's port, or auto for any free one: that of this folder's last start, where nobody has it.
-    nats_port
-        The NATS server's port, or auto; where it is not given 4222, or auto beside --port auto.
-    ephemeral
-        Throw everything away at the end.
-    json
-        Print one JSON object with all addresses when ready.
-    worker
-        Modules or files with tools (dotted name or path/to/file.py), run in one worker with the built-in tools.
-    policy
-        The permission matrix as YAML; applied at start and whenever the file changes.
-    profile
-        A policy that comes with the platform, instead of a file of your own; see docs/policies.md.
-    networks
-        A folder with network files; published at start and whenever one changes.
-    mcp
-        A file of MCP servers (YAML), whose tools a worker of its own offers; see docs/mcp.md.
-    agent
-        Agents in user code (module:Class or path/to/file.py:Class), each in a process of its own; see docs/agents.md.
-    sandbox
-        Whether programs of tools, and MCP servers, run in a sandbox where nothing else is said; see docs/tools.md.
-    single_person
-        Let who submits a run approve its calls: there is nobody else. Each such approval is marked in the audit.
-    sample
-        Bring a help desk to try, with runs; its policy is put in force for the whole folder, with --single-person.
-    strict
-        Stop again, with exit code 1, where the policy or a network is refused at the start.
-    attach
-        Start nothing: show what happens on the platform that runs in this folder already. Ctrl-C leaves it running.
-    only
-        Start these services alone, with commas between: gateway, orchestrator, decider, tas, worker, log_writer,
-        watchdog. They use the servers of TOWPATH_NATS_URL and TOWPATH_DATABASE_URL, or else those that run on the data
-        folder. Networks are not published.
+    Args:
+        data: The folder that keeps everything between runs.
+        port: The gateway's port, or auto for any free one: that of this folder's last start, where nobody has it.
+        nats_port: The NATS server's port, or auto; where it is not given 4222, or auto beside --port auto.
+        ephemeral: Throw everything away at the end.
+        json: Print one JSON object with all addresses when ready.
+        output: The same.
+        logs: Show the logs of all processes here.
+        worker: Modules or files with tools (dotted name or path/to/file.py), run in one worker with the built-in tools.
+        policy: The permission matrix as YAML; applied at start and whenever the file changes.
+        profile: A policy that comes with the platform, instead of a file of your own; see docs/policies.md.
+        networks: A folder with network files; published at start and whenever one changes.
+        mcp: A file of MCP servers (YAML), whose tools a worker of its own offers; see docs/mcp.md.
+        agent: Agents in user code (module:Class or path/to/file.py:Class), each in a process of its own; see
+            docs/agents.md.
+        sandbox: Whether programs of tools, and MCP servers, run in a sandbox where nothing else is said; see
+            docs/tools.md.
+        single_person: Let who submits a run approve its calls: there is nobody else. Each such approval is marked in
+            the audit.
+        sample: Bring a help desk to try, with its tools, policy and network: one run that is finished, one that waits
+            for you. Its policy is put in force for all that is in the data folder, and whoever submits a run may
+            approve its calls, as with --single-person.
+        strict: Stop again, with exit code 1, where the policy or a network is refused at the start.
+        attach: Start nothing: show what happens on the platform that runs in this folder already. Ctrl-C leaves it
+            running.
+        only: Start these services alone, with commas between: gateway, orchestrator, decider, tas, worker, log_writer,
+            watchdog. They use the servers of TOWPATH_NATS_URL and TOWPATH_DATABASE_URL, or else those that run on the
+            data folder. Networks are not published.
     """
-    return up(UpOptions(
-        data=data, gateway_port=_number(port), ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
-        nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
-        workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
-        sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict, attach=attach, only=only,
-    ))  # fmt: skip
+    return up(
+        UpOptions(
+            data=data, gateway_port=_number(port),
+            nats_port=_number(nats_port_beside(port) if nats_port is None else nats_port),
+            ephemeral=ephemeral, as_json=json or output is not None, logs=logs,
+            workers=worker, policy=policy, profile=profile or "", networks=networks, mcp=mcp, agents=agent,
+            sandbox=sandbox, single_person=single_person or sample, sample=sample, strict=strict,
+            attach=attach, only=only,
+        )
+    )  # fmt: skip
 
 
 @app.command(name="servers")

@@ -84,7 +84,7 @@ def up(options: UpOptions) -> int:
 
 
 async def _attach(options: UpOptions, screen: UpConsole) -> int:
-    from towpath_embedded.terminal.attached_view import attach  # an HTTP client, which no start waits for
+    from towpath_embedded.attached_view import attach  # an HTTP client, which no start waits for
 
     return await attach(options.data, screen, _stop_on_signals())
 
