@@ -30,7 +30,7 @@ AT_ONCE = 16
 """Submits that wait for their answer at the same time."""
 
 PAGE = 200
-POLL_S = 0.5
+FLOOD_POLL_S = 0.5
 STANDSTILL_S = 60.0
 """For how long no run has to end before the demo gives up."""
 
@@ -78,7 +78,7 @@ async def _ended(client: Client, count: int, tell: Any) -> list[RunView]:
         elif monotonic() - moved > STANDSTILL_S:
             detail = f"{count - ended} of {count} runs go on, and none has ended for {STANDSTILL_S:.0f} s"
             raise ProblemError(problem("service_failed", detail))
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(FLOOD_POLL_S)
 
 
 async def _runs(client: Client) -> list[RunView]:
