@@ -1,11 +1,11 @@
-"""Keeps what follows files for as long as the platform runs going: one that ended would leave saved files unread."""
+"""Keeps going what looks at files and servers as long as the platform runs: one that ended would tell nothing more."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from towpath.cli.shared.text import one_line
 
-AGAIN_S = 5.0
+BEGUN_AGAIN_S = 5.0
 """Before what failed is begun again: a full disk may have room by then."""
 
 MAX_CHARS = 300
@@ -15,7 +15,7 @@ Tell = Callable[[str, str], None]
 
 
 async def keep_following(
-    what: str, follow: Callable[[], Awaitable[None]], tell: Tell, again_s: float = AGAIN_S
+    what: str, follow: Callable[[], Awaitable[None]], tell: Tell, again_s: float = BEGUN_AGAIN_S
 ) -> None:
     """Run *follow* until cancelled, again where it fails; *tell* gets why, once for as long as it is the same."""
     told = ""

@@ -14,6 +14,7 @@ from typing import Any, Self
 from nats.errors import Error as NatsError
 
 from towpath_embedded.console import UpConsole
+from towpath_embedded.followers import keep_following
 from towpath_embedded.platform import Platform
 from towpath_embedded.terminal.key_actions import KEYS, KeyActions
 from towpath_embedded.terminal.key_reader import KeyReader
@@ -46,8 +47,9 @@ class LiveView:
     async def __aenter__(self) -> Self:
         self._do(self._follow_runs())
         self._do(self._impacts.begin())
-        self._do(self._untaken.follow())
-        self._do(ServerWatch(self._platform, self._screen.notice).follow())
+        servers = ServerWatch(self._platform, self._screen.notice)
+        self._do(keep_following("looking at calls that nobody takes", self._untaken.follow, self._screen.notice))
+        self._do(keep_following("looking at the servers", servers.follow, self._screen.notice))
         if (descriptor := terminal()) is not None:
             reader = KeyReader(descriptor, self._keys.by_key(), taken=lambda: self._screen.keys(KEYS))
             self._stack.enter_context(reader)

@@ -32,7 +32,7 @@ AfterReload = tuple["NetworkFolderPublisher | None", Callable[[], Awaitable[None
 """What is done after a restart: networks are published, tools without a worker looked for, and logs read before."""
 
 LOOK_S = 0.5
-AGAIN_S = 5.0
+TRIED_AGAIN_S = 5.0
 """Before files are read again that could not be served though nothing is wrong with them."""
 
 SETTLE_S = 0.2
@@ -85,7 +85,7 @@ class WorkerReload:
     async def follow(self) -> None:
         """Look at the files until cancelled."""
         while True:
-            await asyncio.sleep(AGAIN_S if self._unserved else LOOK_S)
+            await asyncio.sleep(TRIED_AGAIN_S if self._unserved else LOOK_S)
             self._unserved |= await self._changed()
             if self._unserved:
                 await self.restart(sorted(self._unserved))

@@ -40,7 +40,7 @@ class Gates:
             body: Any = {"gates": [gate(1), gate(2), gate(3)]}
             return response(200, json.dumps(body).encode(), content_type="application/json")
         self.decided.append(asked.path.split("/")[3])
-        found = problem("forbidden" if len(self.decided) == 1 else "unavailable")
+        found = problem("forbidden" if len(self.decided) == 1 else "unavailable", "this is a test")
         return response(found.status, found.model_dump_json().encode(), content_type="application/problem+json")
 
     async def ask(self, *words: str) -> int:
