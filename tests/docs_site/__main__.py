@@ -2,6 +2,7 @@
 
 python -m tests.docs_site build [FOLDER]    the site, below build/docs-site or FOLDER; ends with 1 for a dead link
 python -m tests.docs_site reference         writes the generated pages of docs/reference anew
+python -m tests.docs_site blocks            each code block, how it is held, and by what test or for what reason
 """
 
 import argparse
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.docs_site.block_list import block_table
 from tests.docs_site.reference import write_reference
 from tests.docs_site.site_build import SiteError, build_site
 from tests.docs_site.site_links import site_faults
@@ -23,7 +25,11 @@ def main(words: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build").add_argument("folder", type=Path, nargs="?", default=ROOT / "build" / "docs-site")
     commands.add_parser("reference")
+    commands.add_parser("blocks")
     said = parser.parse_args(words)
+    if said.command == "blocks":
+        sys.stdout.write(block_table())
+        return 0
     if said.command == "reference":
         for path in write_reference():
             sys.stdout.write(f"{path.relative_to(ROOT)}\n")

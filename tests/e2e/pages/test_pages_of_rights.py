@@ -1,0 +1,90 @@
+"""The blocks of the pages about approvals, policies, budgets, the audit and origins, run as they stand."""
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.e2e.pages.conftest import Play, World
+from tests.support.places import EXAMPLES
+
+CALL = ("orders.find", "--network", "support", "--as", "billing", "--args", '{"order_id": "8812"}')
+
+
+def test_approvals(play: Play, world: World) -> None:
+    page = play("docs/approvals.md")
+    first, second = world.waiting(), world.waiting()
+    Path("args.json").write_text(json.dumps({"order_id": "8812", "amount": 10, "reason": "broken"}), "utf-8")
+    page.shell({"7c1e": [first[1], second[1]]})
+    world.waiting()
+    page.shell(read={"2026-11-28T09:30:12.481+00:00/3f9a12bc4d10e87a": lambda out: str(json.loads(out)["listed"])})
+    world.ask("keys", "create", "--caller", "mia", "--role", "approver")
+    page.shell({"7c1e": world.waiting()[1]})
+
+
+def test_budgets(play: Play, world: World) -> None:
+    page = play("docs/budgets.md")
+    page.shell({"7c1e": world.ended()})
+    page.python(world.platform.address)
+    world.publish("desk", {"key": "teller"})
+    assert page.python(world.platform.address)["run"].run_id
+    page.request({})
+    page.shell()
+    world.ask("budgets", "lift", "caller", "ann")
+
+
+def test_costs(play: Play, world: World) -> None:
+    page = play("docs/guides/costs.md")
+    page.shell()
+    page.python()
+    page.shell()
+    page.file("yaml", "support.yaml")
+    page.shell({"7c1e": world.ended()})
+
+
+def test_policies(play: Play, world: World) -> None:
+    page = play("docs/policies.md")
+    policy = page.file("yaml", "policy.yaml")
+    page.python(world.platform.address)
+    page.shell()
+    profiled = page.file("yaml", "profiled.yaml")
+    assert world.ask("policy", "apply", str(profiled))
+    Path("proposed.yaml").write_text(policy.read_text("utf-8"), "utf-8")
+    Path("verdicts.yaml").write_text(page.ahead("yaml").text, "utf-8")
+    page.shell()
+
+
+def test_audit(play: Play, world: World) -> None:
+    page = play("docs/audit.md")
+    run = world.ask("tools", "call", *CALL)
+    (call,) = run["final"]["results"]
+    asked = {"ID": lambda out: str(json.loads(out)["erasures"][0]["erasure_id"])}
+    page.shell({"RUN": run["run_id"], "CALL": call["execution_id"]}, read=asked, confirmed="erasures confirm")
+
+
+def test_securing(play: Play, world: World) -> None:
+    page = play("docs/guides/securing.md")
+    page.file("yaml", "policies.yaml")
+    page.shell(codes={"policy check": 5})
+    page.file("json", "grant.json")
+    with world.approving():
+        page.shell()
+    page.shell()
+    key = world.ask("keys", "create", "--caller", "ida", "--role", "approver")
+    page.shell({"7c1e": world.waiting()[0], "3f9a": key["prefix"]}, confirmed="keys revoke")
+    world.ask("switches", "resume", "tool", "orders.refund", "--reason", "it is right")
+
+
+def test_provenance(play: Play, world: World) -> None:
+    page = play("docs/provenance.md")
+    Path("mail.txt").write_text("Hello, I am Kim.", "utf-8")
+    world.publish("helpdesk", {"key": "clerk"})
+    page.shell()
+    assert page.task()["status"] == "completed"
+    page.file("yaml", "origins.yaml")
+    page.file("yaml", "leaks.yaml")
+
+
+def test_mcp(play: Play) -> None:
+    page = play("docs/mcp.md")
+    shutil.copytree(EXAMPLES / "mcp", "examples/mcp")
+    page.shell()

@@ -1,0 +1,9 @@
+"""Tools that networks of the pages have, beside those of the examples."""
+
+from towpath import tool
+
+
+@tool(name="web.search", toolset="web", effect_class="pure", operation="read")
+def search(words: str) -> str:
+    """Search."""
+    return f"nothing about {words}"

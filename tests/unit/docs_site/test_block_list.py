@@ -1,0 +1,44 @@
+"""Every code block of the pages is run by a test, or a reason is listed why it is not."""
+
+import re
+
+import pytest
+from tests.docs_site.__main__ import main
+from tests.docs_site.block_list import PLAYED_BY, held_blocks, matches
+from tests.docs_site.code_blocks import CodeBlock
+from tests.docs_site.left_blocks import LEFT
+from tests.support.places import ROOT
+
+HELD = list(held_blocks())
+
+
+def test_a_block_that_is_not_run_has_a_reason() -> None:
+    without = [f"{one.block.place}: run it in a page's test, or say why not in LEFT" for one in HELD if not one.by]
+    assert without == []
+
+
+def test_every_reason_is_of_a_block_that_is_there() -> None:
+    assert [key for key in LEFT if not any(matches(key, one.block) for one in HELD)] == []
+
+
+def test_tests_that_reasons_name_are_there() -> None:
+    named = {path for why in LEFT.values() for path in re.findall(r"tests/[\w/.]+\w", why)}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_a_page_that_is_played_is_named_by_the_test_that_plays_it() -> None:
+    unnamed = [page for page, test in PLAYED_BY.items() if f'play("{page}")' not in (ROOT / test).read_text("utf-8")]
+    assert unnamed == []
+
+
+def test_a_reason_is_of_the_blocks_that_begin_so() -> None:
+    block = CodeBlock("docs/a.md", 1, "sh", "", "towpath up\n")
+    assert matches("docs/a.md:", block) and matches("docs/a.md: towpath up", block)
+    assert not matches("docs/a.md: towpath down", block) and not matches("docs/b.md:", block)
+
+
+def test_the_list_has_a_line_for_each_block(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["blocks"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"{one.block.place}\t" in shown for one in HELD)
+    assert "run sh: " in shown
