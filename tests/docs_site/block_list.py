@@ -13,6 +13,7 @@ from tests.docs_site.code_blocks import RUN_BY, RUN_WHOLE, CodeBlock, all_blocks
 from tests.docs_site.left_blocks import LEFT
 
 _OF_AGENTS = "tests/e2e/pages/test_pages_of_agents.py"
+_OF_COMMANDS = "tests/e2e/pages/test_pages_of_commands.py"
 _OF_RIGHTS = "tests/e2e/pages/test_pages_of_rights.py"
 PLAYED_BY = {
     **dict.fromkeys(
@@ -21,6 +22,11 @@ PLAYED_BY = {
     ),
     "docs/guides/securing.md": _OF_RIGHTS,
     "docs/mcp.md": _OF_RIGHTS,
+    "docs/cli.md": _OF_COMMANDS,
+    "docs/storage.md": _OF_COMMANDS,
+    "docs/projects.md": _OF_COMMANDS,
+    "docs/guides/approvals-in-chat.md": _OF_COMMANDS,
+    "docs/guides/openai.md": _OF_COMMANDS,
     "docs/agents.md": _OF_AGENTS,
     "docs/networks.md": _OF_AGENTS,
     "docs/swarms.md": _OF_AGENTS,
