@@ -47,7 +47,6 @@ def test_agents(play: Play, world: World, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_networks(play: Play, world: World) -> None:
     page = play("docs/networks.md")
-    assert world.ask("networks", "validate", str(page.file("yaml", "support.yaml")))
     asked = page.python(world.platform.address, today=lambda: "Saturday")
     assert asked["view"].text == "Noted."
     shown = page.take("text").text

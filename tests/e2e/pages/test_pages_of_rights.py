@@ -37,7 +37,6 @@ def test_costs(play: Play, world: World) -> None:
     page.shell()
     page.python()
     page.shell()
-    page.file("yaml", "support.yaml")
     page.shell({"7c1e": world.ended()})
 
 
@@ -80,8 +79,6 @@ def test_provenance(play: Play, world: World) -> None:
     world.publish("helpdesk", {"key": "clerk"})
     page.shell()
     assert page.task()["status"] == "completed"
-    page.file("yaml", "origins.yaml")
-    page.file("yaml", "leaks.yaml")
 
 
 def test_mcp(play: Play) -> None:
