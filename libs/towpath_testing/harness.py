@@ -26,12 +26,10 @@ from towpath.tools.declaration import AnyTool, Tool, seconds
 from towpath.tools.functions import underlying_function
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import JsonObject
-from towpath_contracts.events.event_pages import EventPage
-from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
-from towpath_contracts.runs.views import CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate, RunView
+from towpath_contracts.runs.views import CancelRun, GateView, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import RunAccepted
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_testing.clock import HarnessClock
@@ -220,7 +218,7 @@ class Harness:
         going_on = [run_id for run_id in self._begun if not self._open.has_ended(run_id)]
         run_id = (going_on or self._begun)[-1]
         view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-        return reason_for_no_gate(view, await self._entries(run_id), len(going_on or self._begun))
+        return reason_for_no_gate(view, self._open.log_of(run_id)(), len(going_on or self._begun))
 
     async def open_gates(self) -> list[HarnessGate]:
         """Return every gate that waits, the oldest first."""
@@ -236,7 +234,7 @@ class Harness:
                     if self._open.has_ended(run_id):
                         await self._open.tell_ends()
                         view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-                        result = RunResult(view, await self._entries(run_id))
+                        result = RunResult(view, self._open.log_of(run_id))
                         RETURNED.append(result)
                         return result
                     await changed.wait()
@@ -244,16 +242,6 @@ class Harness:
             view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
             gates = self._open.any_gate_waits()
             raise timeout_in_test(view, limit_s, gates=gates, awaited=self._runner is None) from None
-
-    async def _entries(self, run_id: UUID) -> tuple[LogEntry, ...]:
-        entries: list[LogEntry] = []
-        seq = 1  # a run begins with its first event
-        while len(entries) < seq:
-            wanted = GetEvents(project=PROJECT, run_id=run_id, after=len(entries), limit=1_000)
-            page: EventPage = await self._open.bus.request_as_is(rpc.EVENTS, wanted)
-            entries += page.entries
-            seq = page.seq
-        return tuple(entries)
 
     async def _pending(self) -> tuple[GateView, ...]:
         if not self._open.any_gate_waits():

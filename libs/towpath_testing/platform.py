@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from towpath.hooks import Hook
 from towpath.toolbox import WorkerTools
 from towpath_contracts import rpc, subjects
 from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.streams import (
@@ -33,6 +34,7 @@ from towpath_fabric.clock import wall
 from towpath_fabric.nats.pull_consumer import ack
 from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator import wiring as orchestrator
+from towpath_orchestrator.adapters.run_store import read_entry
 from towpath_orchestrator.app.api.network_registry import compile_checked
 from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -163,6 +165,11 @@ class MemoryPlatform:
     def has_ended(self, run_id: UUID) -> bool:
         """Return whether a run has ended; asked after every step, so it is looked up and not requested."""
         return self.runs.runs[run_id]["status"] in FINAL_STATUSES
+
+    def log_of(self, run_id: UUID) -> Callable[[], tuple[LogEntry, ...]]:
+        """Return what reads the log of a run as it is now; most tests look at a few of their results' logs only."""
+        rows = self.runs.log_of(run_id)
+        return lambda: tuple(read_entry(row) for row in rows)
 
     def any_run_goes_on(self) -> bool:
         """Return whether any run, also one below another, has not ended yet."""

@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never, overload
 from uuid import UUID
 
@@ -81,9 +82,10 @@ class HarnessGate:
 class RunResult:
     """What a run came to. `view` is the run as the API shows it, `events` its log."""
 
-    def __init__(self, view: RunView, entries: tuple[LogEntry, ...]) -> None:
+    def __init__(self, view: RunView, read_log: Callable[[], tuple[LogEntry, ...]]) -> None:
+        """*read_log* reads the log, once somebody asks for it."""
         self.view = view
-        self.entries = entries
+        self._read_log = read_log
 
     def __repr__(self) -> str:
         answer = json.dumps(self.view.final, ensure_ascii=False) if self.status == "completed" else ""
@@ -96,6 +98,11 @@ class RunResult:
     def in_one_line(self, most: int) -> str:
         """Return what it came to in *most* characters of a terminal's line, whatever the model and its tools wrote."""
         return truncate(name_hidden(" ".join(repr(self).split())), most)
+
+    @cached_property
+    def entries(self) -> tuple[LogEntry, ...]:
+        """Its log: the events with their places and times."""
+        return self._read_log()
 
     @property
     def status(self) -> str:
@@ -157,7 +164,7 @@ RETURNED: deque[RunResult] = deque(maxlen=3)
 
 def no_result_yet(name: str, says: str) -> AttributeError:
     """Return the error of who asks a run that was begun for *name*; a run without asyncio *says* no `await`."""
-    known = hasattr(RunResult, name) or name in ("view", "entries")
+    known = hasattr(RunResult, name) or name == "view"
     said = f": result = {says}run.result(), then result.{name}" if known else ""
     return AttributeError(f"a run that was begun has no {name!r}{said}", name=name)
 

@@ -91,8 +91,8 @@ class PlatformPlace:
         except BaseException:
             await self._client.cancel(accepted.run_id, "its evaluation gave up")
             raise
-        entries = [entry async for entry in self._client.events(accepted.run_id)]
-        return outcome_of(RunResult(view, tuple(entries)), plan.decided, time.monotonic() - began)
+        entries = tuple([entry async for entry in self._client.events(accepted.run_id)])
+        return outcome_of(RunResult(view, lambda: entries), plan.decided, time.monotonic() - began)
 
     async def _decide(self, run_id: UUID, plan: GatePlan) -> None:
         seen: set[UUID] = set()

@@ -197,12 +197,6 @@ class MemoryBus:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2)) from error
         return answer.model_validate_json(reply if isinstance(reply, bytes) else reply.model_dump_json())
 
-    async def request_as_is(self, method: RpcMethod, request: Message) -> Any:
-        """Return the reply as its handler made it, for what is long and was read from JSON a moment ago."""
-        reply = await self._handlers[method.subject](request.model_dump_json().encode(), method.subject)
-        assert isinstance(reply, method.answer)
-        return reply
-
     async def _ask_subscriber(self, data: bytes, subject: str) -> bytes:
         """Ask one that subscribed to *subject* and answers by publishing; raises ProblemError where there is none."""
         found = next((one for one in self.takers.find(subject) if isinstance(one, MemorySubscription)), None)

@@ -240,6 +240,10 @@ class RunRows(RunRecordRows, GateRows):
     def events_page(self, _session: TableSession, run_id: UUID, after: int, limit: int, _bytes: int) -> list[Row]:
         return self._tail(run_id, after)[:limit]
 
+    def log_of(self, run_id: UUID) -> list[Row]:
+        """Return the stored events of a run, in order."""
+        return self._tail(run_id, 0)
+
     def _tail(self, run_id: UUID, after: int) -> list[Row]:
         return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
 

@@ -26,7 +26,10 @@ from towpath.agents.operations import AnyMove
 from towpath.hooks import HookEvent
 from towpath.networks.spec_files import load_policy
 from towpath.testing import execute_tool, harness, respond, script
+from towpath_contracts.events.log import LogEntry
 from towpath_fabric import clock as fabric_clock
+from towpath_orchestrator.adapters.run_store import read_entry
+from towpath_testing import platform as testing_platform
 from towpath_testing.platform import MemoryPlatform
 
 ALLOWED = [{"name": "all", "tool": "*", "effect": "allow"}]
@@ -219,6 +222,22 @@ async def test_many_runs_cost_little() -> None:
         for _ in range(20):
             assert (await (await h.run("again")).result()).status == "completed"
         assert time.process_time() - began < 20  # a run that reads its own log anew with every step takes far more
+
+
+async def test_the_log_of_a_result_is_read_once_and_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def count(row: Any) -> LogEntry:
+        read.append(row["seq"])
+        return read_entry(row)
+
+    monkeypatch.setattr(testing_platform, "read_entry", count)
+    async with harness(LONE, policy=ALLOWED, tools=[price], model=script([respond("done")])) as h:
+        result = await (await h.run("hello")).result()
+    assert (result.status, result.text, read) == ("completed", "done", [])
+    assert result.events[-1].type == "run_finished"
+    assert result.agents == ("clerk",)
+    assert [entry.seq for entry in result.entries] == read == list(range(1, len(read) + 1))
 
 
 @pytest.mark.parametrize("error", [ValueError("no price list"), asyncio.CancelledError(), KeyboardInterrupt()])
