@@ -101,6 +101,27 @@ def test_a_standby_of_the_guide_waits_for_nobody_once_it_is_promoted() -> None:
     assert copied < reset < text.index("ALTER SYSTEM SET synchronous_standby_names") < text.index("pg_promote()")
 
 
+def test_the_guide_starts_and_stops_postgres_by_the_name_of_its_cluster() -> None:
+    """Debian's `postgresql` is active from its installation on, whatever the server does: starting it does nothing."""
+    told = [
+        words for words in commands(GUIDE.read_text("utf-8")) if words[0] == "systemctl" and "postgresql" in words[-1]
+    ]
+    assert [words[1:] for words in told if words[1] != "disable"] == [
+        ["stop", "postgresql@18-main"],
+        ["start", "postgresql@18-main"],
+        ["start", "postgresql@18-main"],
+    ]
+    assert ["systemctl", "disable", "postgresql"] in told
+
+
+def test_the_guide_says_where_every_secret_lies(tmp_path: Path) -> None:
+    shutil.copytree(UNITS.parent, tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets"))
+    subprocess.run([tmp_path / "deploy" / "make-secrets"], capture_output=True, check=True)
+    told = GUIDE.read_text("utf-8")
+    made = {path.name for path in (tmp_path / "deploy" / "secrets").iterdir()}
+    assert {name for name in made if name not in told} == set()
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_process_reads_every_variable_that_it_is_given(role: str) -> None:
     ours = {name for name in given(role) if name.startswith("TOWPATH_")}
