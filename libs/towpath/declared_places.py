@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from towpath.errors import DeclarationError
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
-from towpath_contracts.problems.near_names import suggest_or_list
+from towpath_contracts.problems.near_names import nearest_name, suggest_name, suggest_or_list
 
 _PASSED = ("towpath", "towpath_testing")
 """Packages through which a declaration may pass before it reaches the user's file."""
@@ -90,13 +90,27 @@ def _is_passed(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _PASSED
 
 
-def check_keywords(given: Iterable[str], known: Iterable[str], where: str, of: str) -> None:
-    """Raise DeclarationError for an option that *of* does not take, with the one that may have been meant."""
-    names = list(known)
-    for name in given:
-        if name not in names:
-            msg = f"{where}: {of} takes no {name!r}{suggest_or_list(name, names)}"
-            raise DeclarationError(msg)
+def check_keywords(
+    given: Iterable[str], known: Iterable[str], where: str, of: str, instead: Mapping[str, str] | None = None
+) -> None:
+    """Raise DeclarationError that tells every option that *of* does not take, and what may have been meant by it.
+
+    *instead* says of options of other frameworks what is written here.
+    """
+    names, others = list(known), instead or {}
+    unknown = [name for name in given if name not in names]
+    if not unknown:
+        return
+    strange = [name for name in unknown if name not in others and nearest_name(name, names) is None]
+    said = ""
+    for name in sorted(unknown, key=lambda one: one in strange):  # the list of all options is told once, at the end
+        if said:
+            said += " And no " if said.endswith("?") else "; no "
+        said += repr(name) + (f": {others[name]}" if name in others else suggest_name(name, names))
+    if strange:
+        said += f"; there are {', '.join(names) or 'none'}"
+    msg = f"{where}: {of} takes no {said}"
+    raise DeclarationError(msg)
 
 
 def checks_keywords(declared: C) -> C:
@@ -120,11 +134,8 @@ def _checked(declared: C, *, foreign: Mapping[str, str]) -> C:
     @functools.wraps(plain)
     def init(self: object, *args: Any, **given: Any) -> None:
         unknown = given.keys() - {*known, "declared_at"}
-        if said := "; ".join(f"no {name!r}: {foreign[name]}" for name in sorted(unknown & foreign.keys())):
-            msg = f"{declared_place()}: {declared.__name__} takes {said}"
-            raise DeclarationError(msg)
         if unknown:
-            check_keywords(sorted(unknown), known, str(declared_place()), declared.__name__)
+            check_keywords(sorted(unknown), known, str(declared_place()), declared.__name__, foreign)
         plain(self, *args, **given)
 
     setattr(declared, "__init__", init)  # noqa: B010 - mypy takes no assignment to it

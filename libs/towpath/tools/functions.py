@@ -105,12 +105,12 @@ def check_options(given: Mapping[str, Any], known: Iterable[str], where: str, na
     Of an option that other frameworks have it says what is written here in its place, and of one that has a person
     asked the very rules.
     """
-    for option in (one for one in given if one not in known):
-        instead = _ELSEWHERE.get(option) or (_rules_for(name, given[option]) if option in ASKING else "")
-        if instead:
-            msg = f"{where}: {of} takes no {option!r}: {instead}"
-            raise DeclarationError(msg)
-    check_keywords(given, known, where, of)
+    instead = {
+        option: _ELSEWHERE.get(option) or _rules_for(name, given[option])
+        for option in given
+        if option not in known and (option in _ELSEWHERE or option in ASKING)
+    }
+    check_keywords(given, known, where, of, instead)
 
 
 def _rules_for(name: str, condition: Any) -> str:

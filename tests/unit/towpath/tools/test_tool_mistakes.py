@@ -33,6 +33,14 @@ def send(to: str, amount: float) -> None:
         ({"idempotent": True}, "@tool takes no 'idempotent': write effect_class=\"idempotent\""),
         ({"retries": 2}, "@tool takes no 'retries': a call that was cut off is made again where its effect_class "),
         ({"pool": "payments"}, "@tool takes no 'pool': the tools of one kind of worker are a toolset: write toolset="),
+        (
+            {"colour": "red", "size": 1, "effect": "pure"},
+            "@tool takes no 'effect'; did you mean 'effect_class'? And no 'colour'; no 'size'; there are toolset, ",
+        ),
+        (
+            {"colour": "red", "idempotent": True, "retries": 2},
+            "@tool takes no 'idempotent': write effect_class=\"idempotent\"; no 'retries': a call that was cut off ",
+        ),
         ({"effect_class": "purr"}, "effect_class: there is no 'purr'; did you mean 'pure'?"),
         ({"effect_class": "write"}, "effect_class: there is no 'write'; there are pure, idempotent, reconcilable, "),
         ({"hazards": ["spent"]}, "hazards: there is no 'spent'; did you mean 'spend'?"),
