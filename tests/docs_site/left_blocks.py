@@ -7,6 +7,9 @@ settings by nobody (`tests/docs_site/block_list.py`).
 NOT_PLAYED = "only read: no test plays this page"
 
 LEFT = {
+    "docs/mcp.md: towpath mcp add": "fetches servers; tests/integration/worker/test_mcp_add.py adds others",
+    "docs/mcp.md: wrote": "an output",
+    "docs/guides/cloudevents.md: {": "tests/integration/gateway/test_cloud_events.py submits such events",
     "docs/networks.md: kind: Network": "only read: it has no model's answers and no tools here",
     "docs/provenance.md: - {name": "only read: no test plays a call by this rule",
     "docs/guides/costs.md: kind: Network": "only read: it would replace the sample",

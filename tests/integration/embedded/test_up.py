@@ -126,7 +126,7 @@ def test_a_platform_is_stopped_from_another_terminal_which_waits_until_it_is_gon
     assert capsys.readouterr().out == f"no platform of yours runs on {folder}\n"
 
 
-@pytest.mark.parametrize("option", ["/port", "/nats_port"])
+@pytest.mark.parametrize("option", ["--port", "--nats-port"])
 def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str, command: InProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
