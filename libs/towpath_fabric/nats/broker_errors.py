@@ -53,7 +53,7 @@ _NEW_CREDENTIAL = (
 _WIDER_CREDENTIAL = (
     "Give {user} this toolset beside those that towpath workers credential list shows: towpath workers credential add "
     "{user} --project {project} --toolset {toolset} and the others, each with --toolset; then start the broker again. "
-    + _OWN_PLATFORM
+    "Or name one of those in @tool(toolset=…). " + _OWN_PLATFORM
 )
 
 
@@ -150,7 +150,8 @@ def broker_denied(settings: BrokerSettings, subject: str) -> ProblemError:
     registers = subject.removeprefix(_REGISTERS) if subject.startswith(_REGISTERS) else ""
     project, _, toolset = registers.partition(".")
     remedy = {"remedy": _credential(settings.nats_user, project, toolset)} if toolset else {}
-    return ProblemError(problem("broker_denied", f"{who} may not say {subject}", **remedy))
+    lacking = f", as it lacks the toolset {toolset} of the project {project}" if toolset else ""
+    return ProblemError(problem("broker_denied", f"{who} may not say {subject}{lacking}", **remedy))
 
 
 def _credential(user: str | None, project: str, toolset: str) -> str:
