@@ -137,10 +137,12 @@ def refuse_other_kind(code: str, path: Path, written: JsonObject, lines: LineNum
         return
     if found in TAKEN_BY:
         detail = f"this is a {found}, not a {kind}; it is taken by: {TAKEN_BY[found]} {path}"
+        remedy = f"Run that command, or name a file that is a {kind}; nothing was changed."
     else:
         detail = f"the kind {found!r} is not known; did you mean {kind!r}?"
+        remedy = _REMEDY
     fault = ProblemDetail(pointer="/kind", code="kind", detail=detail)
-    raise RefusedError(locate_problems(code, path, lines, [fault]))
+    raise RefusedError(locate_problems(code, path, lines, [fault]).model_copy(update={"remedy": remedy}))
 
 
 def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
@@ -154,7 +156,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
         raise _refused(code, path, line, f"not YAML: {message}") from error
     if lines.duplicates:
         twice = [
-            ProblemDetail(pointer=at, code="key_twice", detail="given twice; keep one of them")
+            ProblemDetail(pointer=at, code="key_twice", detail=f"{at.rpartition('/')[2]!r} is given twice; keep one")
             for at in lines.duplicates
         ]
         raise RefusedError(locate_problems(code, path, lines, twice))
