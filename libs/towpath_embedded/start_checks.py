@@ -9,6 +9,8 @@ from towpath.missing_files import missing_file
 from towpath.tools.sandbox import SandboxMode, refusal
 from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 
+MAX_PORT = 65535
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
@@ -37,7 +39,11 @@ class UpOptions:
 
 
 def check_files(options: UpOptions) -> None:
-    """Raise ProblemError for what *options* name that is not there, or does not go together."""
+    """Raise ProblemError for what *options* name that is not there or can't be, or does not go together."""
+    for option, port in (("--port", options.gateway_port), ("--nats-port", options.nats_port)):
+        if port is not None and not 0 <= port <= MAX_PORT:
+            detail = f"{option}: {port} is no port: there are those up to {MAX_PORT}"
+            raise ProblemError(problem("request_invalid", detail, remedy=f"Write e.g. {option} auto."))
     for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
         if path is not None and not path.exists():
             raise ProblemError(problem("file_missing", f"{option}: {missing_file(path)}"))

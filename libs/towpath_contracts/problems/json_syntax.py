@@ -22,7 +22,10 @@ _MEANINGS = (
         "a value belongs there: text in double quotes, a number, true, false, null, […] or {…}",
     ),
     ("Unterminated string starting at", "the text that begins there is not closed with a double quote"),
-    ("Invalid control character at", "a text has no line breaks or tabs in it: write \\n or \\t"),
+    (
+        "Invalid control character at",
+        "a text is not closed with a double quote in its line, or has a tab or line break in it: write \\t or \\n",
+    ),
     ("Invalid \\", "a backslash in a text is written twice: \\\\"),
     ("Extra data", "something stands after the end"),
 )

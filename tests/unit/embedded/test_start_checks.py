@@ -59,3 +59,13 @@ def test_what_user_code_says_of_itself_is_the_cause_and_of_others_the_end_of_the
         failure("tas", log, "ended at its start").detail
         == f"tas ended at its start. Its log ({log}) ends:\nout of memory"
     )
+
+
+@pytest.mark.parametrize("option", ["gateway_port", "nats_port"])
+def test_a_port_that_there_is_not_is_told_by_its_option(option: str) -> None:
+    check_files(UpOptions(**{"data": Path(), "gateway_port": 8787, "nats_port": None, option: 65535}))
+    with pytest.raises(ProblemError) as refused:
+        check_files(UpOptions(**{"data": Path(), "gateway_port": 8787, "nats_port": None, option: 99999}))
+    name = {"gateway_port": "--port", "nats_port": "--nats-port"}[option]
+    assert refused.value.problem.detail == f"{name}: 99999 is no port: there are those up to 65535"
+    assert refused.value.problem.remedy == f"Write e.g. {name} auto."
