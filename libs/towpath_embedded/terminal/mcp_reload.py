@@ -15,6 +15,7 @@ from towpath.project.project_file import read_project
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_embedded.processes.supervisor import BUSY
 from towpath_embedded.refused_files import FileFate, RefusedFiles
 from towpath_embedded.terminal.notice_limit import ShowLine
 from towpath_embedded.terminal.served_tools import ServedTools
@@ -89,8 +90,11 @@ class McpReload:
                 await self._platform.replace_worker(MCP_WORKER, self._launch, found)
             else:
                 await self._platform.add_worker(self._launch)
-        except ProblemError as error:
+        except BaseException as error:
             self._served.recall(MCP_WORKER, before)
+            if not isinstance(error, ProblemError) or error.problem.code == BUSY:
+                self._seen = None  # nothing is wrong with the file: whoever keeps this going has it served later
+                raise
             self._refused.put(file, error.problem.detail.splitlines(), FileFate.TOOLS)
             return False
         self._is_started = True
