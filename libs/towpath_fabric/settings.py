@@ -164,6 +164,8 @@ class Settings(BrokerSettings):
     instance: str = ""
     embedded: bool = False
     otlp_endpoint: str | None = None
+    otlp_openinference: bool = False
+    """Whether spans have the names of OpenInference too, which some receivers draw a span by."""
     otel: OtelSettings = Field(default_factory=OtelSettings)
     stop_grace_s: float = 10.0
     max_handling_deaths: int = Field(default=3, ge=1)

@@ -22,6 +22,7 @@ from prometheus_client import Counter
 
 from towpath_contracts import ids
 from towpath_fabric.settings import Settings
+from towpath_readings.openinference import openinference_attributes
 from towpath_readings.spans import Attribute, Attributes, Span, span_id
 
 QUEUE_SPANS = 8_192
@@ -75,6 +76,7 @@ class OtlpSpanSink:
             max_export_batch_size=BATCH_SPANS,
         )
         self._counter = counter
+        self._openinference = settings.otlp_openinference
         self.resource = Resource.create(  # with what OTEL_RESOURCE_ATTRIBUTES adds
             {
                 "service.name": f"towpath-{role.replace('_', '-')}",
@@ -90,13 +92,16 @@ class OtlpSpanSink:
         above = None if span.parent is None else _context(trace, span_id(span.parent_run or run_id, span.parent))
         if span.caller is not None:
             above = _context(trace, span.caller.span_id)
+        attributes = _attributes(span.attributes)
+        if self._openinference:
+            attributes |= _attributes(openinference_attributes(span.name, span.attributes))
         self.processor.on_end(
             ReadableSpan(
                 name=span.name,
                 context=_context(trace, span_id(run_id, span.key)),
                 parent=above,
                 resource=self.resource,
-                attributes=_attributes(span.attributes),
+                attributes=attributes,
                 events=[Event(event.name, _attributes(event.attributes), event.at_ns) for event in span.events],
                 links=[Link(_context(link.trace_id, link.span_id)) for link in span.links],
                 kind=_KINDS[span.kind],

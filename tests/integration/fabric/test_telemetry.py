@@ -210,3 +210,15 @@ def test_libraries_are_recorded_within_traces_and_without_queries_and_texts_of_e
         failed = receiver.named("task.submit.bob process")
         assert (failed.error, failed.events) == ("", [("exception", {"exception.type": "ValueError"})])
         assert "SECRET" not in repr(receiver.spans)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_openinferences_names_are_added_where_they_are_asked_for(asked: bool) -> None:
+    with otlp_receiver() as receiver:
+        settings = Settings(otlp_endpoint=receiver.url, otlp_openinference=asked, instance="test-1")
+        recorder = SpanRecorder("decider", settings)
+        recorder.record(RUN_ID, span(attributes={"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}))
+        await recorder.flush()
+        added = {"openinference.span.kind": "LLM", "llm.model_name": "m"} if asked else {}
+        written = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+        assert receiver.named("step:1").attributes == {**written, **added}
