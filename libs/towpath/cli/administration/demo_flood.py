@@ -6,14 +6,16 @@ checks, stores and records of a run of three steps and one call.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import quantiles
 from typing import Any
+from uuid import uuid4
 
 from towpath.cli.administration.embedded_platform import EmbeddedPlatform
 from towpath.cli.shared.output import OutputPrinter
 from towpath.client.client import Client
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import RunView
 from towpath_fabric.clock import monotonic
 
@@ -24,7 +26,8 @@ DECISIONS: list[dict[str, Any]] = [
     {"action": "RESPOND", "action_details": {"payload": {"message": "It was delivered."}}},
 ]
 MESSAGE = "Where is order 8812?"
-LABELS = {"demo": "flood"}
+LABEL = "flood"
+"""Its value is this flood's own: the record of an earlier one may be kept in the same folder."""
 
 AT_ONCE = 16
 """Submits that wait for their answer at the same time."""
@@ -34,42 +37,49 @@ FLOOD_POLL_S = 0.5
 STANDSTILL_S = 60.0
 """For how long no run has to end before the demo gives up."""
 
-ENDED = frozenset({"completed", "failed", "cancelled", "escalated", "abandoned"})
-
 
 async def run_flood(platform: EmbeddedPlatform, out: OutputPrinter, count: int) -> dict[str, Any]:
     """Submit *count* runs at once, wait until all have ended, and return what was measured."""
     out.write(f"\n  {count} runs of 3 steps and a call of orders.find, {AT_ONCE} submits at once:", "bold")
+    flood = uuid4().hex
     async with Client(platform.url, api_key=platform.token) as client:
         began = monotonic()
         with out.progress("Submitting") as line:
-            room, done = asyncio.Semaphore(AT_ONCE), 0
-
-            async def submit() -> None:
-                nonlocal done
-                async with room:
-                    await client.submit("support", MESSAGE, model=MODEL, script=DECISIONS, labels=LABELS)
-                done += 1
-                line.count(done, "runs", of=count)
-
-            async with asyncio.TaskGroup() as group:
-                for _ in range(count):
-                    group.create_task(submit())
+            await _submit(client, flood, count, lambda done: line.count(done, "runs", of=count))
         submitted_s = monotonic() - began
         out.write(f"  all accepted after {submitted_s:.1f} s")
         with out.progress("Waiting for their ends") as line:
-            runs = await _ended(client, count, lambda ended: line.count(ended, "runs", of=count))
+            runs = await _ended(client, flood, count, lambda ended: line.count(ended, "runs", of=count))
     result = summary(runs, submitted_s)
     _show(result, out)
     return result
 
 
-async def _ended(client: Client, count: int, tell: Any) -> list[RunView]:
+async def _submit(client: Client, flood: str, count: int, tell: Callable[[int], None]) -> None:
+    """Submit all; raises the error of the first that is refused."""
+    room, done = asyncio.Semaphore(AT_ONCE), 0
+
+    async def submit() -> None:
+        nonlocal done
+        async with room:
+            await client.submit("support", MESSAGE, model=MODEL, script=DECISIONS, labels={LABEL: flood})
+        done += 1
+        tell(done)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(submit())
+    except ExceptionGroup as refused:
+        raise refused.exceptions[0] from None
+
+
+async def _ended(client: Client, flood: str, count: int, tell: Callable[[int], None]) -> list[RunView]:
     """Return the runs once all have ended; ProblemError where none ends for a minute."""
     before, moved = -1, monotonic()
     while True:
-        runs = await _runs(client)
-        ended = sum(run.status in ENDED for run in runs)
+        runs = await _runs(client, flood)
+        ended = sum(run.status in FINAL_STATUSES for run in runs)
         if len(runs) == count == ended:
             return runs
         tell(ended)
@@ -81,11 +91,12 @@ async def _ended(client: Client, count: int, tell: Any) -> list[RunView]:
         await asyncio.sleep(FLOOD_POLL_S)
 
 
-async def _runs(client: Client) -> list[RunView]:
-    page = await client.runs(label="demo=flood", limit=PAGE)
+async def _runs(client: Client, flood: str) -> list[RunView]:
+    label = f"{LABEL}={flood}"
+    page = await client.runs(label=label, limit=PAGE)
     found = list(page.runs)
     while page.next_before is not None:
-        page = await client.runs(label="demo=flood", limit=PAGE, before=page.next_before)
+        page = await client.runs(label=label, limit=PAGE, before=page.next_before)
         found += page.runs
     return found
 
