@@ -1,6 +1,8 @@
-"""A broker and a database that run on a data folder, and the environment of a service that uses them.
+"""A broker and a database that run already, and the environment of a service that uses them.
 
-Whose they are is looked at before anything there is followed: an address that another user wrote would be sent secrets.
+Of those on a data folder it is looked at whose they are before anything there is followed: an address that another user
+wrote would be sent secrets. A service gets the secrets that it needs and no other, also of an environment that names
+the servers: a worker runs user code.
 """
 
 import json
@@ -19,6 +21,29 @@ from towpath_embedded.processes import role_names, role_process
 from towpath_embedded.processes.ports import LOOPBACK
 
 PASSWORDS = Path(BROKER_FOLDER) / "passwords.json"
+
+_GATEWAY, _TAS = frozenset({"gateway"}), frozenset({"tas"})
+_NEEDED_BY = {
+    "TOWPATH_NATS_PASSWORD": None,
+    "TOWPATH_NATS_PASSWORD_FILE": None,
+    "TOWPATH_DATABASE_URL": role_names.DATABASE_ROLES,
+    "TOWPATH_DATABASE_URL_FILE": role_names.DATABASE_ROLES,
+    "TOWPATH_SESSION_SECRET": _GATEWAY,
+    "TOWPATH_SESSION_SECRET_FILE": _GATEWAY,
+    "TOWPATH_OIDC_CLIENT_SECRET": _GATEWAY,
+    "TOWPATH_OIDC_CLIENT_SECRET_FILE": _GATEWAY,
+    "TOWPATH_TICKET_KEY_FILE": _TAS,
+    "TOWPATH_SEAL_KEY_FILE": _TAS,
+}
+"""Which roles use a secret of an environment that names the servers; None is all of them."""
+
+
+def environment_beside_named(role: str) -> dict[str, str]:
+    """Return the environment of *role* beside the servers that this process's own environment names."""
+    given = os.environ
+    needed = {name for name, roles in _NEEDED_BY.items() if name in given and (roles is None or role in roles)}
+    others = {name: value for name, value in role_process.inherited(role).items() if name not in _NEEDED_BY}
+    return {**others, **{name: given[name] for name in needed}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from towpath_embedded.processes.ports import LOOPBACK
 from towpath_embedded.processes.role_process import RoleProcess, WorkerLaunch, module_command
 from towpath_embedded.processes.supervisor import Supervisor
 from towpath_embedded.refused_files import RefusedFiles
-from towpath_embedded.running_servers import RunningServers
+from towpath_embedded.running_servers import RunningServers, environment_beside_named
 from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.terminal.log_notices import show_log_line
 from towpath_embedded.terminal.served_tools import ServedTools
@@ -92,7 +92,9 @@ def _units(options: UpOptions, services: tuple[str, ...]) -> list[RoleProcess]:
         for number, launch in enumerate(_launches(options) if role == "worker" else [None], 1):
             name = f"{role}-only" if number == 1 else f"{role}-only-{number}"
             instance = f"{name}-{os.getpid()}"  # two of them never take each other's leases
-            known = dict(os.environ) if servers is None else servers.environment_of(role, instance, access)
+            known = (
+                environment_beside_named(role) if servers is None else servers.environment_of(role, instance, access)
+            )
             more = {**policy_environment(options), **role_environment(options).get(role, {})}
             is_gateway = role == "gateway"
             units.append(

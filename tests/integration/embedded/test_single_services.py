@@ -71,6 +71,31 @@ def test_a_gateway_and_a_worker_join_the_platform_of_the_folder_and_leave_it_run
     assert status_after(look, "up", "--port", "auto", "--nats-port", "auto") == 0
 
 
+def test_a_service_joins_the_servers_that_the_environment_names(project: Path) -> None:
+    def look(told: Lines) -> None:
+        told.wait_for("ready in")
+        state = read_state(Path(".towpath"))
+        assert state is not None
+        password = json.loads(Path(state["nats_passwords"]).read_text())["decider"]
+        named = {"NATS_URL": state["nats_url"], "NATS_USER": "decider", "NATS_PASSWORD": password}
+        environment = {**os.environ, **{f"TOWPATH_{name}": value for name, value in named.items()}}
+        command = [sys.executable, "-m", "towpath.cli", "up", "--only", "decider", "--data", "own", "--json"]
+        joined = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        try:
+            assert joined.stdout is not None
+            ready = json.loads(joined.stdout.readline())
+            with urllib.request.urlopen(f"{ready['processes']['decider-only']['health_url']}/readyz") as answer:
+                assert answer.status == 200
+            assert ready["gateway_url"] is None
+        finally:
+            joined.send_signal(signal.SIGINT)
+            joined.communicate(timeout=60)
+        assert joined.returncode == 0
+        assert [path.name for path in Path("own").iterdir()] == ["logs"], "it keeps nothing but its log there"
+
+    assert status_after(look, "servers") == 0
+
+
 def test_unknown_names_and_a_folder_without_servers_are_refused(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from towpath_embedded.processes.role_names import START_ORDER
 from towpath_embedded.processes.role_process import PASSED_ON, inherited, stop_timeout_s
+from towpath_embedded.running_servers import environment_beside_named
 
 SHELL = {
     "PATH": "/usr/bin",
@@ -45,6 +46,36 @@ def test_a_worker_gets_the_secrets_that_its_operator_names(monkeypatch: pytest.M
     monkeypatch.setattr("os.environ", {**SHELL, PASSED_ON: "OPENAI_API_KEY, NOT_THERE"})
     assert seen("worker") == COMMON | TOOLS | {PASSED_ON, "OPENAI_API_KEY"}
     assert "OPENAI_API_KEY" not in seen("tas")
+
+
+NAMED = {
+    "TOWPATH_NATS_URL": "nats://broker",
+    "TOWPATH_NATS_USER": "mine",
+    "TOWPATH_NATS_PASSWORD": "of the broker",
+    "TOWPATH_DATABASE_URL_FILE": "/run/secrets/database",
+    "TOWPATH_OIDC_CLIENT_SECRET": "of the sign-in",
+    "TOWPATH_SEAL_KEY_FILE": "/run/secrets/seal.key",
+}
+LOGIN = {"TOWPATH_NATS_URL", "TOWPATH_NATS_USER", "TOWPATH_NATS_PASSWORD"}
+DATABASE = {"TOWPATH_DATABASE_URL", "TOWPATH_DATABASE_URL_FILE"}
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [
+        ("worker", TOOLS),
+        ("decider", EXPECTED["decider"]),
+        ("orchestrator", DATABASE),
+        ("gateway", DATABASE | {"TOWPATH_OIDC_CLIENT_SECRET"}),
+        ("tas", DATABASE | {"TOWPATH_SEAL_KEY_FILE"}),
+        ("watchdog", set()),
+    ],
+)
+def test_beside_servers_that_the_environment_names_a_role_sees_their_secrets_that_it_needs(
+    role: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {**SHELL, **NAMED})
+    assert set(environment_beside_named(role)) - {"PYTEST_CURRENT_TEST"} == COMMON | LOGIN | expected
 
 
 @pytest.mark.parametrize("key", ["twp_0123456789ab.s3cret", " twp_0123456789ab.s3cret", "of a person", "tok-en"])
