@@ -51,7 +51,8 @@ from towpath_fabric.telemetry.log_follower import LogFollower
 if TYPE_CHECKING:
     from towpath_embedded.network_folder import NetworkFolderPublisher
     from towpath_embedded.terminal.live_view import LiveView
-    from towpath_embedded.terminal.worker_reload import AfterReload, WorkerReload
+    from towpath_embedded.terminal.worker_reload import WorkerReload
+    from towpath_embedded.terminal.worker_replacement import AfterReload
 
 DEMO_MODEL = "gemini:gemini-2.5-flash"
 """Who decides in the sample where there is a key."""
@@ -308,20 +309,24 @@ def _reloads(
 ) -> "tuple[WorkerReload | None, list[Coroutine[Any, Any, None]]]":
     """Return what restarts the worker at key `r`, and what follows the files that workers serve; *then* is done."""
     following: list[Coroutine[Any, Any, None]] = []
-    if reload := _worker_reload(options, platform, screen, refused, served):
-        reload.networks(*then)
+    if reload := _worker_reload(options, platform, screen, refused, served, then):
         following.append(keep_following("serving saved files with tools", reload.follow, screen.notice))
     if options.mcp is not None or options.project:
         from towpath_embedded.terminal.mcp_reload import McpReload  # reads YAML: not on the way to readiness
 
         project = Path(options.project) if options.project else None
-        mcp = McpReload(platform, mcp_worker(options), project, screen.notice, refused, served)
-        following.append(keep_following("serving MCP servers", partial(mcp.follow, *then), screen.notice))
+        mcp = McpReload(platform, mcp_worker(options), project, screen.notice, refused, served, then)
+        following.append(keep_following("serving MCP servers", mcp.follow, screen.notice))
     return reload, following
 
 
 def _worker_reload(
-    options: UpOptions, platform: Platform, screen: UpConsole, refused: RefusedFiles, served: ServedTools
+    options: UpOptions,
+    platform: Platform,
+    screen: UpConsole,
+    refused: RefusedFiles,
+    served: ServedTools,
+    then: "AfterReload",
 ) -> "WorkerReload | None":
     """Return what restarts the worker when its files change; None where there is nothing to look at."""
     from towpath_embedded.terminal.tool_files import ToolFiles, tool_places  # reads YAML: not on the way to readiness
@@ -332,7 +337,7 @@ def _worker_reload(
         return None
     project = Path(options.project) if options.project else None
     files = ToolFiles(options.workers, places, project=project, since=platform.started_at)
-    return WorkerReload(platform, own_worker(options), files, screen.notice, refused, served)
+    return WorkerReload(platform, own_worker(options), files, screen.notice, refused, served, then)
 
 
 @contextlib.asynccontextmanager

@@ -39,7 +39,7 @@ class ToolFiles:
         self.project = project
         self._places_named = self._named_places()
         self._imported: Collection[Path] = ()
-        self._since_ns = int(since.timestamp() * 1e9)
+        self._since = since
         self._seen: dict[Path, Version | None] = {}
         self.follow_imports(())
 
@@ -50,19 +50,24 @@ class ToolFiles:
     def follow_imports(self, files: Collection[Path], *, read_at: datetime | None = None) -> None:
         """Look at *files* as well, which the modules import; what was saved since *read_at* has changed."""
         self._imported = files
-        self._since_ns = self._since_ns if read_at is None else int(read_at.timestamp() * 1e9)
+        self._since = read_at or self._since
         for path in self._files():
             version = version_of(path)
-            is_new = version is not None and version[0] > self._since_ns
-            self._seen.setdefault(path, None if is_new else version)
+            self._seen.setdefault(path, None if is_newer(version, self._since) else version)
 
     def changed(self) -> list[Path]:
         """Return the files that were saved, added or removed since the last call."""
-        known = self._seen.keys() | set(self._files())
-        found = {path: version_of(path) for path in sorted(known)}
+        found = self._found()
         changed = [path for path, version in found.items() if version != self._seen.get(path)]
         self._seen = found
         return changed
+
+    def have_changed(self) -> bool:
+        """Return whether `changed` would find any."""
+        return any(version != self._seen.get(path) for path, version in self._found().items())
+
+    def _found(self) -> dict[Path, Version | None]:
+        return {path: version_of(path) for path in sorted(self._seen.keys() | set(self._files()))}
 
     def needs_new_start(self) -> bool:
         """Return whether the project says something else than at the start, but for its MCP servers: these follow."""
@@ -92,3 +97,8 @@ def version_of(path: Path) -> Version | None:
     except OSError:  # it is gone
         return None
     return found.st_mtime_ns, found.st_size
+
+
+def is_newer(version: Version | None, moment: datetime) -> bool:
+    """Return whether a file of this *version* was saved after *moment*."""
+    return version is not None and version[0] > int(moment.timestamp() * 1e9)

@@ -1,42 +1,25 @@
-"""Puts a new worker in the place of the one of `towpath up` when a file that its tools are in was saved.
+"""Serves what a person's own files with tools say as soon as they are saved, by a new worker.
 
 The files are first imported by another process. While that fails, the worker that is there goes on with what it has,
 and what is wrong is told. Once it succeeds a new worker is started, and the former one takes no more calls and ends
-when those that it has are finished: calls that wait are taken by the new one, and none is lost. Where it is no file
-that is wrong, such as a full disk, the same is tried again.
+when those that it has are finished: calls that wait are taken by the new one, and none is lost.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from towpath.cli.shared.text import one_line
-from towpath_contracts.problems.registry import Problem, ProblemError
-from towpath_contracts.text import join_sentences
+from towpath_contracts.problems.registry import Problem
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
-from towpath_embedded.processes.supervisor import BUSY
 from towpath_embedded.refused_files import FileFate, RefusedFiles
 from towpath_embedded.terminal.notice_limit import ShowLine
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_embedded.terminal.tool_files import ToolFiles
+from towpath_embedded.terminal.worker_replacement import SETTLE_S, AfterReload, WorkerReplacement
 from towpath_embedded.user_code_rights import WorkerInventory
 from towpath_fabric.clock import wall
-
-if TYPE_CHECKING:
-    from towpath_embedded.network_folder import NetworkFolderPublisher
-
-AfterReload = tuple["NetworkFolderPublisher | None", Callable[[], Awaitable[None]] | None, Callable[[], None]]
-"""What is done after a restart: networks are published, tools without a worker looked for, and logs read before."""
-
-LOOK_S = 0.5
-TRIED_AGAIN_S = 5.0
-"""Before files are read again that could not be served though nothing is wrong with them."""
-
-SETTLE_S = 0.2
-"""For how long no file changes before they are read: an editor saves in several steps, and often several files."""
 
 WORKER = "worker"
 """The process with the tools of a person's own; MCP servers have another one."""
@@ -53,41 +36,25 @@ class WorkerReload:
         show: ShowLine,
         refused: RefusedFiles,
         served: ServedTools,
+        then: AfterReload,
     ) -> None:
-        self._platform = platform
         self._launch = launch
         self._files = files
         self._show = show
         self._refused = refused
-        self._served = served
-        self._folder: NetworkFolderPublisher | None = None
-        self._look: Callable[[], Awaitable[None]] | None = None
-        self._read_logs: Callable[[], None] = lambda: None
+        self._replacement = WorkerReplacement(platform, WORKER, show, served, then)
         self._inventory = platform.user_code.served_by(WORKER)
         self._faulty: set[str] = set()
         self._restarting = asyncio.Lock()
         self._unserved: set[Path] = set()
-        self._hindrance = ""
         files.follow_imports(self._inventory.files)
-
-    def networks(
-        self,
-        folder: "NetworkFolderPublisher | None",
-        look: Callable[[], Awaitable[None]] | None,
-        read_logs: Callable[[], None],
-    ) -> None:
-        """After each restart publish the networks of *folder*, and *look* for tools that they equip and no worker has.
-
-        *read_logs* reads what the new worker says that it has.
-        """
-        self._folder, self._look, self._read_logs = folder, look, read_logs
 
     async def follow(self) -> None:
         """Look at the files until cancelled."""
         while True:
-            await asyncio.sleep(TRIED_AGAIN_S if self._unserved else LOOK_S)
+            await asyncio.sleep(self._replacement.pause_s)
             self._unserved |= await self._changed()
-            if self._unserved:
+            if self._unserved or self._replacement.is_hindered:
                 await self.restart(sorted(self._unserved))
 
     async def _changed(self) -> set[Path]:
@@ -108,45 +75,20 @@ class WorkerReload:
         async with self._restarting:
             began = wall()
             worker = replace(self._launch, modules=self._files.modules())
-            before = self._served.forget(WORKER)
-            try:
-                found = await self._platform.user_code.inventory(WORKER, worker)
-                await self._platform.replace_worker(WORKER, worker, found)
-            except BaseException as error:
-                self._served.recall(WORKER, before)
-                if not self._is_told(changed, error):
-                    raise
-                return
-            self._unserved.difference_update(changed)
-            self._hindrance = ""
+            match await self._replacement.replace(worker, self._files.have_changed):
+                case None:  # the same again, soon
+                    return
+                case Problem() as why:
+                    self._unserved.difference_update(changed)
+                    self._tell_refused(changed, why)
+                    return
+                case found:
+                    self._unserved.difference_update(changed)
             self._mend()
             self._show(told_restart(changed, self._inventory, found), "")
             self._inventory = found
             self._files.follow_imports(found.files, read_at=began)
-            self._read_logs()
-            if self._folder is not None:
-                self._folder.tools_changed()
-            if self._look is not None:
-                await self._look()
-
-    def _is_told(self, changed: Sequence[Path], error: BaseException) -> bool:
-        """Tell why there is no new worker; False for an *error* that says nothing of files or of this machine."""
-        match error:
-            case ProblemError(problem=found) if found.code != BUSY:
-                self._unserved.difference_update(changed)
-                self._tell_refused(changed, found)
-            case ProblemError(problem=found):
-                self._tell_hindrance(join_sentences(found.detail, found.remedy))
-            case OSError():
-                self._tell_hindrance(one_line(error))
-            case _:
-                return False
-        return True
-
-    def _tell_hindrance(self, why: str) -> None:
-        if why != self._hindrance:
-            self._show(f"the worker goes on with what it has, for now: {why}", "yellow")
-        self._hindrance = why
+            await self._replacement.finish()
 
     def _mend(self) -> None:
         """Tell that no file is at fault any more."""
