@@ -83,6 +83,26 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_started(
     assert (project / "servers.yaml").read_text() == before
 
 
+def test_a_try_that_wrote_the_server_alone_is_taken_up_where_it_ended(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_bad(capsys)
+    (project / "towpath.yaml").write_text(PROJECT)
+    before = (project / "servers.yaml").read_text()
+    code, told = add_bad(capsys)
+    assert (code, told["written"]) == (0, ["towpath.yaml"])
+    assert read_project().mcp == Path("servers.yaml")
+    assert (project / "servers.yaml").read_text() == before
+
+
+def test_a_policy_that_can_not_be_read_keeps_no_server_from_being_added(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "policies.yaml").write_bytes(b"\xff\xfe rules")
+    code, told = add_bad(capsys)
+    assert (code, [one["rules"] for one in told["tools"]]) == (0, [[], []])
+
+
 def test_a_server_that_does_not_answer_is_not_written_down(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, told = added(capsys, "gone", str(project / "not-there"))
     assert (code, told["code"]) == (1, "service_failed")
@@ -98,6 +118,8 @@ def test_a_server_that_does_not_answer_is_not_written_down(project: Path, capsys
         (("a b", "uvx"), "a b"),
         (("sheets", "http://example.com/mcp", "--header", "Authorization: x"), "unencrypted"),
         (("sheets", "https://example.com/mcp", "more"), "neither more words nor --env"),
+        (("sheets", "https://example.com/mcp", "--env", "KEY=s3cret"), "neither more words nor --env: KEY"),
+        (("time", "--env", "KEY: s3cret", "uvx"), "--env takes NAME=VALUE, or NAME alone"),
         (("time", "--header", "A=b", "uvx"), "--header belongs to a URL"),
         (("sheets", "--header", "plain", "https://example.com/mcp"), "--header takes NAME=VALUE, not 'plain'"),
         (("time", "--", "uvx", "${env:KEY}"), "a secret can't stand in a command"),
@@ -110,6 +132,7 @@ def test_what_can_not_be_a_server_is_refused_with_the_reason(
     said = capsys.readouterr()
     assert code in {1, 2}
     assert part in " ".join((said.out + said.err).split())
+    assert "s3cret" not in said.out + said.err
     assert not (project / "servers.yaml").exists()
 
 

@@ -33,6 +33,7 @@ MEND = (
     "Mend what it says, and add it again: --env and --header give a server what it needs, -- stands before its command."
 )
 _SIGNS = re.compile(r"[*?\[]")
+_VARIABLE = re.compile(r"[^\s:=]+")
 
 
 def add_to(app: App) -> None:
@@ -67,20 +68,26 @@ async def add(
         header: NAME=VALUE that is sent to the URL.
         file: The file of servers; else that of towpath.yaml, or servers.yaml.
     """
+    from towpath.project.yaml_insertion import with_key
+
     project = find_project()
     place = file or (project.mcp if project and project.mcp else SERVERS_FILE)
     entry = server_entry(command, env, header)
-    _check(name, entry, place)
+    names_it = file is None and project is not None and project.mcp is None
+    is_there = names_it and _has(place, name, entry)
+    _check(name, entry, place, is_there=is_there)
     out = printed.out()
     with out.progress(f"Asking {name} for its tools"):
         found = await _inspected(name, entry, place.absolute().parent)
     if not found["connected"]:
         detail = f"{name} does not answer, so {place} stays as it is: {found['state']}"
         raise ProblemError(problem("service_failed", detail, remedy=MEND))
-    texts = _texts(name, entry, place, names_it=file is None and project is not None and project.mcp is None)
+    rules = _rules(project)
+    texts = {} if is_there else {place: _with_server(name, entry, place)}
+    if names_it:
+        texts[PROJECT_FILE] = with_key(PROJECT_FILE, f"mcp: {plain_json(str(place))}")
     for path, text in texts.items():
         path.write_bytes(text.encode("utf-8"))
-    rules = _rules(project)
     tools = [
         {key: one[key] for key in ("tool", "effect_class", "description", "notes")}
         | {"rules": rules_that_name(one["tool"], name, rules)}
@@ -114,14 +121,15 @@ def server_entry(command: Sequence[str], env: Sequence[str], header: Sequence[st
         raise ProblemError(problem("request_invalid", "a server needs its command, or its URL", remedy=remedy))
     if command[0].startswith(("http://", "https://")):
         if command[1:] or env:
-            detail = f"a server at a URL takes neither more words nor --env: {' '.join([*command[1:], *env])}"
+            named = [one.partition("=")[0] for one in env]  # a value may be a secret
+            detail = f"a server at a URL takes neither more words nor --env: {' '.join([*command[1:], *named])}"
             raise ProblemError(problem("request_invalid", detail, remedy="What it is to know is sent by --header."))
-        headers = _pairs("--header", header)
+        headers = _headers(header)
         return {"url": command[0], **({"headers": headers} if headers else {})}
     if header:
         remedy = "A program is told by --env NAME=VALUE."
         raise ProblemError(problem("request_invalid", "--header belongs to a URL, not to a program", remedy=remedy))
-    variables = _pairs("--env", [one if "=" in one else f"{one}=${{env:{one}}}" for one in env])
+    variables = _variables(env)
     return {
         "command": command[0],
         **({"args": list(command[1:])} if command[1:] else {}),
@@ -129,20 +137,41 @@ def server_entry(command: Sequence[str], env: Sequence[str], header: Sequence[st
     }
 
 
-def _pairs(option: str, written: Sequence[str]) -> dict[str, str]:
+def _variables(written: Sequence[str]) -> dict[str, str]:
+    """Return NAME=VALUE, each; of NAME alone what the worker's environment has."""
+    found: dict[str, str] = {}
+    for one in written:
+        name, sign, value = one.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            # Nothing is repeated of what is no name: it may be a secret.
+            raise ProblemError(problem("request_invalid", "--env takes NAME=VALUE, or NAME alone"))
+        found[name] = value if sign else f"${{env:{name}}}"
+    return found
+
+
+def _headers(written: Sequence[str]) -> dict[str, str]:
     """Return NAME=VALUE, each; `Name: value`, as curl takes headers, is read too."""
     found: dict[str, str] = {}
     for one in written:
         name, sign, value = re.match(r"([^=:]*)(=|: ?|)(.*)", one, re.DOTALL).groups()  # type: ignore[union-attr]
         if not (name and sign):
-            detail = f"{option} takes NAME=VALUE, not {one!r}"
+            detail = f"--header takes NAME=VALUE, not {one!r}"
             raise ProblemError(problem("request_invalid", detail))
         found[name.strip()] = value
     return found
 
 
-def _check(name: str, entry: Mapping[str, Any], place: Path) -> None:
-    """Raise ProblemError where the server can't be written, or its name is taken."""
+def _has(place: Path, name: str, entry: Mapping[str, Any]) -> bool:
+    """Return whether an earlier try has written this very server into *place*, and could not name that file then."""
+    from towpath.project.yaml_insertion import parse_yaml
+
+    written = parse_yaml(place.read_text("utf-8"), place) if place.exists() else None
+    servers = written.get("servers") if isinstance(written, dict) else None
+    return isinstance(servers, dict) and servers.get(name) == entry
+
+
+def _check(name: str, entry: Mapping[str, Any], place: Path, *, is_there: bool) -> None:
+    """Raise ProblemError where the server can't be written, or its name is taken by another one."""
     from pydantic import ValidationError
 
     from towpath.project.mcp_servers import ServersFile, load_servers
@@ -153,7 +182,7 @@ def _check(name: str, entry: Mapping[str, Any], place: Path) -> None:
     except ValidationError as error:
         errors = in_plain_words(details_of(error, ServersFile))
         raise ProblemError(problem("request_invalid", "; ".join(one.detail for one in errors), errors=errors)) from None
-    if not place.exists():
+    if is_there or not place.exists():
         return
     for other, server in load_servers(place).servers.items():
         if name in {other, server.toolset}:
@@ -177,18 +206,16 @@ def _file_of_one(name: str, entry: Mapping[str, Any], folder: Path) -> Iterator[
         yield Path(file.name)
 
 
-def _texts(name: str, entry: Mapping[str, Any], place: Path, *, names_it: bool) -> dict[Path, str]:
-    """Return what is to be written: into the file of servers, and into the project's where that is to name it."""
+def _with_server(name: str, entry: Mapping[str, Any], place: Path) -> str:
+    """Return the text of *place* with one more server."""
     from towpath.project.scaffold import modeline
-    from towpath.project.yaml_insertion import indented, with_entry, with_key
+    from towpath.project.yaml_insertion import indented, with_entry
 
     text = plain_yaml({name: dict(entry)})
+    if place.exists():
+        return with_entry(place, "servers", name, text)
     first = "" if place.is_absolute() else modeline("mcp-servers", place)
-    new = f"{first}kind: McpServers\nservers:\n{indented(text, 2)}"
-    texts = {place: with_entry(place, "servers", name, text) if place.exists() else new}
-    if names_it:
-        texts[PROJECT_FILE] = with_key(PROJECT_FILE, f"mcp: {plain_json(str(place))}")
-    return texts
+    return f"{first}kind: McpServers\nservers:\n{indented(text, 2)}"
 
 
 def _rules(project: "ProjectFile | None") -> list[dict[str, Any]]:
@@ -197,7 +224,10 @@ def _rules(project: "ProjectFile | None") -> list[dict[str, Any]]:
 
     if project is None or project.policy is None:
         return []
-    written = parse_yaml(project.policy.read_text("utf-8"), project.policy, quiet=True)
+    try:
+        written = parse_yaml(project.policy.read_text("utf-8"), project.policy, quiet=True)
+    except (OSError, UnicodeDecodeError):
+        return []
     rules = written.get("rules") if isinstance(written, dict) else None
     return [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
 
