@@ -79,7 +79,7 @@ def read_task_event(attributes: Mapping[str, Any], place: str) -> TaskEvent:
         told = "; ".join(f"{fault.pointer.rpartition('/')[2]}: {fault.detail}" for fault in faults)
         raise ProblemError(problem("request_invalid", f"this is no CloudEvent: {told}", errors=tuple(faults)))
     named = {name: attributes[name] for name in ("source", "id")}
-    return TaskEvent(f"cloudevent-{digest(named).rpartition(':')[2]}", attributes.get(HEADER))
+    return TaskEvent(f"cloudevent-{digest(named).rpartition(':')[2]}", attributes.get(HEADER) or None)
 
 
 def _faults(attributes: Mapping[str, Any]) -> list[tuple[str, str, str]]:

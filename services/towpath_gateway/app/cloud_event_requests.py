@@ -73,8 +73,9 @@ class CloudEventRequest(BoundedJsonRequest):
             raise HttpProblemError(_fault(f"{pointer}/{_KEY}", "source and id of the event are the key: leave it out"))
         if "idempotency-key" in self.headers:
             raise HttpProblemError(_fault("/header/Idempotency-Key", "source and id of the event are the key"))
-        named = {_KEY: event.idempotency_key, **({HEADER: event.traceparent} if event.traceparent else {})}
-        task = {**named, **data}
+        task = {**data, _KEY: event.idempotency_key}
+        if task.get(HEADER) is None:  # a span that the task names itself wins, over NATS too
+            task[HEADER] = event.traceparent
         try:
             return _TASK.validate_python(task)
         except ValidationError as error:

@@ -20,6 +20,7 @@ from towpath_contracts.events.log import RunStarted
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+ONE = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 SPAN = f"00-{TRACE}-00f067aa0ba902b7-01"
 
@@ -69,6 +70,10 @@ async def test_an_event_is_a_task_structured_and_binary_and_both_are_one_run(
     asked = submitted(peer)
     assert asked[0] == asked[1]
     assert (asked[0]["user_message"], asked[0]["traceparent"]) == (TASK["user_message"], SPAN)
+    nulled = json.loads(http.to_structured_event(sent).body)
+    nulled["data"]["traceparent"] = None
+    assert (await client.post("/v1/runs", json=nulled, headers={"content-type": ONE})).json()["duplicate"] is True
+    assert submitted(peer)[2]["traceparent"] == SPAN, "as over NATS"
     other = await send(client, http.to_binary_event(event(id="order 8812/ü", source="https://shop.example/returns")))
     assert other.json()["run_id"] != first.json()["run_id"], "an id is unique within its source alone"
 
@@ -130,6 +135,8 @@ async def test_a_page_of_events_is_a_batch_that_the_sdk_reads(client: httpx2.Asy
     last = found[-1].get_extension("sequence")
     rest = await client.get(path, params={"after": last}, headers={"Accept": BATCH})
     assert rest.json() == []
-    one = await client.get(path, headers={"Accept": "application/cloudevents+json"})
+    asked = len(peer.asked)
+    one = await client.get(path, params={"after": last, "wait": 30}, headers={"Accept": ONE})
+    assert len(peer.asked) == asked, "it is refused before anything is waited for"
     assert (one.status_code, one.json()["code"]) == (422, "request_invalid")
     assert BATCH in one.json()["detail"]

@@ -252,8 +252,9 @@ async def get_events(
         if children or deltas or typed:
             named = "children, deltas, detailed and event_types"
             raise ProblemError(problem("request_invalid", f"{named} are for streams: text/event-stream"))
+        as_batch = wants_event_batch(request.headers.get("accept"))  # refused before anything is waited for
         page = await dependencies.readings.page(principal.project, run_id, after, limit, wait * 1_000)
-        if not wants_event_batch(request.headers.get("accept")):
+        if not as_batch:
             return json_answer(page)
         view = await dependencies.platform.run(principal.project, run_id)
         return Response(event_batch(page, view), media_type=BATCH_TYPE)
