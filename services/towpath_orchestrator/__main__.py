@@ -25,6 +25,7 @@ with paused():
     from towpath_orchestrator.app.commit.run_telemetry import RunTracing
     from towpath_orchestrator.app.operating_gauges import OperatingGauges
     from towpath_orchestrator.app.stored_bytes import StoredBytesLoop
+    from towpath_orchestrator.app.unused_blobs import UnusedBlobLoop
     from towpath_orchestrator.app.webhook_delivery import GateNoticeLoop
     from towpath_orchestrator.metrics import OperatingMetrics, OrchestratorMetrics, StorageMetrics
     from towpath_orchestrator.settings import OrchestratorSettings
@@ -68,6 +69,7 @@ class Orchestrator:
         purge = partial(purge_run_events, bus.nc)
         service.loop(RunErasureLoop(pool, ERASURES, service.log, purge=purge).run)
         service.loop(OperatingGauges(pool, OperatingMetrics(service.registry), service.log).run)
+        service.loop(UnusedBlobLoop(pool, self._metrics, service.log).run)
         service.loop(StoredBytesLoop(pool, wiring.stored, StorageMetrics(service.registry), service.log).run)
         await inbox.start()
         await tasks.start()

@@ -68,6 +68,7 @@ FIXED: tuple[RetentionPeriod, ...] = (
     _fixed("dead_letters_open", "orchestrator", 90 * DAY_S, "all other dead letters", "their arrival"),
     _fixed("notices_done", "orchestrator", 7 * DAY_S, "notices that were sent, or are obsolete", "their end"),
     _fixed("notices_dead", "orchestrator", 30 * DAY_S, "notices that nobody has taken", "their end"),
+    _fixed("unused_blobs", "orchestrator", 7 * DAY_S, "blobs that nothing has named", "being stored last"),
     _fixed("idempotency_keys", "orchestrator", DAY_S, "idempotency keys of tasks", "the task"),
     _fixed("handling_failures", "orchestrator", DAY_S, "counts of failures to handle a message", "the last failure"),
     _fixed("handling_marks", "log_writer", DAY_S, "counts of deaths at one message", "the last try"),

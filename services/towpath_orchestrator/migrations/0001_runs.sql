@@ -216,8 +216,9 @@ CREATE TABLE runs.network_version (
 );
 
 -- A blob belongs to a project like everything else: equal bytes in two projects are two rows. `used_at` is when somebody
--- stored the same bytes last: whose log may not name them yet. Blobs are read in pieces, so they are not compressed: a
--- piece of compressed bytes is found by unpacking all before it.
+-- stored the same bytes last: whose log may not name them yet. `named`: the log of a run or the ledger has named it; else
+-- none has until `unnamed_until`. Blobs are read in pieces, so they are not compressed: a piece of compressed bytes is
+-- found by unpacking all before it.
 CREATE TABLE runs.blob (
   digest     text NOT NULL,
   data       bytea STORAGE EXTERNAL NOT NULL,
@@ -225,9 +226,12 @@ CREATE TABLE runs.blob (
   created_at timestamptz NOT NULL DEFAULT now(),
   project    text NOT NULL,
   used_at    timestamptz NOT NULL DEFAULT now(),
+  named      boolean NOT NULL DEFAULT false,
+  unnamed_until timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, digest)
 );
 CREATE INDEX blob_size ON runs.blob (project) INCLUDE (size);
+CREATE INDEX blob_unnamed ON runs.blob (project, unnamed_until) WHERE NOT named;
 
 -- Blobs that erased runs named: each goes once its turn comes, unless another run names it.
 CREATE TABLE runs.blob_to_erase (
@@ -584,6 +588,67 @@ BEGIN
   RETURN cardinality(chosen);
 END $$;
 
+-- UNUSED BLOBS
+-- A blob is stored before what names it, and whoever is about to name one moves its `used_at` first. So one that nothing
+-- has named within a week of that was stored for a task, a step or a result that never came.
+
+-- Of at most *at_most* blobs that no run has named as far as is known, for a day or longer: notes which are named by what was
+-- written since then, and returns the others that nobody has used for a week. Names are looked for in runs that are under
+-- way, or moved since then (a day more for a writer that was held up), and of the ledger also where a call got its outcome
+-- without its run. Nothing is locked meanwhile. Empty where another replica looks.
+CREATE FUNCTION runs.find_unused_blobs(of_project text, at_most integer) RETURNS text[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+  began timestamptz := clock_timestamp();
+  since timestamptz;
+  candidates text[];
+  found text[];
+  unused text[];
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(7026119, hashtext(of_project)) THEN
+    RETURN '{}';
+  END IF;
+  SELECT array_agg(b.digest), min(b.unnamed_until) - interval '1 day' INTO candidates, since FROM (
+    SELECT o.digest, o.unnamed_until FROM runs.blob o
+    WHERE o.project = of_project AND NOT o.named AND o.unnamed_until < began - interval '1 day'
+    ORDER BY o.unnamed_until LIMIT at_most) b;
+  IF candidates IS NULL THEN
+    RETURN '{}';
+  END IF;
+  WITH looked_at AS MATERIALIZED (
+    SELECT r.run_id FROM runs.run r WHERE r.project = of_project AND r.status IN ('running', 'waiting', 'cancelling')
+    UNION
+    SELECT r.run_id FROM runs.run r WHERE r.project = of_project AND r.inactive_updated_at >= since
+    UNION
+    SELECT a.run_id FROM tas.audit_record a WHERE a.entry_id >= tas.entry_at(since) AND a.project = of_project
+      AND a.phase IN ('outcome', 'settled')
+  )
+  SELECT coalesce(array_agg(DISTINCT n.digest), '{}') INTO found FROM (
+    SELECT m[1] AS digest FROM looked_at l JOIN runs.run_event e ON e.run_id = l.run_id AND e.at >= since
+      CROSS JOIN LATERAL regexp_matches(e.event::text, 'sha256:[0-9a-f]{64}', 'g') m
+    UNION ALL
+    SELECT m[1] FROM looked_at l JOIN tas.tool_call c ON c.run_id = l.run_id AND c.updated_at >= since
+      CROSS JOIN LATERAL regexp_matches(c.context || coalesce(c.fact, ''), 'sha256:[0-9a-f]{64}', 'g') m) n
+  WHERE n.digest = ANY (candidates);
+  UPDATE runs.blob b SET named = true WHERE b.project = of_project AND b.digest = ANY (found);
+  WITH noted AS (
+    UPDATE runs.blob b SET unnamed_until = began
+    WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (found) RETURNING b.digest, b.used_at
+  ) SELECT coalesce(array_agg(n.digest), '{}') INTO unused FROM noted n WHERE n.used_at <= began - interval '7 days';
+  RETURN unused;
+END $$;
+
+-- Deletes of these blobs those that were found to be unused, unless somebody has used one since.
+CREATE FUNCTION runs.delete_unused_blobs(of_project text, digests text[]) RETURNS TABLE (blobs bigint, bytes bigint)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH gone AS (
+    DELETE FROM runs.blob b
+    WHERE b.project = of_project AND b.digest = ANY (digests) AND NOT b.named
+      AND b.unnamed_until >= b.used_at + interval '7 days'
+    RETURNING b.size
+  ) SELECT count(*), coalesce(sum(g.size), 0)::bigint FROM gone g
+$$;
+
 -- PRUNING
 -- Retention prunes whole families: a run that nobody started and that continues none, the threads that go on from it, and all
 -- runs below these. Of the oldest families behind one, and that began before a time: their runs, and what keeps each here
@@ -642,14 +707,15 @@ GRANT SELECT (project, tool_calls_per_minute) ON runs.project_quota TO towpath_t
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.drop_empty_partitions(text),
   runs.uuid_at(timestamptz), runs.tree_to_erase, runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs,
-  runs.oldest_families FROM PUBLIC;
+  runs.find_unused_blobs, runs.delete_unused_blobs, runs.oldest_families FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.tree_to_erase, runs.oldest_families TO towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.drop_empty_partitions(text) TO towpath_orchestrator;
-GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs TO towpath_orchestrator;
+GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs, runs.find_unused_blobs,
+  runs.delete_unused_blobs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.oldest_families, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
+DROP FUNCTION runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.project_storage, runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,

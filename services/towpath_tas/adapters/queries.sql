@@ -313,6 +313,16 @@ ON CONFLICT (project, digest) DO UPDATE SET used_at = now();
 -- The same bytes are wanted once more: whoever erases another run that names them leaves them here.
 UPDATE runs.blob SET used_at = now() WHERE project = $1 AND digest = $2 RETURNING true;
 
+-- name: use_blobs
+-- What an outcome names was stored before it, and some time ago where the broker or this service was away meanwhile: nobody
+-- deletes it as unused before the ledger has the outcome.
+WITH named AS (
+  SELECT b.project, b.digest FROM runs.blob b JOIN unnest($1::text[], $2::text[]) AS n (project, digest)
+    ON b.project = n.project AND b.digest = n.digest
+  WHERE b.used_at < now() - interval '1 hour' ORDER BY b.project, b.digest FOR UPDATE OF b
+)
+UPDATE runs.blob b SET used_at = now() FROM named n WHERE b.project = n.project AND b.digest = n.digest;
+
 -- name: files_of_call
 -- The list of files that a call under way works with, as its run has stored it.
 SELECT c.context::json->>'workspace' AS digest, b.data FROM tas.tool_call c

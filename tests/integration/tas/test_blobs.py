@@ -58,6 +58,27 @@ async def test_a_finished_call_stores_no_more_blobs(tas: Running) -> None:
         await tas.caller.ask(rpc.BLOB_PUT, **chunk(invocation, b"x", 0, b"x"))
 
 
+async def test_an_outcome_that_comes_late_uses_what_it_names_and_nothing_without_a_good_ticket_does(
+    tas: Running,
+) -> None:
+    old = "SELECT digest FROM runs.blob WHERE used_at < now() - interval '6 days' AND digest = ANY ($1)"
+    named = []
+    for change in ("result", "file", "forged"):
+        invocation = await tas.caller.call("orders.find")
+        data = uuid.uuid4().bytes
+        named.append(digest_text(data))
+        await tas.caller.ask(rpc.BLOB_PUT, **chunk(invocation, data, 0, data))
+        await query(tas.dsn, "UPDATE runs.blob SET used_at = now() - interval '7 days' WHERE digest = $1", named[-1])
+        said: dict[str, Any] = {"result": None, "blob": True, "result_digest": named[-1]}
+        if change == "file":
+            said = {"changes": [{"path": "a.txt", "digest": named[-1]}, {"path": "b.txt", "digest": "of nothing"}]}
+        if change == "forged":
+            await tas.caller.report(invocation, ticket="e30.e30", **said)
+            said = {}
+        await tas.caller.confirmation(await tas.caller.report(invocation, **said))
+    assert [row["digest"] for row in await query(tas.dsn, old, named)] == named[2:]
+
+
 def pieces(data: bytes) -> list[bytes]:
     """Cut *data* as a worker does."""
     return [data[start : start + 256 * 1024] for start in range(0, len(data), 256 * 1024)]

@@ -30,6 +30,7 @@ REMOVED_BY = {
 }
 """Tables from which rows go for their age, and the periods by which, in the order of the statement."""
 
+BY_LAST_USE = ("unused_blobs",)
 IN_MEMORY, FOR_EVER = ("metric_samples",), ("policies", "keys")
 KEPT = {one.name: one.kept_s for one in FIXED}
 
@@ -60,10 +61,16 @@ def test_every_period_is_that_of_the_statement_that_removes_and_none_is_missing(
     assert [KEPT[name] for name in FOR_EVER] == [None] * len(FOR_EVER)
 
 
+def test_blobs_are_unused_by_the_period_that_is_told() -> None:
+    text = (ROOT / "services/towpath_orchestrator/migrations/0001_runs.sql").read_text("utf-8")
+    body = text.partition("CREATE FUNCTION runs.delete_unused_blobs")[2].partition("$$;")[0]
+    assert re.findall(r"interval '(\d+) days'", body) == ["7"] and KEPT["unused_blobs"] == 7 * DAY_S
+
+
 def test_every_stream_with_an_age_is_told_and_nothing_else_is() -> None:
     aged = {f"stream_{one.name.lower()}": one.max_age_s for one in STREAMS if one.max_age_s}
     assert {name: KEPT[name] for name in KEPT if name.startswith("stream_")} == aged
-    others = {name for names in REMOVED_BY.values() for name in names} | {*IN_MEMORY, *FOR_EVER}
+    others = {name for names in REMOVED_BY.values() for name in names} | {*IN_MEMORY, *FOR_EVER, *BY_LAST_USE}
     assert set(KEPT) == others | set(aged) and len(FIXED) == len(KEPT)
 
 
@@ -72,6 +79,7 @@ DOCUMENTED = {
     "dead letters": (("dead_letters_settled", "dead_letters_open"), "30 days once settled, else 90"),
     "notices of gates": (("notices_done", "notices_dead"), "7 days once sent or obsolete, 30 where nobody"),
     "keys of sign-ins at a provider": (("sign_in_keys",), "a day after their end"),
+    "blobs that nothing has named": (("unused_blobs",), "7 days after they were stored last"),
     "idempotency keys": (("idempotency_keys",), "24 hours after the task"),
     "counts of failures and deaths at one message": (("handling_failures", "handling_marks"), "a day after the last"),
     "pieces of results that did not arrive whole; samples of the metrics page": (
@@ -89,6 +97,7 @@ SECONDS = {
     "30 days once settled, else 90": [30 * DAY_S, 90 * DAY_S],
     "7 days once sent or obsolete, 30 where nobody": [7 * DAY_S, 30 * DAY_S],
     "a day after their end": [DAY_S],
+    "7 days after they were stored last": [7 * DAY_S],
     "24 hours after the task": [DAY_S],
     "a day after the last": [DAY_S, DAY_S],
     "an hour": [HOUR_S, HOUR_S],

@@ -14,6 +14,7 @@ the rest is set aside by one statement. That is not confirmed: an honest worker 
 
 import asyncio
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ from towpath_fabric.postgres.refused_values import refusal_reason, store_or_refu
 from towpath_fabric.redelivery.poison_messages import PoisonGuard
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketRefusedError
+from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.call_update import CallUpdate
 from towpath_tas.app.calls.dispatcher import LedgerEffectPublisher, TicketIssuer
 from towpath_tas.app.calls.ledger_context import LedgerContext
@@ -62,6 +64,9 @@ MAX_UNVOUCHED = 32
 
 READ_S = 0.01
 """How long outcomes are read before other tasks may run."""
+
+
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 class OutcomeIdentity(Message):
@@ -251,6 +256,9 @@ class ToolOutcomeConsumer:
 
     async def _handle(self, items: Sequence[PendingOutcome]) -> None:
         updates = [self._update(item) for item in items]
+        if named := named_blobs(items):
+            projects, digests = map(list, zip(*named, strict=True))
+            await self._lane.fetch(QUERIES.use_blobs, projects, digests)
         await self._ledger.apply(self._lane, updates)
         crash_point("tas.outcome_written")
         pairs = list(zip(items, updates, strict=True))
@@ -310,6 +318,18 @@ def without_surplus(items: Sequence[PendingOutcome]) -> tuple[list[PendingOutcom
         else:
             handled.append(item)
     return handled, surplus
+
+
+def named_blobs(items: Iterable[PendingOutcome]) -> list[tuple[str, str]]:
+    """Return the blobs, as project and digest, that outcomes with a good ticket name; a worker may name any text."""
+    named = (
+        (item.project, digest)
+        for item in items
+        if not item.fault
+        for digest in (item.outcome.blob and item.outcome.result_digest, *(one.digest for one in item.outcome.changes))
+        if digest and _DIGEST.fullmatch(digest)
+    )
+    return list(dict.fromkeys(named))
 
 
 def _is_refused(update: CallUpdate) -> bool:
