@@ -5,7 +5,14 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from cyclopts import CoercionError, CycloptsError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+from cyclopts import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from towpath_contracts.problems.near_names import suggest_name
 
@@ -29,6 +36,7 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
     ("deny",): "a call is refused by towpath gates deny ID --reason WHY",
     ("audit", "list"): "entries are listed by towpath audit search",
     ("db", "backup"): "the database is copied by towpath backup",
+    ("policy", "validate"): "a policy is checked, and not put in force, by towpath policy apply FILE --dry-run",
     ("connect",): "a server of MCP is added by towpath mcp add NAME COMMAND, or NAME URL",
     ("mcp", "import"): "a server is added by towpath mcp add NAME COMMAND, or NAME URL",
     ("mcp", "list"): "servers and their tools are listed by towpath mcp inspect FILE",
@@ -59,6 +67,25 @@ FOREIGN_OPTIONS: dict[tuple[str, ...], str] = {
 }
 """Such options, behind the words of their command."""
 
+LISTS: dict[str, str] = {
+    "RUN": "towpath runs list",
+    "GATE": "towpath gates list",
+    "NETWORK": "towpath networks list",
+    "ENTRY": "towpath audit search",
+    "ERASURE": "towpath erasures list",
+    "LETTER": "towpath queues dead list",
+    "KEY": "towpath keys list",
+    "WORKER": "towpath workers list",
+}
+"""By the word of a command that names one of many: what lists them."""
+
+LISTS_OF_NAMES: dict[str, str] = {
+    "networks": "towpath networks list",
+    "tools": "towpath tools list",
+    "context": "towpath context list",
+}
+"""By a group whose commands call that word NAME."""
+
 
 def usage_panel(error: CycloptsError) -> Any:
     """Return what is shown for *error*."""
@@ -88,6 +115,8 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
         return _unknown_option(error)
     if isinstance(error, CoercionError):
         return _unread_value(error)
+    if isinstance(error, MissingArgumentError):
+        return _missing_word(error)
     return error
 
 
@@ -124,6 +153,14 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
         f'Unknown command "{typed}". {place} --help lists all commands and says what each does. '
         f"There are groups of them: {', '.join(groups)}."
     )
+
+
+def _missing_word(error: MissingArgumentError) -> str | CycloptsError:
+    """Return the parser's words, and the command that lists what could stand there, where one does."""
+    word = error.argument.name if error.argument is not None else ""
+    group, *_ = error.command_chain or ("",)
+    listed = LISTS_OF_NAMES.get(group) if word == "NAME" else LISTS.get(word)
+    return error if listed is None else f"{error} Which there are: {listed}"
 
 
 def _names_of(error: CycloptsError) -> list[str]:

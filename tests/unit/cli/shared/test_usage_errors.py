@@ -7,7 +7,7 @@ import pytest
 from towpath.cli import main
 from towpath.cli.app import make_app
 from towpath.cli.shared import usage_errors
-from towpath.cli.shared.usage_errors import FOREIGN_COMMANDS, FOREIGN_OPTIONS, MAX_WORDS
+from towpath.cli.shared.usage_errors import FOREIGN_COMMANDS, FOREIGN_OPTIONS, LISTS, LISTS_OF_NAMES, MAX_WORDS
 
 
 def said_of(capsys: pytest.CaptureFixture[str], *typed: str) -> str:
@@ -150,3 +150,35 @@ def test_a_choice_of_several_kinds_is_told_with_its_words(capsys: pytest.Capture
     )
     assert told in said
     assert "Literal" not in said_of(capsys, "gates", "list", "--status", "foo")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        *(
+            (
+                ("gates", command),
+                f'"gates {command}" parameter GATE requires an argument. Which there are: towpath gates list',
+            )
+            for command in ("approve", "deny", "show", "resolve", "delegate")
+        ),
+        (("runs", "show"), "parameter RUN requires an argument. Which there are: towpath runs list"),
+        (("tools", "show"), "parameter NAME requires an argument. Which there are: towpath tools list"),
+        (("audit", "show"), "parameter ENTRY requires an argument. Which there are: towpath audit search"),
+    ],
+)
+def test_a_command_without_what_it_is_about_names_the_one_that_lists_it(
+    typed: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in said_of(capsys, *typed)
+
+
+def test_a_new_name_is_looked_up_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Which there are" not in said_of(capsys, "new", "tool")
+
+
+@pytest.mark.parametrize("listing", sorted({*LISTS.values(), *LISTS_OF_NAMES.values()}))
+def test_what_lists_them_is_a_command(listing: str) -> None:
+    words = listing.split()[1:]
+    unused = make_app().parse_commands(words)[-1]
+    assert not unused, words
