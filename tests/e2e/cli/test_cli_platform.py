@@ -195,6 +195,15 @@ def test_a_person_at_the_terminal_is_asked(server: str, tmp_path: Path) -> None:
     assert code == 0 and "approved: looks right" in said and "completed in" in said, said
 
 
+def test_a_person_at_the_terminal_who_denies_is_asked_for_the_reason_until_there_is_one(
+    server: str, tmp_path: Path
+) -> None:
+    command = ["run", "support", MESSAGE, "--script", script(tmp_path, 104.0)]
+    code, said = at_terminal(server, command, ("[s]kip", "d"), ("reason:", ""), ("reason:", "too high"))
+    assert code == 0 and "a denial needs a reason" in said and "denied: too high" in said, said
+    assert said.count("approve?") == 1, said
+
+
 def test_a_person_at_the_terminal_changes_the_call_which_is_refused_until_it_fits(
     server: str, ask: Ask, tmp_path: Path
 ) -> None:

@@ -276,8 +276,8 @@ async def _decide(client: Client, gate: GateOpened, word: str, out: OutputPrinte
     args = await edited_arguments(client, gate.detail, out) if word == "e" else None
     if word == "e" and args is None:
         return False
-    reason = prompt("    reason: " if word == "d" else "    reason (may be empty): ", at_end=_NO_REASON).strip()
-    if reason == _NO_REASON:  # Ctrl-D says no yes
+    reason = _asked_reason(out, is_required=word == "d")
+    if reason is None:  # Ctrl-D says no yes
         out.write("")
         return False
     if args is not None:
@@ -288,6 +288,14 @@ async def _decide(client: Client, gate: GateOpened, word: str, out: OutputPrinte
     else:
         await client.gates.deny(gate.gate_id, reason, digest=digest)
     return True
+
+
+def _asked_reason(out: OutputPrinter, *, is_required: bool) -> str | None:
+    """Ask for the reason of a decision, again where a required one is empty; None is the end of all input."""
+    question = "    reason: " if is_required else "    reason (may be empty): "
+    while (line := prompt(question, at_end=_NO_REASON).strip()) == "" and is_required:
+        out.write("    a denial needs a reason, since the agent reads it; Ctrl-D takes the denial back", "yellow")
+    return None if line == _NO_REASON else line
 
 
 def _more_of_call(detail: Mapping[str, Any]) -> list[str]:

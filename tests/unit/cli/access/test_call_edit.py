@@ -140,25 +140,60 @@ def test_a_call_that_was_changed_too_often_takes_no_edit(kind: Literal["approval
     assert takes_edit(gate) is takes and not takes_edit(gate.model_copy(update={"approval_id": None}))
 
 
-async def test_the_end_of_all_input_where_a_reason_is_asked_for_is_no_yes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gate_id, typed = UUID(int=1), iter(["a", EOFError(), EOFError()])
-
-    def read(_question: str) -> str:
-        match next(typed):
-            case str() as line:
-                return line
-            case error:
-                raise error
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> GateOpened:
+    """Return a call that waits."""
 
     async def still_waits(_: Client, _gate: GateOpened) -> bool:
         return True
 
-    monkeypatch.setattr("builtins.input", read)
     monkeypatch.setattr(run_follower, "_is_pending", still_waits)
-    at = datetime(2026, 11, 22, tzinfo=UTC)
-    gate = GateOpened(gate_id=gate_id, approval_id=gate_id, gate_type="approval", reason="large", expires_at=at)
+    at, gate_id = datetime(2026, 11, 22, tzinfo=UTC), UUID(int=1)
+    return GateOpened(gate_id=gate_id, approval_id=gate_id, gate_type="approval", reason="large", expires_at=at)
+
+
+def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> list[str]:
+    """Have *lines* be typed at the terminal, and then Ctrl-D; returns the list of the questions that will be asked."""
+    asked: list[str] = []
+    typed = iter(lines)
+
+    def read(question: str) -> str:
+        asked.append(question.strip())
+        for line in typed:
+            return line
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", read)
+    return asked
+
+
+async def test_the_end_of_all_input_where_a_reason_is_asked_for_is_no_yes(
+    gate: GateOpened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_lines(monkeypatch, "a")
     async with Platform(SPEC) as client:
         await run_follower.ask_at_gate(client, gate, OutputPrinter("table"))
-    assert f"still waiting; later: towpath gates approve {gate_id}" in capsys.readouterr().out
+    assert f"still waiting; later: towpath gates approve {gate.gate_id}" in capsys.readouterr().out
+
+
+async def test_a_denial_without_a_reason_is_asked_for_one_and_not_for_another_decision(
+    gate: GateOpened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = type_lines(monkeypatch, "d", "", " ", "too high")
+    async with Platform(SPEC) as client:
+        await run_follower.ask_at_gate(client, gate, OutputPrinter("table"))
+    assert [question.partition("?")[0] for question in asked[:4]] == ["approve", "reason:", "reason:", "reason:"]
+    shown = capsys.readouterr().out
+    assert "server_unreachable" in shown, "the denial was sent"
+    assert shown.count("a denial needs a reason, since the agent reads it; Ctrl-D takes the denial back\n") == 2
+
+
+async def test_a_denial_is_taken_back_where_no_reason_is_given(
+    gate: GateOpened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_lines(monkeypatch, "d", "")
+    async with Platform(SPEC) as client:
+        await run_follower.ask_at_gate(client, gate, OutputPrinter("table"))
+    shown = capsys.readouterr().out
+    assert f"still waiting; later: towpath gates approve {gate.gate_id}" in shown
+    assert "server_unreachable" not in shown, "nothing was sent"
