@@ -24,7 +24,7 @@ from towpath_embedded.running_servers import RunningServers, environment_beside_
 from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.terminal.log_notices import show_log_line
 from towpath_embedded.terminal.served_tools import ServedTools
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, process_began
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.log_follower import LogFollower
 
@@ -53,7 +53,7 @@ def services_of(words: str) -> tuple[str, ...]:
 
 async def run_only(options: UpOptions, screen: UpConsole, stopping: asyncio.Event) -> int:
     """Run the services of *options* until *stopping*; returns the exit status."""
-    began, services = monotonic(), services_of(options.only)
+    began, services = process_began(), services_of(options.only)
     units = await asyncio.to_thread(_units, options, services)
     supervisor = Supervisor(screen.notice, lambda: None)
     show = partial(show_log_line, screen, RefusedFiles(screen.refused, lambda _: None), ServedTools(), ())

@@ -45,7 +45,7 @@ from towpath_embedded.start_checks import (
 )
 from towpath_embedded.terminal.log_notices import read_at_start, show_log_line
 from towpath_embedded.terminal.served_tools import ServedTools
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, process_began
 from towpath_fabric.telemetry.log_follower import LogFollower
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def _run_only(options: UpOptions, screen: UpConsole) -> int:
 
 async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     stopping = _stop_on_signals()
-    began = monotonic()
+    began = process_began()
     last = last_ports(data, but={options.gateway_port, options.nats_port})
     platform = Platform(
         data,

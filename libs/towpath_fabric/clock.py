@@ -6,10 +6,12 @@ which is a server's answer and the monotonic time since then.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 NS = 1_000_000_000
 
@@ -21,6 +23,13 @@ class _Source:
 
 
 _source = _Source(time.monotonic, time.time_ns)
+
+_IMPORTED = time.monotonic()
+"""When this module was imported: about when the process began, where the system doesn't say it better."""
+
+_OWN_STAT = Path("/proc/self/stat")
+_START_TICKS = 19
+"""Which of the numbers of `/proc/PID/stat` behind the program's name is the start of the process, since the boot."""
 
 
 @dataclass(slots=True)
@@ -50,6 +59,19 @@ def wall_ns() -> int:
 def monotonic() -> float:
     """Return seconds on a clock that never goes back, for waiting and measuring."""
     return _source.monotonic()
+
+
+def process_began() -> float:
+    """Return when this process began, as `monotonic` counts: before its interpreter, and before it became this program.
+
+    What a person waits for begins then. Where the system doesn't say it (outside Linux), it is when this was imported.
+    """
+    try:
+        numbers = _OWN_STAT.read_text("utf-8").rpartition(")")[2].split()
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(numbers[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _IMPORTED
+    return min(_IMPORTED, time.monotonic() - age_s)
 
 
 def platform_ns() -> int:

@@ -191,8 +191,11 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     forgotten.write_text("def count(): ...\n")
     workers = ("--worker", str(project / "tools.py"), "--worker", str(forgotten))
     words = (*workers, "--policy", str(policy), "--networks", str(project))
+    asked = time.monotonic()
     with up(folder, "--json", *words) as (process, out, err):
         ready = json.loads(out.wait_for("gateway_url"))
+        waited_s = time.monotonic() - asked
+        assert 0.8 * waited_s < ready["ready_s"] < waited_s + 0.1, "it counts from the start of its process"
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
         counts = {"networks": 1, "agents": 3, "tools": 2, "stayed": 0, "need_approval": 1, "refused": 0}
