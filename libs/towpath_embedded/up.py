@@ -131,6 +131,14 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         await platform.stop()
 
 
+def _tell_of_projects_nearby(screen: UpConsole, *, is_bare: bool) -> None:
+    """Where nothing of a person is served, say where a project lies: probably that folder was meant."""
+    from towpath.project.nearby_projects import remedy_nearby  # no start waits for it
+
+    if is_bare and (elsewhere := remedy_nearby(Path())):
+        screen.notice(f"nothing of yours is served here. {elsewhere}", "yellow")
+
+
 def import_for_later(options: UpOptions) -> None:
     """Import what is needed once the services are ready (an HTTP client, YAML): until then this process waits."""
     needed = [] if options.networks is None else ["network_folder"]
@@ -185,6 +193,7 @@ async def _serve(
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models, "sample": str(options.networks) if options.sample else ""}
             state |= {"is_bare": not named}
+            _tell_of_projects_nearby(screen, is_bare=not named)
             state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
             if options.single_person:
                 screen.notice(

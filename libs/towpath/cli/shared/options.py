@@ -5,7 +5,7 @@ over a platform that runs on `./.towpath`, and that over the default address.
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,6 +25,9 @@ REACH_TIMEOUT_S = 3.0
 START_TIMEOUT_S = 20.0
 """How long a command waits for the platform on this folder, while that starts."""
 START_POLL_S = 0.1
+_NOT_HERE = frozenset({"server_unreachable", "unauthenticated"})
+"""What is said where no platform runs on this folder: nothing listens at the default address, or another platform."""
+
 _GROUP = Group("Common options", sort_key=90)
 
 JsonOutput = Annotated[Literal["json"] | None, Parameter(name=("--output", "-o"))]
@@ -100,10 +103,11 @@ class ConnectionOptions(PlatformOptions, OutputOptions):
         target = self.target()
         with progress_line(f"Waiting for {shown_address(target.server)}", shown=self.out().for_people) as line:
             client = CommandClient(target, line, at_once=at_once)  # raises for what is no address
-            with line.working():
-                await _reach(target.server)
-            async with client:
-                yield client
+            with _naming_projects_nearby(target):
+                with line.working():
+                    await _reach(target.server)
+                async with client:
+                    yield client
 
     async def _wait_for_start(self) -> None:
         from towpath.client.settings import ClientSettings, starting_platform, wait_for_start
@@ -113,6 +117,26 @@ class ConnectionOptions(PlatformOptions, OutputOptions):
             return
         print_notice(f"the platform on ./{STATE} (pid {pid}) is still starting; waiting for it")
         await wait_for_start(START_TIMEOUT_S, START_POLL_S)
+
+
+@contextlib.contextmanager
+def _naming_projects_nearby(target: "ClientTarget") -> Iterator[None]:
+    """Where nothing answers at the default address, or nothing of this folder, say where a project lies instead."""
+    from towpath_contracts.problems.registry import ProblemError
+
+    try:
+        yield
+    except ProblemError as error:
+        asked_by_default = target.is_by_place and not target.is_of_folder and target.api_key is None
+        if not asked_by_default or error.problem.code not in _NOT_HERE:
+            raise
+        from towpath.errors import error_from
+        from towpath.project.nearby_projects import remedy_nearby  # reads folders: only where nothing answers
+
+        remedy = remedy_nearby(Path())
+        if not remedy:
+            raise
+        raise error_from(error.problem.model_copy(update={"remedy": remedy})) from error
 
 
 async def _reach(address: str) -> None:

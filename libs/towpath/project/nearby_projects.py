@@ -1,0 +1,78 @@
+"""Projects beside the working folder, for who asks a platform one folder above or below the one that it runs in.
+
+A command finds a platform by `./.towpath` alone, and `up` a project by `./towpath.yaml`: what is seen elsewhere is only
+told, and nothing is asked there.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from towpath.client.settings import DATA_FOLDER, platform_pid
+from towpath.project.project_file import PROJECT_FILE
+
+MAX_ENTRIES = 500
+"""Entries of the working folder that are looked at: it may be anybody's home."""
+
+MAX_ABOVE = 6
+"""Folders above it."""
+
+SHOWN = 3
+"""Folders that are named."""
+
+
+class NearbyProjects(NamedTuple):
+    """Folders with a platform of this user that runs, and others with a project, each as it is typed after `cd`."""
+
+    running: tuple[str, ...] = ()
+    resting: tuple[str, ...] = ()
+
+
+def find_nearby_projects(folder: Path) -> NearbyProjects:
+    """Return the projects directly below *folder*, and of the folders above it the nearest."""
+    running, resting = [], []
+    for place, typed in _places(folder):
+        if platform_pid(place / DATA_FOLDER) is not None:
+            running.append(typed)
+        elif (place / PROJECT_FILE).is_file():
+            resting.append(typed)
+    return NearbyProjects(tuple(running), tuple(resting))
+
+
+def remedy_nearby(folder: Path) -> str:
+    """Return what to do where no platform is asked in *folder* and a project lies nearby; else an empty text."""
+    found = find_nearby_projects(folder)
+    if found.running:
+        return f"A platform of yours runs in {_listed(found.running)}; ask there: cd {shlex.quote(found.running[0])}"
+    return start_nearby(found)
+
+
+def start_nearby(found: NearbyProjects) -> str:
+    """Return how the first of the projects *found* that no platform runs in is started; else an empty text."""
+    if not found.resting:
+        return ""
+    first = shlex.quote(found.resting[0])
+    return f"A project lies in {_listed(found.resting)}; start it there: cd {first} && towpath up"
+
+
+def _places(folder: Path) -> Iterator[tuple[Path, str]]:
+    with os.scandir(folder) as entries:
+        below = sorted(one.name for one in islice(entries, MAX_ENTRIES) if one.is_dir() and one.name[0] != ".")
+    for name in below:
+        yield folder / name, name
+    above = folder.resolve()
+    for steps in range(1, MAX_ABOVE + 1):
+        if above.parent == above:
+            return
+        above = above.parent
+        if (above / PROJECT_FILE).is_file() or (above / DATA_FOLDER).is_dir():
+            yield above, "/".join([".."] * steps)
+            return
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
