@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
+import yaml
+
 from towpath_contracts.files.policy_document import DEFAULT_EXPIRES_S, RuleEffect
 from towpath_contracts.problems.near_names import nearest_name
 from towpath_contracts.tools.calls import AlternativeTool, Denial
@@ -27,6 +29,12 @@ MAX_NAMED = 5
 
 _WHO = frozenset({"project", "network", "agent", "agent_type", "caller"})
 """Patterns of a rule that `towpath new policy --who` writes."""
+
+_IN_FILE = re.compile(r"(?!profile )(.+\.ya?ml):\d+", re.IGNORECASE)
+"""Where a rule stands that has the line of a policy file."""
+
+_ONE_LINE = 10_000
+"""Columns of YAML that is not to be broken: of names and a condition of MAX_WHEN_CHARS."""
 
 MAX_WHEN_CHARS = 200
 """Of the condition of a rule: `policy rule show` has all of it."""
@@ -137,47 +145,78 @@ def _remedy(query: AuthorizationQuery, verdict: MatrixVerdict, near: NearRule | 
         return f"If rule {_placed(near.rule)} is to cover this call, change it there: {wrong}."
     if verdict.unmet:
         return f"Try what would pass: {_check(query)}"
-    added = _new_rule(query, "allow", {"agent": query.principal.agent})
-    return f"To allow every call of {query.tool} to {query.principal.agent}, whatever its arguments are: {added}"
+    to_allow = f"To allow every call of {query.tool} to {query.principal.agent}, whatever its arguments are"
+    who = {"agent": query.principal.agent}
+    if near is not None and (file := _file_of(near.rule)):
+        return f"{to_allow}, add to {file}, below rules: {_written_rule(query, 'allow', who, {})}"
+    return f"{to_allow}: {_new_rule(query, 'allow', who)}"
 
 
 def _rule_beside(query: AuthorizationQuery, near: NearRule) -> str:
     """Return how a rule of its own is added for what the rule that comes near is for, with its condition and limits.
 
-    A rule is in force as soon as it is written: until it has these, a person is asked.
+    Where the policy stands in a file, the rule is written out for it. One that the command makes is in force as soon as
+    it is written: until it has what is to be added, a person is asked.
     """
     rule = near.rule
     kept = {field: getattr(rule, field) for field in _WHO if getattr(rule, field) != "*"}
     missed = {one.field: one.value for one in near.missed}
     who = {"agent": query.principal.agent} | {field: kept[field] for field in sorted(kept.keys() - {"agent"})} | missed
     limits = _limits_of(rule)
-    if rule.when is None and not limits:
-        added = _new_rule(query, rule.effect, who)
-        return f"Add a rule for such calls, whatever their arguments are: {added}"
-    added = _new_rule(query, "require_approval", who)
-    lines = [] if rule.when is None else [f"the condition of {rule.name}, when: {_shortened(rule.when)}"]
-    lines += [f"the {'limits' if len(limits) > 1 else 'limit'} of {rule.name}, {', '.join(limits)}"] if limits else []
-    lines += [f"its effect: {rule.effect}"] if rule.effect != "require_approval" else []
-    return f"Add a rule for such calls: {added}; then write below it {', and '.join(lines)}"
+    is_plain = rule.when is None and not limits
+    add = f"Add a rule for such calls{', whatever their arguments are' if is_plain else ''}"
+    if (file := _file_of(rule)) and len(rule.when or "") <= MAX_WHEN_CHARS:
+        further = ({} if rule.when is None else {"when": rule.when}) | limits
+        return f"{add}, in {file} below rules: {_written_rule(query, rule.effect, who, further)}"
+    if is_plain:
+        return f"{add}: {_new_rule(query, rule.effect, who)}"
+    change = f"change effect to {rule.effect}, and " if rule.effect != "require_approval" else ""
+    lines = [f"{key}: {_in_yaml(value)}" for key, value in limits.items()]
+    if rule.when is not None:
+        is_short = len(rule.when) <= MAX_WHEN_CHARS
+        lines.insert(0, f"when: {rule.when}" if is_short else f"the condition (when) of {_placed(rule)}, whole")
+    return f"{add}: {_new_rule(query, 'require_approval', who)}; then, in that rule, {change}add {' and '.join(lines)}"
 
 
-def _limits_of(rule: Rule) -> list[str]:
+def _limits_of(rule: Rule) -> dict[str, Any]:
     """Return what limits the calls that *rule* lets pass, and how they are approved, as a policy has it."""
     written = {
         "max_calls_per_run": rule.max_calls_per_run,
-        "rate": None if rule.rate_calls is None else f"{{calls: {rule.rate_calls}, per_s: {rule.rate_per_s}}}",
-        "max_cost_per_run_usd": None if rule.max_cost_per_run_usd is None else f"{rule.max_cost_per_run_usd:g}",
+        "rate": None if rule.rate_calls is None else {"calls": rule.rate_calls, "per_s": rule.rate_per_s},
+        "max_cost_per_run_usd": rule.max_cost_per_run_usd,
         "quorum": None if rule.quorum == 1 else rule.quorum,
         "expires_s": None if rule.expires_s == DEFAULT_EXPIRES_S else rule.expires_s,
         "on_expiry": None if rule.on_expiry == "deny" else rule.on_expiry,
     }
-    return [f"{key}: {value}" for key, value in written.items() if value is not None]
+    return {key: value for key, value in written.items() if value is not None}
+
+
+def _file_of(rule: Rule) -> str:
+    """Return the file of the user's that *rule* stands in; empty where that is a program, a profile, or not known."""
+    found = _IN_FILE.fullmatch(rule.at)
+    return found[1] if found is not None else ""
+
+
+def _written_rule(
+    query: AuthorizationQuery, effect: RuleEffect, who: Mapping[str, str], more: Mapping[str, Any]
+) -> str:
+    """Return a rule for the call as an entry of `rules`, in one line."""
+    rule = {"name": _rule_name(query), "who": dict(who), "tool": query.tool, "effect": effect, **more}
+    return f"- {_in_yaml(rule)}"
+
+
+def _in_yaml(value: Any) -> str:
+    written: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
+    return written.removesuffix("\n...\n").strip()
 
 
 def _new_rule(query: AuthorizationQuery, effect: RuleEffect, who: Mapping[str, str]) -> str:
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", f"{query.principal.agent}-{query.tool}").strip("-")[:64]
     named = " ".join(f"--who {quote(f'{field}={value}')}" for field, value in who.items())
-    return f"towpath new policy {name} --tool {quote(query.tool)} --effect {effect} {named}"
+    return f"towpath new policy {_rule_name(query)} --tool {quote(query.tool)} --effect {effect} {named}"
+
+
+def _rule_name(query: AuthorizationQuery) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", f"{query.principal.agent}-{query.tool}").strip("-")[:64]
 
 
 def _nearest(

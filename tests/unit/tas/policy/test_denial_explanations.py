@@ -15,17 +15,17 @@ from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.violations import DenialExplanation
 from towpath_readings.execution_log import response_of
 from towpath_readings.unsuccessful_calls import refused_call
+from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.authorization import AuthorizationDecision
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.denial_explanations import MAX_NAMED, MAX_WHEN_CHARS
 from towpath_tas.core.policy.matrix import Rule
+from towpath_tas.core.policy.policy_file import read_policy
 
 FIND = Rule(name="find", effect="allow", tool="orders.find", agent="billing", at="policies.yaml:3")
 CHECK = "towpath policy check --network support --agent billing --tool orders.refund --args '{…}'"
-ALLOW = (
-    "To allow every call of orders.refund to billing, whatever its arguments are: "
-    "towpath new policy billing-orders-refund --tool orders.refund --effect allow --who agent=billing"
-)
+TO_ALLOW = "To allow every call of orders.refund to billing, whatever its arguments are"
+ALLOW = f"{TO_ALLOW}: towpath new policy billing-orders-refund --tool orders.refund --effect allow --who agent=billing"
 
 
 def denial(*rules: Rule, query: AuthorizationQuery | None = None, tools: list[ToolSpec] | None = None) -> Denial:
@@ -71,7 +71,14 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
     assert found.detail.endswith("Nearest rule: techs (policies.yaml:7): agent 'billing' is not 'tech'.")
     assert (found.nearest, found.nearest_at) == ("techs", "policies.yaml:7")
     added = "towpath new policy billing-orders-refund --tool orders.refund --effect {} --who agent=billing"
-    assert found.remedy == f"Add a rule for such calls, whatever their arguments are: {added.format('allow')}"
+    assert found.remedy == (
+        "Add a rule for such calls, whatever their arguments are, in policies.yaml below rules: "
+        "- {name: billing-orders-refund, who: {agent: billing}, tool: orders.refund, effect: allow}"
+    )
+    techs = replace(techs, at="desk.py:7")
+    assert explained(FIND, bars, techs).remedy == (
+        f"Add a rule for such calls, whatever their arguments are: {added.format('allow')}"
+    )
     asks = Rule(
         name="asks",
         effect="require_approval",
@@ -82,12 +89,12 @@ def test_else_it_is_one_that_opens_the_tool_to_others() -> None:
     )
     assert explained(FIND, bars, asks).remedy == (
         f"Add a rule for such calls: {added.format('require_approval')} --who network=support; "
-        "then write below it the condition of asks, when: args.amount > 3"
+        "then, in that rule, add when: args.amount > 3"
     )
     small = Rule(name="small", effect="allow", tool="orders.refund", agent="tech", when="args.amount <= 3")
     assert explained(FIND, bars, small).remedy == (
         f"Add a rule for such calls: {added.format('require_approval')}; "
-        "then write below it the condition of small, when: args.amount <= 3, and its effect: allow"
+        "then, in that rule, change effect to allow, and add when: args.amount <= 3"
     )
     written = Rule(name="writes", effect="allow", tool="orders.refund", operation="write", at="policies.yaml:9")
     assert explained(FIND, written).remedy.startswith("If rule writes (policies.yaml:9) is to cover this call, change")
@@ -99,8 +106,7 @@ def test_the_rule_that_is_added_beside_one_for_others_has_its_limits_and_is_for_
     )
     few = Rule(name="few", effect="allow", tool="orders.refund", agent="tech", max_calls_per_run=2)
     assert explained(FIND, few).remedy == (
-        f"Add a rule for such calls: {added}; then write below it the limit of few, max_calls_per_run: 2, "
-        "and its effect: allow"
+        f"Add a rule for such calls: {added}; then, in that rule, change effect to allow, and add max_calls_per_run: 2"
     )
     every = Rule(
         name="every",
@@ -117,9 +123,44 @@ def test_the_rule_that_is_added_beside_one_for_others_has_its_limits_and_is_for_
         on_expiry="escalate",
     )
     assert explained(FIND, every).remedy == (
-        f"Add a rule for such calls: {added} --who 'network=sup*'; then write below it the condition of every, "
-        "when: args.amount > 3, and the limits of every, rate: {calls: 4, per_s: 60}, max_cost_per_run_usd: 0.5, "
-        "quorum: 2, expires_s: 3600, on_expiry: escalate"
+        f"Add a rule for such calls: {added} --who 'network=sup*'; then, in that rule, add when: args.amount > 3 and "
+        "rate: {calls: 4, per_s: 60} and max_cost_per_run_usd: 0.5 and quorum: 2 and expires_s: 3600 and "
+        "on_expiry: escalate"
+    )
+
+
+def test_the_rule_that_is_added_to_a_file_is_written_out_and_taken_as_it_stands() -> None:
+    every = Rule(
+        name="every",
+        effect="allow",
+        tool="orders.refund",
+        agent="tech",
+        network="sup*",
+        when='args.amount > 3 && args.note != "a, b: c"',
+        rate_calls=4,
+        rate_per_s=60,
+        max_cost_per_run_usd=0.5,
+        at="rules/policies.yaml:9",
+    )
+    told, _, written = explained(FIND, every).remedy.partition(" below rules: ")
+    assert told == "Add a rule for such calls, in rules/policies.yaml"
+    read = read_policy(f"kind: Policy\nrules:\n  {written}\n", compile_condition)
+    assert not read.problems
+    (rule,) = read.rules
+    assert replace(rule, name="every", agent="tech", digest="", at=every.at) == every
+
+
+def test_a_condition_that_is_too_long_to_be_told_is_named_with_its_rule() -> None:
+    long = Rule(
+        name="long",
+        effect="allow",
+        tool="orders.refund",
+        agent="tech",
+        when=" || ".join(["args.amount > 3"] * 40),
+        at="policies.yaml:9",
+    )
+    assert explained(FIND, long).remedy.endswith(
+        "; then, in that rule, change effect to allow, and add the condition (when) of long (policies.yaml:9), whole"
     )
 
 
@@ -157,7 +198,11 @@ def test_a_rule_that_fits_the_arguments_and_misspells_who_calls_is_to_be_correct
 
 def test_a_rule_for_all_tools_of_others_is_no_place_to_open_one() -> None:
     found = explained(Rule(name="admins", effect="allow", agent="root", at="policies.yaml:4"), FIND)
-    assert (found.nearest, found.remedy) == ("admins", ALLOW)
+    assert found.nearest == "admins"
+    assert found.remedy == (
+        f"{TO_ALLOW}, add to policies.yaml, below rules: "
+        "- {name: billing-orders-refund, who: {agent: billing}, tool: orders.refund, effect: allow}"
+    )
     admins = Rule(name="admins", effect="allow", agent="root")
     techs = Rule(name="techs", effect="allow", tool="orders.refund", agent="tech", when="args.amount > 9")
     near = explained(admins, techs, FIND)
