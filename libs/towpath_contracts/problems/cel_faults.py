@@ -12,21 +12,25 @@ CEL_LITERAL = re.compile(
 )
 """A text or a comment within an expression."""
 
-_OTHERWISE = (
-    (re.compile(r"(?<![=!<>])=(?![=<>])"), "= sets nothing here; did you mean ==?"),
-    (re.compile(r"==="), "=== is no operator here; did you mean ==?"),
-    (re.compile(r"<>"), "<> is no operator here; did you mean !=?"),
-    (re.compile(r"=<"), "=< is no operator here; did you mean <=?"),
-    (re.compile(r"=>"), "=> is no operator here; did you mean >=?"),
-    (re.compile(r"(?<!&)&(?!&)"), "& is no operator here; did you mean &&?"),
-    (re.compile(r"(?<!\|)\|(?!\|)"), "| is no operator here; did you mean ||?"),
-    (re.compile(r"(?<![\w.])and(?!\w)"), "'and' is no operator here; did you mean &&?"),
-    (re.compile(r"(?<![\w.])or(?!\w)"), "'or' is no operator here; did you mean ||?"),
-    (re.compile(r"(?<![\w.])not(?!\w)"), "'not' is no operator here; did you mean !, as in !(a in b)?"),
+_OPERATORS = (
+    (re.compile(r"(?<![=!<>])=(?![=<>])"), "=", "==", ""),
+    (re.compile(r"==="), "===", "==", ""),
+    (re.compile(r"<>"), "<>", "!=", ""),
+    (re.compile(r"=<"), "=<", "<=", ""),
+    (re.compile(r"=>"), "=>", ">=", ""),
+    (re.compile(r"(?<!&)&(?!&)"), "&", "&&", ""),
+    (re.compile(r"(?<!\|)\|(?!\|)"), "|", "||", ""),
+    (re.compile(r"(?<![\w.])and(?!\w)"), "'and'", "&&", ""),
+    (re.compile(r"(?<![\w.])or(?!\w)"), "'or'", "||", ""),
+    (re.compile(r"(?<![\w.])not(?!\w)"), "'not'", "!", ", as in !(a in b)"),
+)
+"""What people write who know another language, outside of texts, what CEL has for it, and how that is written."""
+
+_QUOTES = (
     (re.compile(r"[\u2018\u2019\u201c\u201d]"), "a text stands between straight quotes, \" or '"),
     (re.compile(r"[\"']"), "a text is not closed, or has a backslash that means nothing: it ends with its own quote"),
 )
-"""What people write who know another language, outside of texts, and what CEL has for it; the first that is found."""
+"""What is wrong with a text; the first that is found."""
 
 _ODD = "does not belong there"
 _VALUE = "a value belongs there, such as args.amount or 'EUR'"
@@ -67,9 +71,17 @@ def compile_cel(text: str, compiler: Callable[[str], Program]) -> Program:
 
 
 def foreign_operator(text: str) -> str:
-    """Return what CEL has for the first operator in *text* that it does not know, or quote that is not closed."""
+    """Return what CEL has for the operators in *text* that it does not know, or the quote that is not closed."""
     outside = CEL_LITERAL.sub(" ", text)
-    return next((meant for written, meant in _OTHERWISE if written.search(outside)), "")
+    found = [told for pattern, *told in _OPERATORS if pattern.search(outside)]
+    if len(found) > 1:
+        *most, last = (written for written, _, _ in found)
+        instead = ", ".join(f"{meant} for {written}{example}" for written, meant, example in found)
+        return f"{', '.join(most)} and {last} are no operators here; write {instead}"
+    for written, meant, example in found:
+        what = "sets nothing" if written == "=" else "is no operator"
+        return f"{written} {what} here; did you mean {meant}{example}?"
+    return next((fault for sign, fault in _QUOTES if sign.search(outside)), "")
 
 
 def describe_cel_fault(said: str, text: str) -> str:

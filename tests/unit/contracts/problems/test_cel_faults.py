@@ -26,6 +26,8 @@ OPERATOR = "an operator may stand there, such as && or ==, or nothing more"
         ("a and b", "'and' is no operator here; did you mean &&?"),
         ("a or b", "'or' is no operator here; did you mean ||?"),
         ("a not in b", "'not' is no operator here; did you mean !, as in !(a in b)?"),
+        ("a and not b", "'and' and 'not' are no operators here; write && for 'and', ! for 'not', as in !(a in b)"),
+        ("a & b | c = 1", "=, & and | are no operators here; write == for =, && for &, || for |"),
         ("a == 'x and y' b", f"{PLACED}character 16: 'b' does not belong there; {OPERATOR}"),
         ("a.or == b c", f"{PLACED}character 11: 'c' does not belong there; {OPERATOR}"),
         ("a == 'x", "a text is not closed, or has a backslash that means nothing: it ends with its own quote"),
@@ -57,5 +59,5 @@ def test_what_the_parser_says_otherwise_stays_in_one_line() -> None:
 
 
 def test_operators_of_other_languages_are_found_without_a_parser() -> None:
-    assert foreign_operator("args.a = 1 and args.b") == "= sets nothing here; did you mean ==?"
+    assert foreign_operator("args.a = 1") == "= sets nothing here; did you mean ==?"
     assert foreign_operator("args.a == 'x = y and z'") == ""
