@@ -69,7 +69,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("request_malformed", 400, "The request can't be read", "Send one JSON object in UTF-8."),
     ProblemKind("request_too_large", 413, "The request is too large", "Send less; large inputs belong in a tool."),
     ProblemKind("method_not_allowed", 405, "This address takes another method", "Use a method named in Allow."),
-    ProblemKind("media_type_unsupported", 415, "The body has another form", "Send Content-Type: application/json."),
+    ProblemKind(
+        "media_type_unsupported",
+        415,
+        "The body has another form",
+        "Send a JSON object in UTF-8, with the header Content-Type: application/json.",
+    ),
     ProblemKind(
         "origin_refused",
         403,
@@ -235,7 +240,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Files are in the way; nothing was written",
         "Choose an empty folder or another name, or move these files away.",
     ),
-    ProblemKind("gate_not_found", 404, "There is no such gate, or it is settled", "List gates: towpath gates list."),
+    ProblemKind(
+        "gate_not_found",
+        404,
+        "There is no such gate",
+        "List gates, settled ones too: towpath gates list --status all.",
+    ),
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
     ),

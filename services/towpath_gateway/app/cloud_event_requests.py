@@ -53,7 +53,8 @@ class CloudEventRequest(BoundedJsonRequest):
         binary = binary_attributes(self.headers)
         kind = media_type(self.headers.get("content-type"))
         if kind == BATCH_TYPE:
-            raise ProblemError(problem("media_type_unsupported", f"one event is one task: {EVENT_TYPE}, one by one"))
+            remedy = f"Send each event in a request of its own, with the header Content-Type: {EVENT_TYPE}."
+            raise ProblemError(problem("media_type_unsupported", "one event is one task", remedy=remedy))
         if is_event_type(kind):
             return self._structured(read_json(body))
         return self._task(binary, "/header/ce-", read_json(body), "") if binary else super()._parsed(body)

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope
 from towpath_contracts.problems.input_faults import MAX_LISTED, MAX_PART_CHARS, FaultList, faults_of_sample, list_faults
 from towpath_contracts.problems.json_syntax import describe_json_error
 from towpath_contracts.problems.near_names import nearest_name
-from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.strict_json import NotStrictJsonError, read_bounded
 from towpath_gateway.adapters.platform_client import LONG_BYTES, LargeBody, large_body
 from towpath_gateway.app.dependencies import Requires, dependencies_of
@@ -28,6 +28,11 @@ from towpath_gateway.app.errors import HttpProblemError, validation_problem
 
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body: NATS carries no more in one message."""
+
+_TASK_AS_JSON = (
+    'Send a JSON object in UTF-8, such as {"network": "support", "user_message": "hi"}, with the header '
+    "Content-Type: application/json."
+)
 
 ALONE_BYTES = 2 * 1024
 """From which size on bodies are parsed one after the other: a thousand of 16 KiB take five seconds if all is wrong."""
@@ -66,9 +71,15 @@ class BoundedJsonRequest(Request):
             except TimeoutError as error:
                 raise HttpProblemError(problem("request_malformed", f"no whole body within {most_s:g} s")) from error
             if self._body and not is_json(self.headers.get("content-type")):
-                detail = f"Content-Type is {self.headers.get('content-type')!r}"
-                raise HttpProblemError(problem("media_type_unsupported", detail))
+                raise HttpProblemError(self._of_another_form())
         return self._body
+
+    def _of_another_form(self) -> Problem:
+        """Return the problem of a body that does not say that it is JSON, with an example where it is none either."""
+        detail = f"Content-Type is {self.headers.get('content-type')!r}"
+        if self.scope["path"] == "/v1/runs" and not self._body.lstrip().startswith(b"{"):
+            return problem("media_type_unsupported", detail, remedy=_TASK_AS_JSON)
+        return problem("media_type_unsupported", detail)
 
     async def json(self) -> Any:
         """Return the body as what the route takes, which the framework lets pass as it is.

@@ -116,6 +116,7 @@ async def test_of_a_binary_event_the_header_is_named(client: httpx2.AsyncClient,
     assert [one["pointer"] for one in keyed.json()["errors"]] == ["/header/Idempotency-Key"]
     batch = await client.post("/v1/runs", content=b"[]", headers={"content-type": BATCH})
     assert (batch.status_code, batch.json()["code"]) == (415, "media_type_unsupported")
+    assert batch.json()["remedy"].endswith("own, with the header Content-Type: application/cloudevents+json.")
     assert peer.asked == []
 
 

@@ -124,6 +124,9 @@ async def test_every_method_that_a_path_takes_is_named(client: httpx2.AsyncClien
 async def test_a_body_of_another_kind_is_refused(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     answer = await client.post("/v1/runs", content=json.dumps(TASK), headers={"Content-Type": "text/plain"})
     assert (answer.status_code, answer.json()["code"]) == (415, "media_type_unsupported")
+    assert answer.json()["remedy"] == "Send a JSON object in UTF-8, with the header Content-Type: application/json."
+    form = await client.post("/v1/runs", data={"network": "support"})
+    assert 'a JSON object in UTF-8, such as {"network": "support", "user_message": "hi"}, with' in form.json()["remedy"]
     assert peer.asked == []
 
 

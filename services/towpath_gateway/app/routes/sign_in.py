@@ -189,7 +189,7 @@ def _refused(request: Request, found: Problem, page: str) -> Response:
 async def _form(request: Request, most_s: float) -> dict[str, str]:
     """Return the fields of a small form; raises ProblemError for what is none."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise ProblemError(problem("media_type_unsupported", f"the form is {FORM}"))
+        raise ProblemError(problem("media_type_unsupported", "this is no form", remedy=f"Send Content-Type: {FORM}."))
     body = b""
     try:
         async with asyncio.timeout(most_s):
