@@ -15,6 +15,7 @@ from nats.errors import Error as NatsError
 from towpath.client.settings import read_token, running_state
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
+from towpath_embedded.followers import keep_following
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.running_servers import RunningServers
 from towpath_embedded.terminal.log_notices import show_log_line
@@ -68,12 +69,19 @@ class AttachedView:
 
     async def show_until(self, stopping: asyncio.Event) -> bool:
         """Show lines until *stopping*; True where the platform has ended first."""
-        works = (self._follow_runs(), self._untaken.follow(), self._logs.follow())
+        notice = self._screen.notice
+        works = (
+            self._follow_runs(),
+            keep_following("looking at calls that nobody takes", self._untaken.follow, notice),
+            keep_following("reading the logs", self._logs.follow, notice),
+        )
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(work) for work in works]
         ending = asyncio.create_task(self._watch_processes())
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({ending, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                ending.result()  # what it could not read, if there is anything
             return ending.done()
         finally:
             for task in (*tasks, ending, waiting):
