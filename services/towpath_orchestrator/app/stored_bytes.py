@@ -83,9 +83,17 @@ class StoredBytesLoop:
         taken = self._counter.take()
         if not taken:
             return
+        storing = asyncio.ensure_future(self._pool.execute(QUOTAS.add_stored, list(taken), list(taken.values())))
         try:
-            await self._pool.execute(QUOTAS.add_stored, list(taken), list(taken.values()))
-        except (*DATABASE_DOWN, asyncio.CancelledError):
+            await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            # The statement may be done already, and only its answer be on the way: counted again it would count twice.
+            try:
+                await storing
+            except DATABASE_DOWN:
+                self._counter.put_back(taken)
+            raise
+        except DATABASE_DOWN:
             self._counter.put_back(taken)
             raise
 
