@@ -31,7 +31,7 @@ COSTLY = (
     (ProjectAuthorizer, "authorize"),
     (Matrix, "trace"),
     (access_queries, "canonical_json"),
-    (policy_warnings, "unknown_agents"),
+    (policy_warnings, "doubts_about_question"),
     (policy_warnings, "agents_of"),
 )
 """What takes longer the more is asked."""

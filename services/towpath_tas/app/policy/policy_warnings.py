@@ -14,7 +14,13 @@ from towpath_tas.adapters.policy_texts import PolicyText
 from towpath_tas.app.policy_cache import PolicyCache
 from towpath_tas.core.authorization import ProjectAuthorizer
 from towpath_tas.core.policy.matrix import CallPrincipal
-from towpath_tas.core.policy.policy_checks import HINTS, NetworkAgent, ProjectToolsAndAgents, check, unknown_agents
+from towpath_tas.core.policy.policy_checks import (
+    HINTS,
+    NetworkAgent,
+    ProjectToolsAndAgents,
+    check,
+    doubts_about_question,
+)
 from towpath_tas.core.policy.policy_file import ParsedPolicy
 from towpath_tas.core.teams import agents_of
 
@@ -88,13 +94,15 @@ class PolicyLinter:
     async def about_question(
         self, principal: CallPrincipal, tool: str, bundle: ProjectAuthorizer, threads: FairThreads
     ) -> tuple[str, ...]:
-        """Return which networks and agents do not exist that a query about *tool*, or a rule for it, names."""
+        """Return what is probably wrong with a query about *tool*, or with a rule for it: names, and conditions."""
         networks = await self._agents.of(principal.project, threads)
         if len(networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
 
         def find() -> tuple[str, ...]:
-            return unknown_agents(principal, tool, bundle.matrix.rules, _around(principal.project, bundle, networks))
+            return doubts_about_question(
+                principal, tool, bundle.matrix.rules, _around(principal.project, bundle, networks)
+            )
 
         return await threads.compute(find)
 

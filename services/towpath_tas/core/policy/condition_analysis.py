@@ -22,7 +22,7 @@ def never_true(when: str, schemas: Sequence[Mapping[str, Any]]) -> Iterator[tupl
         if place is None or not schemas:
             continue
         path = [first or second for first, second in _STEP.findall(place[1])]
-        kinds = [_kinds(schema, path) for schema in schemas]
+        kinds = [schema_kinds(schema, path) for schema in schemas]
         if all(found and "boolean" not in found for found in kinds):
             yield part, " or ".join(sorted({kind for found in kinds for kind in found or ()}))
 
@@ -76,7 +76,7 @@ def _masked(text: str) -> str:
     return _QUOTED.sub(lambda found: "_" * len(found[0]), text)
 
 
-def _kinds(schema: Any, path: Sequence[str]) -> frozenset[str]:
+def schema_kinds(schema: Any, path: Sequence[str]) -> frozenset[str]:
     """Return the JSON types that the value at *path* may have; empty if the schema leaves that open."""
     for name in path:
         if not isinstance(schema, Mapping) or any(word in schema for word in _UNDECIDED_KEYWORDS):

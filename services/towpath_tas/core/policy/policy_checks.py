@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from towpath_contracts.files.policy_document import CALLER_KEYS
 from towpath_contracts.networks.child_tools import DELEGATE
-from towpath_contracts.problems.near_names import suggest_name
+from towpath_contracts.problems.near_names import suggest_name, suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.core.policy.condition_analysis import never_true
@@ -22,6 +22,7 @@ from towpath_tas.core.policy.patterns import (
     matching,
     simplified,
 )
+from towpath_tas.core.policy.unlike_comparisons import unlike_comparisons
 
 MAX_PAIRS = 1_000_000
 """Pairs of rules that are compared: about a second."""
@@ -48,6 +49,7 @@ _KEYS = {
     "not_equipped": "tool",
     "argument_unknown": "when",
     "never_true": "when",
+    "types_unlike": "when",
 }
 """The key of a rule that a kind of finding is about. One of spelling begins with its key."""
 
@@ -101,16 +103,19 @@ def _findings(rules: Sequence[Rule], around: ProjectToolsAndAgents) -> Iterator[
     for place, rule in enumerate(rules):
         looks = [_spelling(rule)]
         if not around.project or glob_matches(rule.project, around.project):
-            looks += [_tools(rule, around), _agents(rule, around), _arguments(rule, around), _never_true(rule, around)]
+            looks += [_tools(rule, around), _agents(rule, around), *_conditions(rule, around)]
         yield from ((place, finding) for look in looks for finding in look)
     yield from _names(rules)
     yield from _unreachable(rules)
 
 
-def unknown_agents(
+def doubts_about_question(
     principal: CallPrincipal, tool: str, rules: Sequence[Rule], around: ProjectToolsAndAgents
 ) -> tuple[str, ...]:
-    """Return networks and agents that do not exist but are named by a query about *tool*, or by *rules* for it."""
+    """Return what is probably wrong with a query about *tool*, or with *rules* for it.
+
+    These are networks and agents that do not exist, and conditions that can't be met as they are meant.
+    """
     problems, network = [], principal.network
     if network not in around.networks:
         problems.append(f"no published network is named {network!r}{suggest_name(network, list(around.networks))}")
@@ -120,7 +125,8 @@ def unknown_agents(
             problems.append(f"{network} has no agent {principal.agent!r}{suggest_name(principal.agent, agents)}")
     for rule in rules:
         if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
-            problems += [f"rule {rule.name}: {detail}" for code, detail in _agents(rule, around) if code not in HINTS]
+            findings = [*_agents(rule, around), *(one for look in _conditions(rule, around) for one in look)]
+            problems += [f"rule {rule.name}: {detail}" for code, detail in findings if code not in HINTS]
     return tuple(problems[:MAX_WARNINGS])
 
 
@@ -168,6 +174,10 @@ def _agents(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 
 
+def _conditions(rule: Rule, around: ProjectToolsAndAgents) -> tuple[Iterator[Finding], ...]:
+    return (_arguments(rule, around), _never_true(rule, around), _unlike_types(rule, around))
+
+
 def _arguments(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     """An argument that no tool has is missing in every call: the condition is then always unclear."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
@@ -178,7 +188,7 @@ def _arguments(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
         if name not in taken:
             yield (
                 "argument_unknown",
-                f"no tool that matches {rule.tool!r} takes an argument {name!r}{suggest_name(name, taken)}",
+                f"no tool that matches {rule.tool!r} takes an argument {name!r}{suggest_or_list(name, taken)}",
             )
 
 
@@ -190,6 +200,19 @@ def _never_true(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     for part, kind in never_true(rule.when, [tool.parameters for tool in tools]):
         then = "never applies" if rule.effect == "allow" else "applies whatever the arguments are"
         yield "never_true", f"{part} is {kind}, never the boolean true, so the rule {then}; compare it with something"
+
+
+def _unlike_types(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
+    """A text that stands beside a number compares as nothing: `== '5'` is never true, and `> '5'` is unclear."""
+    tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
+    for one in unlike_comparisons(rule.when, [tool.parameters for tool in tools]) if rule.when is not None else ():
+        result = rule.effect != "allow" if one.result is None else one.result
+        if one.is_whole:
+            then = "the rule applies whatever the arguments are" if result else "the rule never applies"
+        else:
+            then = "that part is " + {None: "unclear", True: "always true", False: "never true"}[one.result]
+        cure = f"write {one.meant}" if one.meant else "compare it with what it is"
+        yield "types_unlike", f"{one.written} compares {one.sides}, so {then}; {cure}"
 
 
 def _is_open(tool: ToolSpec) -> bool:

@@ -13,7 +13,7 @@ from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.policy.matrix import CallPrincipal
 from towpath_tas.core.policy.patterns import covers, has_unclosed_bracket, simplified
-from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectToolsAndAgents, check, unknown_agents
+from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectToolsAndAgents, check, doubts_about_question
 from towpath_tas.core.policy.policy_file import read_policy
 
 
@@ -118,6 +118,17 @@ rules:
             *("never_true", "args['item'] is string"),
         ),
         ("name: a, tool: orders.buy, effect: allow, when: args.to.country || args.paid", "never_true", "never applies"),
+        (
+            "name: a, tool: orders.buy, effect: allow, when: args.count > '200'",
+            *("types_unlike", "compares a number with a text, so the rule never applies; write args.count > 200"),
+        ),
+        ("name: a, tool: orders.buy, effect: require_approval, when: args.count>'2'", "types_unlike", "whatever the"),
+        ("name: a, tool: orders.buy, effect: deny, when: args.item == 5", "types_unlike", "the rule never applies"),
+        (
+            "name: a, tool: orders.refund, effect: deny, when: args.nosuch > 1",
+            "argument_unknown",
+            "are amount, order_id",
+        ),
         ("name: a, tool: 'orders.**', effect: allow", "spelling", "is spelt 'orders.*'"),
         ("name: a, tool: '[o]rders.find', effect: allow", "spelling", "is spelt 'orders.find'"),
         ("name: a, who: {caller: 'a['}, effect: deny", "spelling", "never closes"),
@@ -158,7 +169,7 @@ def test_an_answer_lists_unknown_networks_and_agents_of_the_question_and_its_rul
         ("supprt", "billing", "no published network is named 'supprt'; did you mean 'support'?"),
     ):
         who = CallPrincipal(network, agent, "", "ann", "shop")
-        assert unknown_agents(who, "orders.find", rules, AROUND) == (*found, typo)
+        assert doubts_about_question(who, "orders.find", rules, AROUND) == (*found, typo)
 
 
 DENY = "name: never, tool: 'orders.*', effect: deny"
