@@ -139,6 +139,14 @@ def _tell_of_projects_nearby(screen: UpConsole, *, is_bare: bool) -> None:
         screen.notice(f"nothing of yours is served here. {elsewhere}", "yellow")
 
 
+async def _tell_policy_warnings(policy: Path | None, platform: Platform, screen: UpConsole) -> None:
+    if policy is not None:
+        from towpath_embedded.terminal.own_gateway import policy_warnings  # an HTTP client, as below
+
+        for warning in await policy_warnings(platform.client_url, policy):
+            screen.notice(warning, "yellow")
+
+
 def import_for_later(options: UpOptions) -> None:
     """Import what is needed once the services are ready (an HTTP client, YAML): until then this process waits."""
     needed = [] if options.networks is None else ["network_folder"]
@@ -190,6 +198,7 @@ async def _serve(
             state["loaded"] = {**folder.counts(), "need_approval": waiting, "refused": len(refused.faults)}
             state["loaded"]["warnings"] = len(told.get("warnings", ()))
         if not options.servers_only:
+            await _tell_policy_warnings(options.policy, platform, screen)
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models, "sample": str(options.networks) if options.sample else ""}
             state |= {"is_bare": not named}

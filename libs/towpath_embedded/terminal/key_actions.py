@@ -141,6 +141,8 @@ class KeyActions:
                 f"{policy.name} in force: version {answer['version']}{'' if answer['changed'] else ', as before'}"
             )
             self._refused.put(policy.name, ())
+            for warning in answer.get("warnings", ()):
+                self._screen.notice(locate_fault(policy.name, str(warning)), "yellow")
             self._screen.notice(in_force)
         except TowpathError as error:
             self._refuse(policy.name, error.problem)

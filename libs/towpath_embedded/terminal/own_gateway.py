@@ -8,16 +8,19 @@ reaches it for an agent that is equipped with it, also if the rule has a conditi
 call. An unconditional denial wins over it.
 """
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.input_faults import locate_fault
 from towpath_embedded.local_access import NO_AUTHORITIES
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_embedded.terminal.untaken_calls import QueueLoad, loads_of, with_full_workers
@@ -148,6 +151,21 @@ async def tools_that_may_wait(client_url: str, specs: Collection[JsonObject]) ->
     except ANSWER_ERRORS:
         return None
     return len(waiting)
+
+
+async def policy_warnings(client_url: str, policy: Path) -> Sequence[str]:
+    """Return by its place what is probably wrong in the file *policy*; nothing where nobody answers.
+
+    The service that follows the file reads it before any worker has said which tools there are.
+    """
+    try:
+        text = await asyncio.to_thread(policy.read_text, "utf-8")
+        async with connect(client_url) as client:
+            asked = {"text": text, "source": str(policy), "dry_run": True}
+            answer: Any = (await client.post("/v1/policy", json=asked)).raise_for_status().json()
+            return [locate_fault(policy.name, str(warning)) for warning in answer["warnings"]]
+    except (*ANSWER_ERRORS, OSError):
+        return ()
 
 
 async def read_queue_loads(client_url: str) -> Mapping[str, QueueLoad]:

@@ -189,6 +189,8 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
     policy, network = project / "policy.yaml", project / "network.yaml"
     forgotten = folder / "forgotten.py"
     forgotten.write_text("def count(): ...\n")
+    with policy.open("a", encoding="utf-8") as file:
+        file.write("  - {name: typo, tool: orders.find, effect: deny, when: args.order_id == 5}\n")
     workers = ("--worker", str(project / "tools.py"), "--worker", str(forgotten))
     words = (*workers, "--policy", str(policy), "--networks", str(project))
     asked = time.monotonic()
@@ -205,6 +207,7 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert_prometheus_is_told_of_all(folder, ready["processes"])
         assert_no_credentials_shown({name: entry["pid"] for name, entry in ready["processes"].items()})
         err.wait_for("network support version 1")
+        err.wait_for("rule typo: args.order_id == 5 compares a text with a number")
         run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"], local_token(folder)))
         policy.write_text(policy.read_text().replace("<= 100", "<= 50").replace("> 100", "> 50"))
         err.wait_for("policy applied")
