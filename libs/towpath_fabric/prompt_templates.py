@@ -6,7 +6,7 @@ delay the decisions of another.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes
@@ -46,7 +46,12 @@ _environment = ImmutableSandboxedEnvironment(
 
 
 class PromptInvalidError(ValueError):
-    """A base prompt can't be compiled or rendered; the message names the place."""
+    """A base prompt can't be compiled or rendered: `what` is wrong, and in which `line` where that is known."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        super().__init__(what if line is None else f"line {line} of the prompt: {what}")
+        self.what = what
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +71,11 @@ class CompiledPromptTemplate:
         """Fill in *values*. Raises PromptInvalidError for a failing template, or one that would grow too large."""
         size = self.size + sum(len(values[name]) * times for name, times in self.uses.items())
         if size > MAX_RENDERED_CHARS:
-            msg = f"the base prompt would have {size} characters; the limit is {MAX_RENDERED_CHARS}"
+            msg = f"the prompt would have {size} characters; the limit is {MAX_RENDERED_CHARS}"
             raise PromptInvalidError(msg)
         cased = sum(len(values[name]) * times for name, times in self.cased.items())
         if cased > MAX_CASED_CHARS:
-            msg = f"the base prompt would change the case of {cased} characters; the limit is {MAX_CASED_CHARS}"
+            msg = f"the prompt would change the case of {cased} characters; the limit is {MAX_CASED_CHARS}"
             raise PromptInvalidError(msg)
         if self.pieces is not None:
             return "".join([values[text] if kind == "name" else text for kind, text in self.pieces])
@@ -78,7 +83,7 @@ class CompiledPromptTemplate:
         try:
             return self.template.render(values)
         except (TemplateError, SecurityError, UndefinedError, TypeError, ValueError) as error:
-            msg = f"the base prompt can't be rendered: {error}"
+            msg = f"the prompt can't be rendered: {error}"
             raise PromptInvalidError(msg) from error
 
 
@@ -108,17 +113,16 @@ def compile_base_prompt(text: str) -> CompiledPromptTemplate:
     except PromptInvalidError:
         raise
     except TemplateSyntaxError as error:
-        msg = f"line {error.lineno} of the base prompt: {error.message}"
-        raise PromptInvalidError(msg) from error
+        raise PromptInvalidError(error.message or "not a template", error.lineno) from error
     except RecursionError as error:
-        msg = "the base prompt is nested too deeply"
+        msg = "the prompt is nested too deeply"
         raise PromptInvalidError(msg) from error
     except (
         SyntaxError,
         ValueError,
         OverflowError,
     ) as error:  # numbers that Python does not take, or what it can't nest
-        msg = f"the base prompt can't be compiled: {str(error)[:200]}"
+        msg = f"the prompt can't be compiled: {str(error)[:200]}"
         raise PromptInvalidError(msg) from error
 
 
@@ -141,32 +145,37 @@ def _pieces(tree: nodes.Template) -> tuple[tuple[str, str], ...] | None:
 def _checked_names(tree: nodes.Template) -> list[tuple[str, int]]:
     """Return each use of a variable, and how many filters around it change the case of its letters."""
     names = []
-    pending: list[tuple[nodes.Node, int, int, int]] = [(tree, 0, 0, 0)]
+    pending: list[tuple[nodes.Node, int, int, int, bool]] = [(tree, 0, 0, 0, False)]
     while pending:
-        node, ifs, levels, cased = pending.pop()
+        node, ifs, levels, cased, is_inserted = pending.pop()
         ifs += isinstance(node, nodes.If)
         levels += isinstance(node, nodes.Expr)
         cased += isinstance(node, nodes.Filter) and node.name in _CASED
-        _check(node, ifs, levels)
+        _check(node, ifs, levels, shown=_in_braces if is_inserted else str)
         if isinstance(node, nodes.Name):
             names.append((node.name, cased))
-        pending.extend((child, ifs, levels, cased) for child in node.iter_child_nodes())
+        is_output = isinstance(node, nodes.Output)
+        pending.extend((child, ifs, levels, cased, is_output) for child in node.iter_child_nodes())
     return names
 
 
-def _check(node: nodes.Node, ifs: int, levels: int) -> None:
+def _in_braces(name: str) -> str:
+    return f"{{{{ {name} }}}}"
+
+
+def _check(node: nodes.Node, ifs: int, levels: int, shown: Callable[[str], str]) -> None:
+    """Raise PromptInvalidError for a node that none may have; *shown* writes a variable as it stands there."""
     what = ""
     if not isinstance(node, _NODES):
         what = f"{type(node).__name__.lower()} is not allowed in a prompt"
     elif ifs > MAX_IF_LEVELS or levels > MAX_EXPRESSION_LEVELS:
         what = f"more than {MAX_IF_LEVELS} ifs, or {MAX_EXPRESSION_LEVELS} operators, stand inside each other"
     elif isinstance(node, nodes.Name) and node.name not in VARIABLES:
-        what = f"there is no variable {node.name!r}{suggest_or_list(node.name, VARIABLES, shown=str)}"
+        what = f"there is no variable {node.name!r}{suggest_or_list(node.name, VARIABLES, shown=shown)}"
     elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:
         meant = suggest_or_list(node.name, sorted(_FILTERS), shown=str)
         what = f"the filter {node.name!r} is not allowed in a prompt{meant}"
     elif isinstance(node, nodes.Test) and node.name not in _TESTS:
         what = f"the test {node.name!r} is not allowed in a prompt"
     if what:
-        msg = f"line {node.lineno} of the base prompt: {what}"
-        raise PromptInvalidError(msg)
+        raise PromptInvalidError(what, node.lineno)

@@ -5,7 +5,9 @@ like a secret nothing is repeated, and of others signs that can't be seen, or ch
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import yaml
 
@@ -34,6 +36,12 @@ _NAMED = ("name", "key")
 
 _BLOCK_ENDS = ("expected <block end>", "did not find expected key", "did not find expected '-' indicator")
 """What the two parsers say where a line doesn't go on as the lines before it."""
+
+_KEY = re.compile(r"[\w.-]{1,64}")
+"""A key that is repeated in what is said of its line."""
+
+_BLOCK_TEXT = re.compile(r"[:-] +[|>][-+1-9]*(?: +#.*)?$")
+"""How a line ends below which the lines of a text stand."""
 
 _TEXT_AT_FAULT = re.compile(r"'[^']*'")
 
@@ -85,7 +93,7 @@ def _hint_of_line(said: str, lines: list[str], column: int, *, is_secret: bool) 
     before = line[:column]
     if "mapping values are not allowed" in said:
         if ": " not in before:
-            return _indented_otherwise(lines)
+            return _indented_otherwise(lines, is_secret=is_secret)
         key, value = _split_value(line)
         if key in _NAMED and not is_secret and (name := name_like(value, "_./-")):
             return f"a name has no spaces; write {key}: {name}"
@@ -93,7 +101,7 @@ def _hint_of_line(said: str, lines: list[str], column: int, *, is_secret: bool) 
     if not any(words in said for words in _BLOCK_ENDS):
         return None
     if not before.strip():
-        return _indented_otherwise(lines)
+        return _indented_otherwise(lines, is_secret=is_secret)
     if _split_value(line)[1].startswith("{"):
         return f"a text that begins with {{ is read as a mapping; {_quote_it(line, is_secret=is_secret)}"
     return "the value ends before this text; quote the whole of it"
@@ -111,12 +119,72 @@ def _quote_it(line: str, *, is_secret: bool) -> str:
     return "quote the whole of it" if is_secret else f"quote it: {name_hidden(key)}: {visible_json(value)}"
 
 
-def _indented_otherwise(lines: list[str]) -> str:
-    """Return that the last of *lines* is indented otherwise than the one above it, and in which columns both begin."""
-    above = next((one for one in reversed(lines[:-1]) if one.strip()), "").replace("- ", "  ", 1)
-    own, other = (len(one) - len(one.lstrip(" ")) + 1 for one in (lines[-1], above))
-    columns = f"; the line above begins in column {other}, this one in column {own}" if own != other else ""
-    return f"{_OTHERWISE}{columns}"
+def _indented_otherwise(lines: Sequence[str], *, is_secret: bool) -> str:
+    """Return that the last of *lines* is indented otherwise than what it belongs beside, and by how much."""
+    begun = _begun_in(lines[-1])
+    beside = _could_belong_beside(begun[0], lines[:-1]) if begun else []
+    if not beside:
+        return _OTHERWISE
+    own = begun[0]
+    begins = f"{own.shown(is_secret=is_secret) or 'this line'} begins in column {own.column}"
+    if len(beside) > 1:
+        either = ", or ".join(
+            f"to column {one.column}, beside {one.shown(is_secret=is_secret) or 'what begins there'}" for one in beside
+        )
+        return f"{begins}, where nothing above it does: indent this line {either}"
+    (one,) = beside
+    spaces = abs(one.column - own.column)
+    by = f"{spaces if spaces > 1 else 'one'} {'more ' if one.column > own.column else ''}space{'s' * (spaces > 1)}"
+    return (
+        f"{begins}, but {one.shown(is_secret=is_secret) or 'the one'} above it, which it belongs beside, in column "
+        f"{one.column}: indent this line by {by}{' less' if one.column < own.column else ''}"
+    )
+
+
+class _Begun(NamedTuple):
+    """What begins in a line, and where: an entry of a list with its dash, or a key."""
+
+    column: int
+    key: str
+    """Empty where it is not to be shown."""
+
+    is_entry: bool
+
+    def shown(self, *, is_secret: bool) -> str:
+        """Return what it is called; of a secret nothing."""
+        if self.is_entry:
+            return "the dash"
+        return f"`{name_hidden(self.key)}`" if self.key and not is_secret else ""
+
+
+def _begun_in(line: str) -> list[_Begun]:
+    """Return what begins in *line*: an entry for each dash, and the key behind them."""
+    begun, column = [], len(line) - len(line.lstrip(" "))
+    while line[column:].startswith("- "):
+        begun.append(_Begun(column + 1, "", is_entry=True))
+        column += 2 + len(line[column + 2 :]) - len(line[column + 2 :].lstrip(" "))
+    key, colon, _ = line[column:].partition(":")
+    if colon:
+        begun.append(_Begun(column + 1, key if _KEY.fullmatch(key) else "", is_entry=False))
+    return begun
+
+
+def _could_belong_beside(own: _Begun, above: Sequence[str]) -> list[_Begun]:
+    """Return what of the lines *above* begins nearest to the column of *own*, one to the right of it before one left.
+
+    Only what is still open counts: a line that begins further left ends what stands above it further right.
+    """
+    is_open: list[_Begun] = []
+    text_below: int | None = None
+    for line in above:
+        column = len(line) - len(line.lstrip(" ")) + 1
+        if not line.strip() or line.lstrip().startswith("#") or (text_below is not None and column > text_below):
+            continue
+        is_open = [one for one in is_open if one.column < column] + _begun_in(line)
+        text_below = is_open[-1].column if is_open and _BLOCK_TEXT.search(line) else None
+    alike = sorted((one for one in is_open if one.is_entry == own.is_entry), key=lambda one: -one.column)
+    nearest = min((abs(one.column - own.column) for one in alike), default=0)
+    return [one for one in alike if nearest and abs(one.column - own.column) == nearest]
 
 
 class LineNumbers:
@@ -124,6 +192,8 @@ class LineNumbers:
 
     def __init__(self, root: yaml.Node | None) -> None:
         self._line: dict[str, int] = {"": 1}
+        self._text: dict[str, int] = {}
+        self._keys: Counter[int] = Counter()
         self.duplicates: dict[str, int] = {}
         self._walked: set[int] = set()
         if root is not None:
@@ -135,6 +205,8 @@ class LineNumbers:
         if id(node) in self._walked:  # an alias: walking it again could go on for ever
             return
         self._walked.add(id(node))
+        if isinstance(node, yaml.ScalarNode) and node.style == "|":
+            self._text.setdefault(pointer, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:
@@ -142,6 +214,7 @@ class LineNumbers:
                 if name in seen:
                     self.duplicates[f"{pointer}/{name}"] = key.start_mark.line + 1
                 seen.add(name)
+                self._keys[key.start_mark.line + 1] += 1
                 yield f"{pointer}/{name}", key.start_mark.line + 1
                 yield from self._walk(value, f"{pointer}/{name}")
         elif isinstance(node, yaml.SequenceNode):
@@ -155,3 +228,12 @@ class LineNumbers:
         while pointer not in self._line:
             pointer = pointer.rpartition("/")[0]
         return self._line[pointer]
+
+    def of_text(self, pointer: str, line: int) -> int | None:
+        """Return where *line* of the text at *pointer* stands; None for a text that is not written line by line."""
+        begin = self._text.get(pointer)
+        return None if begin is None else begin + line
+
+    def has_others(self, pointer: str) -> bool:
+        """Return whether further keys begin in the line of *pointer*."""
+        return self._keys[self.of(pointer)] > 1

@@ -22,11 +22,18 @@ from towpath_contracts.files.policy_document import TAKEN_BY
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.near_names import name_meant, suggest_name
-from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
+from towpath_contracts.problems.prompt_lines import split_prompt_line
+from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
+
+_AT_LINE = re.compile(r"^line \d+: ")
+"""How what the platform says of a policy begins: it has its text, and not its file."""
+
+_DECLARED = re.compile(r":\d+$")
+"""How the place of a policy ends that a program declares."""
 
 _REMEDY = "Correct the file at the line that is named, and try again; nothing was changed."
 
@@ -123,10 +130,20 @@ def _rules_form(rules: Any) -> str:
 
 
 def locate_policy_refusal(policy: PolicyFile, found: Problem) -> Problem:
-    """Return the problem *found* of *policy* with `file:line` before every fault; one of another kind as it is."""
+    """Return the problem *found* of *policy* with `file:line` before every fault; one of another kind as it is.
+
+    A program declares a policy in one line, so that a pointer says which part of it is meant.
+    """
     if found.code != "policy_invalid" or not found.errors or not policy.source:
         return found
-    placed = tuple(one.model_copy(update={"detail": locate_fault(policy.source, one.detail)}) for one in found.errors)
+    lines = LineNumbers(yaml.compose(policy.text, Loader=yaml.SafeLoader))
+    keyed = (
+        one.model_copy(update={"detail": _AT_LINE.sub(rf"\g<0>{_key(lines, one)}", one.detail)}) for one in found.errors
+    )
+    placed = tuple(one.model_copy(update={"detail": locate_fault(policy.source, one.detail)}) for one in keyed)
+    if _DECLARED.search(policy.source):
+        said = "; ".join(f"{one.detail} ({one.pointer})" if one.pointer else one.detail for one in placed)
+        return problem(found.code, said, errors=placed, remedy=_REMEDY)
     return _placed_problem(found.code, placed)
 
 
@@ -196,13 +213,27 @@ def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
 
 def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable[ProblemDetail]) -> Problem:
     """Return the problem with `file:line` before every detail."""
-    placed = tuple(
-        one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {as_in_a_file(one.detail)}"})
-        for one in details
-    )
+    placed = tuple(one.model_copy(update={"detail": f"{path}:{_with_line(lines, one)}"}) for one in details)
     return _placed_problem(code, placed)
 
 
+def _with_line(lines: LineNumbers, one: ProblemDetail) -> str:
+    """Return the detail of *one* behind its line, with its key where that line has others as well."""
+    in_text, said = split_prompt_line(one.detail)
+    if in_text is not None and (line := lines.of_text(one.pointer, in_text)) is not None:
+        return f"{line}: {said}"
+    return f"{lines.of(one.pointer)}: {_key(lines, one)}{as_in_a_file(one.detail)}"
+
+
+def _key(lines: LineNumbers, one: ProblemDetail) -> str:
+    """Return the key of a fault in a line with several, as the beginning of what is said; empty where that names it.
+
+    What a check of a network found is a sentence of its own.
+    """
+    key = one.pointer.rpartition("/")[2]
+    is_named = one.code in REGISTRY or key.isdecimal() or key in one.detail
+    return f"{key}: " if lines.has_others(one.pointer) and not is_named else ""
+
+
 def _placed_problem(code: str, placed: tuple[ProblemDetail, ...]) -> Problem:
-    said = "; ".join(f"{one.detail} ({one.pointer})" if one.pointer else one.detail for one in placed)
-    return problem(code, said, errors=placed, remedy=_REMEDY)
+    return problem(code, "; ".join(one.detail for one in placed), errors=placed, remedy=_REMEDY)

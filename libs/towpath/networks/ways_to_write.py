@@ -10,7 +10,7 @@ _BOTH = re.compile(r"`\w+: true`(?P<between>[^`]*?) \(in Python (?P<keyword>\w+=
 
 def as_in_python(detail: str) -> str:
     """Return *detail* with keywords in the place of the fields of a file."""
-    return _BOTH.sub(r"\g<keyword>\g<between>", detail)
+    return _BOTH.sub(r"\g<keyword>\g<between>", detail).replace(" of its prompt_template: ", " of its prompt: ")
 
 
 def as_in_a_file(detail: str) -> str:

@@ -13,6 +13,7 @@ from towpath_console.drawings.graph_forms import graph_svg, graph_text
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.names import checked_name, number_of
 from towpath_console.text import hidden_count
+from towpath_contracts.problems.prompt_lines import split_prompt_line
 
 SHOWN = 200
 INVALID = frozenset({400, 409, 422})
@@ -114,12 +115,17 @@ def published(made: Mapping[str, Any]) -> Done:
 def faults_of(problem: Mapping[str, Any], read: ReadDefinition) -> list[DefinitionFault]:
     """Return everything that the API says against a definition, with the lines of what was pasted."""
     errors = problem.get("errors") or ({"pointer": "", "detail": problem.get("detail", "")},)
-    return [
-        DefinitionFault(
-            read.lines.of(str(error.get("pointer") or "")), str(error.get("pointer") or ""), error["detail"]
-        )
-        for error in errors
-    ]
+    return [_placed_fault(str(error.get("pointer") or ""), str(error["detail"]), read) for error in errors]
+
+
+def _placed_fault(pointer: str, detail: str, read: ReadDefinition) -> DefinitionFault:
+    in_text, said = split_prompt_line(detail)
+    line = None if in_text is None else read.lines.of_text(pointer, in_text)
+    return (
+        DefinitionFault(read.lines.of(pointer), pointer, detail)
+        if line is None
+        else DefinitionFault(line, pointer, said)
+    )
 
 
 def comparable(version: Mapping[str, Any]) -> dict[str, Any]:

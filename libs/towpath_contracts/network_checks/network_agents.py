@@ -6,7 +6,7 @@ each with its code.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from towpath_contracts.decisions.model_strings import model_fault
 from towpath_contracts.json_schema import sub_schemas, unusable_schema
@@ -14,6 +14,7 @@ from towpath_contracts.network_checks.swarms import swarm_problems
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm_members import NetworkSwarms, members_by_swarm, with_swarm_defaults
 from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
+from towpath_contracts.problems.prompt_lines import in_prompt_line
 from towpath_contracts.problems.registry import ProblemDetail
 
 PLACEHOLDERS = ("tools", "routes", "agent_key", "tool_history")
@@ -56,14 +57,26 @@ def _check_prompts(spec: NetworkSpec) -> Iterator[ProblemDetail]:
         pointer = f"/agents/{index}/prompt_template"
         if agent.prompt_template and not agent.prompt_template.strip():
             yield _problem(pointer, "prompt_empty", f"{agent.key} has a prompt of blanks")
-        for name in dict.fromkeys(_NAME_IN_BRACES.findall(agent.prompt_template)):
+        for line, name in _names_in_braces(agent.prompt_template):
             if name in PLACEHOLDERS or told == MAX_PLACEHOLDERS_TOLD:
                 continue
             told += 1
             known = f"; there are {', '.join(map(_in_braces, PLACEHOLDERS))}"
             hint = suggest_name(name, PLACEHOLDERS, shown=_in_braces, otherwise=known) if told <= SUGGESTED else known
-            detail = f"{agent.key}: {_in_braces(name[:SHOWN_CHARS])} is no placeholder{hint}"
+            said = f"{_in_braces(name[:SHOWN_CHARS])} is no placeholder{hint}"
+            detail = f"{agent.key}: {in_prompt_line(agent.prompt_template, line, said)}"
             yield _problem(pointer, "placeholder_unknown", detail)
+
+
+def _names_in_braces(prompt: str) -> Iterable[tuple[int, str]]:
+    """Return each name in braces with its line; one that stands in a line twice once."""
+    found: dict[tuple[int, str], None] = {}
+    line, end = 1, 0
+    for match in _NAME_IN_BRACES.finditer(prompt):
+        line += prompt.count("\n", end, match.start())
+        end = match.start()
+        found[line, match[1]] = None
+    return found
 
 
 def _in_braces(name: str) -> str:

@@ -256,6 +256,10 @@ _DECLARED = re.compile(r":\d+$")
 """How the line of a program ends that declares a policy: nobody sees the text that was made of it."""
 
 
+LINE_OF_FILE = re.compile(r"[^:\n]+(?<!\.py):\d+: ")
+"""How a text begins that says what is wrong in a file; a line of a program may declare much that is."""
+
+
 def locate_fault(source: str, said: str) -> str:
     """Return what was *said* of a place in a policy with the name of its file: `policy.yaml:4: …` for `line 4: …`."""
     is_declared = _DECLARED.search(source) is not None

@@ -18,14 +18,32 @@ from towpath_readings.yaml_lines import describe_yaml_fault, locate_yaml_fault
 
 OTHERWISE = "this line is indented otherwise than those it belongs to"
 
+EITHER = "indent this line to column 5, beside `b`, or to column 1, beside `a`"
+
+
+def begins(column: int, above: str, other: int) -> str:
+    told = f"begins in column {column}, but {above} above it, which it belongs beside, in column {other}"
+    return f"{told}: indent this line by"
+
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("a:\n  b: 1\n   c: 2\n", 3, f"{OTHERWISE}; the line above begins in column 3, this one in column 4"),
-        ("a:\n  - b: 1\n     c: 2\n", 3, f"{OTHERWISE}; the line above begins in column 5, this one in column 6"),
-        ("a:\n  - b: 1\n   c: 2\n", 3, f"{OTHERWISE}; the line above begins in column 5, this one in column 4"),
-        ("a: x\n\n b: 2\n", 3, f"{OTHERWISE}; the line above begins in column 1, this one in column 2"),
+        ("a:\n  b: 1\n   c: 2\n", 3, f"`c` {begins(4, '`b`', 3)} one space less"),
+        ("a:\n  - b: 1\n     c: 2\n", 3, f"`c` {begins(6, '`b`', 5)} one space less"),
+        ("a:\n  - b: 1\n   c: 2\n", 3, f"`c` {begins(4, '`b`', 5)} one more space"),
+        ("a:\n     b: 1\n   c: 2\n", 3, f"`c` {begins(4, '`b`', 6)} 2 more spaces"),
+        (
+            "a:\n    b: 1\n  c: 2\n",
+            3,
+            f"`c` begins in column 3, where nothing above it does: {EITHER}",
+        ),
+        ("a: x\n\n b: 2\n", 3, f"`b` {begins(2, '`a`', 1)} one space less"),
+        ("a:\n  - b: 1\n    c: 2\n - b: 3\n", 4, f"the dash {begins(2, 'the dash', 3)} one more space"),
+        ("a:\n  - b: |\n      note: this is text\n     c: 2\n", 4, f"`c` {begins(6, '`b`', 5)} one space less"),
+        ("a:\n  - b\n # note: no key\n  c: 1\n", 4, f"`c` {begins(3, '`a`', 1)} 2 spaces less"),
+        ("passwords:\n  b: 1\n   c: 2\n", 3, f"this line {begins(4, 'the one', 3)} one space less"),
+        ("a:\n  b: 1\n -c\n", 3, OTHERWISE),
         ("note: shop: the big one\n", 1, 'a colon and a space inside a text; quote it: note: "shop: the big one"'),
         ('- tip: a "b": c # d\n', 1, 'a colon and a space inside a text; quote it: tip: "a \\"b\\": c"'),
         ("name: shop: the big one\n", 1, "a name has no spaces; write name: shop_the_big_one"),

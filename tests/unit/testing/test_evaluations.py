@@ -192,8 +192,8 @@ async def test_a_run_that_takes_too_long_fails_its_case_and_says_what_it_waits_f
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"policy": "../polices.yaml"}, "polices.yaml does not exist (/policy)"),
-        ({"tools": ["../tool"]}, "tool does not exist (/tools/0)"),
+        ({"policy": "../polices.yaml"}, "polices.yaml does not exist"),
+        ({"tools": ["../tool"]}, "tool does not exist"),
         ({"networks": "a"}, "there is no field 'networks'"),
         ({"cases": [REFUND, {**REFUND}]}, ":9: 'refund' is there already"),
         ({"cases": [{**REFUND, "expect": {"that": ["result.steps <"]}}]}, ":11: no CEL expression"),

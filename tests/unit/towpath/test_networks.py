@@ -7,7 +7,10 @@ from pydantic import BaseModel
 
 from towpath import Agent, DeclarationError, Network, RefusedError, load_network, load_policy, tool
 from towpath.networks.network import network_of
+from towpath.networks.spec_files import locate_refusal
+from towpath_contracts.network_checks.network_agents import check_network
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
+from towpath_contracts.problems.registry import problem
 
 
 class Answer(BaseModel):
@@ -122,6 +125,32 @@ def test_a_wrong_file_is_refused_with_its_lines(tmp_path: Path, text: str, expec
     for part in expected:
         assert part in caught.value.problem.detail
     assert str(file) in caught.value.problem.detail
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("|\n      You help.\n\n      Use {toolz}.\n", "7: desk: {toolz} is no placeholder; did you mean {tools}?"),
+        (">-\n      You help.\n\n      Use {toolz}.\n", "4: desk: line 2 of its prompt_template: {toolz} is no"),
+        ("Use {toolz}.\n", "4: desk: {toolz} is no placeholder; did you mean {tools}?"),
+    ],
+)
+def test_a_fault_of_a_prompt_is_told_in_its_own_line_of_the_file(tmp_path: Path, written: str, told: str) -> None:
+    file = tmp_path / "desk.yaml"
+    file.write_text(f"name: desk\nagents:\n  - key: desk\n    prompt_template: {written}")
+    (fault,) = (one for one in check_network(load_network(file)) if one.code == "placeholder_unknown")
+    refused = locate_refusal(file, RefusedError(problem("network_invalid", "", errors=[fault])))
+    assert refused.problem.detail.startswith(f"{file}:{told}")
+    assert refused.problem.errors[0].pointer == "/agents/0/prompt_template"
+
+
+def test_a_key_is_named_where_its_line_has_others(tmp_path: Path) -> None:
+    file = tmp_path / "desk.yaml"
+    file.write_text("name: desk\nagents:\n  - {key: desk, is_default: maybe}\nmodel: 3\n")
+    with pytest.raises(RefusedError) as caught:
+        load_network(file)
+    said = caught.value.problem.detail.replace(str(file), "desk.yaml")
+    assert said == "desk.yaml:4: a text belongs here; quote it; desk.yaml:3: is_default: true or false belongs here"
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from towpath_contracts.problems.kind import ProblemExample
 NETWORK_EXAMPLES = {
     "network_invalid": ProblemExample(
         "A key of the file is unknown, no agent is the default one or may respond, or a tool or a route leads nowhere. "
-        "Each place is named by file and line, and by a JSON pointer: /agents/0 is the first agent of `agents`.",
-        "network.yaml:9: there is no field 'equipped_tool'; did you mean 'equipped_tools'? (/agents/0/equipped_tool) → "
+        "Each place is named by file and line; over HTTP by a JSON pointer: /agents/0 is the first agent of `agents`.",
+        "network.yaml:9: there is no field 'equipped_tool'; did you mean 'equipped_tools'? → "
         "`equipped_tools: [orders.find]`; try it: `towpath networks validate network.yaml`",
     ),
     "default_agent_missing": ProblemExample(
@@ -48,7 +48,7 @@ NETWORK_EXAMPLES = {
     ),
     "prompt_invalid": ProblemExample(
         "A base prompt with a template has a word or a tag in it that none may have, or would grow too large.",
-        "line 2 of the base prompt: there is no variable 'toolz'; did you mean tools? → {{ tools }}; see what a model "
+        "line 2 of its prompt_template: there is no variable 'toolz'; did you mean {{ tools }}? → see what a model "
         "would be shown: `towpath networks prompt support`",
     ),
     "placeholder_unknown": ProblemExample(

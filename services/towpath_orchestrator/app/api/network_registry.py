@@ -26,6 +26,7 @@ from towpath_contracts.networks.spec import (
 )
 from towpath_contracts.problems.input_faults import FaultList, faults_of_sample, list_faults
 from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name, unknown_agent
+from towpath_contracts.problems.prompt_lines import in_prompt_line
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import DESCRIBE_TOOLS
 from towpath_contracts.run_limits import USUAL_TIMES_MS
@@ -101,7 +102,10 @@ def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
             compile_base_prompt(compile_prompt(agent.prompt_template))
         except PromptInvalidError as error:
             pointer = f"/agents/{index}/prompt_template"
-            problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=f"{agent.key}: {error}"))
+            said = error.what
+            if error.line is not None:
+                said = in_prompt_line(agent.prompt_template, error.line, said)
+            problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=f"{agent.key}: {said}"))
     return problems
 
 

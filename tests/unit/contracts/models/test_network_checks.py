@@ -33,6 +33,15 @@ def test_a_word_in_braces_that_is_no_placeholder_is_refused(prompt: str, detail:
     assert "put blanks inside" in REGISTRY["placeholder_unknown"].remedy
 
 
+def test_each_line_of_a_prompt_with_such_a_word_is_told_once() -> None:
+    found = problems(prompt_template="You help.\n\nUse {toolz}, {toolz}.\n{tools} or {toolz}\n")
+    assert [one.detail for one in found] == [
+        f"lead: line {line} of its prompt_template: {{toolz}} is no placeholder; did you mean {{tools}}?"
+        for line in (3, 4)
+    ]
+    assert len(problems(prompt_template="Use {toolz}, {toolz}.\n")) == 1
+
+
 @pytest.mark.parametrize(
     "prompt",
     ["{tools} {routes} {agent_key} {tool_history}", '{"a": 1}', "{ customer }", "{{ display_name }}", "{}", ""],

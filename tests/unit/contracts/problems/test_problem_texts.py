@@ -87,7 +87,16 @@ def test_a_fault_of_a_policy_is_told_with_the_name_of_its_file_before_the_line()
     errors = tuple(ProblemDetail(pointer=f"/rules/{n}", detail=f"line {n + 3}: no") for n in range(2))
     found = problem("policy_invalid", "p.yaml: 2 problems", errors=errors)
     placed = locate_policy_refusal(PolicyFile(text="", source="p.yaml"), found)
-    assert placed.detail == "p.yaml:3: no (/rules/0); p.yaml:4: no (/rules/1)" and "at the line" in placed.remedy
+    assert placed.detail == "p.yaml:3: no; p.yaml:4: no" and "at the line" in placed.remedy
+    declared = locate_policy_refusal(PolicyFile(text="", source="p.py:9"), found)
+    assert declared.detail == "p.py:9: no (/rules/0); p.py:9: no (/rules/1)"
+    in_one_line = "kind: Policy\n\nrules: [{name: a, max_calls_per_run: 0, effect: allow}]"
+    few = [ProblemDetail(pointer="/rules/0/max_calls_per_run", detail="line 3: it has to be at least 1")]
+    few += [ProblemDetail(pointer="/rules/0/effect", detail="line 3: the effect is wrong")]
+    keyed = locate_policy_refusal(
+        PolicyFile(text=in_one_line, source="p.yaml"), problem("policy_invalid", "", errors=few)
+    )
+    assert keyed.detail == ("p.yaml:3: max_calls_per_run: it has to be at least 1; p.yaml:3: the effect is wrong")
     assert locate_policy_refusal(PolicyFile(text="", source=""), found) is found
     other = problem("overloaded", "later")
     assert locate_policy_refusal(PolicyFile(text="", source="p.yaml"), other) is other
