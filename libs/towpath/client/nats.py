@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
 from nats import errors as nats_errors
@@ -61,7 +62,24 @@ _SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"
 _OF_CALLER = re.compile(r"task\.[a-z]+\.([^.*>]+)")
 """The name in the subjects of a program that submits."""
 
-_LISTED_IN = "Who may ask what is listed by: towpath clients credential list."
+_NEW_CREDENTIAL = (
+    "On a deployment towpath clients credential add {caller} makes one for {caller}; start the broker again then."
+)
+_ACTS = {
+    "submit": "begin runs",
+    "get": "look at runs",
+    "events": "read events",
+    "cancel": "cancel runs",
+    "note": "give notes",
+    "pause": "pause runs",
+    "resume": "resume runs",
+}
+"""What a client asks for, by the verb of its subject."""
+
+_NO_LIVE_EVENTS = (
+    "Without a user and password no live events are heard: read the events of a run page by page with "
+    "Client(…).events(RUN_ID), or over HTTP with stream(RUN_ID). "
+)
 
 
 class NatsTransport:
@@ -189,6 +207,13 @@ class NatsTransport:
         connection.options["max_reconnect_attempts"] = -1  # give up soon where nobody ever was, later never
         return connection
 
+    def _user(self) -> str | None:
+        """Return the user that connects, empty where a file names it; None for a program without a credential."""
+        for one in broker_addresses(self.address):
+            if (user := urlsplit(one).username) is not None:
+                return unquote(user)
+        return "" if self._login().keys() & {"nkeys_seed", "user_credentials"} else None
+
     def _login(self) -> dict[str, Any]:
         """Return what the environment says of TLS and keys, and whose process the broker has to be.
 
@@ -234,8 +259,7 @@ class NatsTransport:
         try:
             reply = await requests.request(subject, body, limit_s=limit_s, repeat=repeat, held_s=wait_s)
         except PublishDeniedError as error:
-            detail = f"the broker lets nobody of this credential ask on {subject}"
-            raise DeniedError(problem("forbidden", detail, remedy=_denied_remedy(subject, self._caller))) from error
+            raise DeniedError(_denied(subject, self._caller, self._user())) from error
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:
@@ -254,29 +278,48 @@ def tell_broker_error(error: Exception) -> str:
     found = asked or heard
     if found is None:
         return said
-    told = f"forbidden: the broker lets nobody of this credential {'ask on' if asked else 'subscribe to'} {found[1]}"
-    named = _OF_CALLER.match(found[1])
+    subject = found[1]
+    told = f"forbidden: the broker does not let this program {'ask on' if asked else 'subscribe to'} {subject}"
+    named = _OF_CALLER.match(subject)
     if named is None:
-        return f"{told}. {_LISTED_IN}"
-    caller = named[1]
-    return (
-        f"{told}. Put the name that the credential is listed as in the place of {caller}, or connect with one that is "
-        f"listed as {caller}: towpath clients credential add {caller} makes it. {_LISTED_IN}"
-    )
-
-
-def _denied_remedy(subject: str, caller: str) -> str:
-    """Return what lets *caller* ask on *subject*, whose own it is."""
-    if caller == subjects.ANONYMOUS:
-        cure = "Name the caller that the credential is listed as: Client(…, caller=NAME)"
-    else:
-        cure = (
-            f"Connect with a user and password listed as {caller}, Client('nats://USER:PASSWORD@HOST:PORT', …), or "
-            "name the caller that yours is listed as: caller=NAME; without a credential leave caller= out"
+        return (
+            f"{told}. It asks and hears on subjects with its own name alone, such as task.get.NAME and task.live.NAME.*"
         )
-    operates = subject in {subjects.task_act(act, caller) for act in ("pause", "resume")}
-    listed = "; to pause and resume it has to be listed under `operators` as well" if operates else ""
-    return f"{cure}{listed}. {_LISTED_IN}"
+    caller = named[1]
+    without = _NO_LIVE_EVENTS
+    if not subject.startswith("task.live."):
+        own = subject.replace(f".{caller}", f".{subjects.ANONYMOUS}", 1)
+        without = f"Without a user and password ask on {own}. "
+    with_one = f"With a credential put its own name in the place of {caller}. "
+    return f"{told}. {without}{with_one}{_NEW_CREDENTIAL.format(caller=caller)}"
+
+
+def _denied(subject: str, caller: str, user: str | None) -> Problem:
+    """Return why the broker took no question on *subject*, whose own name *caller* is, from *user*."""
+    asked = _ACTS.get(subject.split(".")[1], f"ask on {subject}")
+    connect = f"Client('nats://{caller}:PASSWORD@HOST:PORT', caller='{caller}')"
+    if user is None and caller == subjects.ANONYMOUS:
+        detail = f"the broker does not let a program without a user and password {asked}"
+        remedy = (
+            f"Connect with a credential: {connect.replace(caller, 'NAME')}. {_NEW_CREDENTIAL.format(caller='NAME')}"
+        )
+    elif user is None:
+        detail = (
+            f"caller={caller!r} is named without the user and password of {caller}, so the broker does not let this "
+            f"program {asked} as {caller}"
+        )
+        remedy = f"Leave caller= out; or, on a broker that lists {caller}, connect as it: {connect}."
+    else:
+        detail = f"the broker does not let {f'the user {user}' if user else 'this credential'} {asked} as {caller}"
+        own = f"caller={user!r}" if user and user != caller else "caller=NAME (towpath clients credential list has it)"
+        remedy = f"Name the caller that this credential is listed as: {own}."
+        if caller != subjects.ANONYMOUS:
+            remedy = f"{remedy} Or connect as {caller}: {connect}. {_NEW_CREDENTIAL.format(caller=caller)}"
+        if subject in {subjects.task_act(act, caller) for act in ("pause", "resume")} and user == caller:
+            remedy = (
+                f"Let it operate runs: towpath clients credential add {caller} --operates; start the broker again then."
+            )
+    return problem("forbidden", detail, remedy=remedy)
 
 
 def _steering(run_id: UUID, act: SteeringAct, text: str) -> BaseModel:

@@ -43,17 +43,21 @@ _LOGIN_DENIED = "authorization violation"
 
 _REGISTERS = f"{REGISTER_TOOLS.subject}."
 _OWN_PLATFORM = (
-    "For the platform on this machine, unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
-    "it in the folder of towpath up."
+    "With towpath up on this machine: unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
+    "{what} in the folder of towpath up."
 )
 _NEW_CREDENTIAL = (
-    "Give it a credential: towpath workers credential add {name} --project {project} --toolset {toolset}, set "
-    "TOWPATH_NATS_USER to {name}, and take TOWPATH_NATS_PASSWORD from secrets/{name}.env. " + _OWN_PLATFORM
+    "On a deployment: towpath workers credential add {name} --project {project} --toolset {toolset}, start the broker "
+    "again, and set TOWPATH_NATS_USER={name} and TOWPATH_NATS_PASSWORD from deploy/secrets/{name}.env."
 )
 _WIDER_CREDENTIAL = (
     "Give {user} this toolset beside those that towpath workers credential list shows: towpath workers credential add "
     "{user} --project {project} --toolset {toolset} and the others, each with --toolset; then start the broker again. "
-    "Or name one of those in @tool(toolset=…). " + _OWN_PLATFORM
+    "Or name one of those in @tool(toolset=…)."
+)
+_KNOWN_CREDENTIAL = (
+    "On a deployment the password of {user} is in deploy/secrets/{user}.env, and counts once the broker was started "
+    "after it was made; towpath workers credential list names the users of workers."
 )
 
 
@@ -146,30 +150,34 @@ def connect_refusal(settings: BrokerSettings, error: Exception) -> ProblemError 
 
 def broker_denied(settings: BrokerSettings, subject: str) -> ProblemError:
     """Return the problem of a login that may not say anything on *subject*; a worker's names the toolset it lacks."""
-    who = f"the user {settings.nats_user}" if settings.nats_user else "a process without a user and password"
     registers = subject.removeprefix(_REGISTERS) if subject.startswith(_REGISTERS) else ""
     project, _, toolset = registers.partition(".")
-    remedy = {"remedy": _credential(settings.nats_user, project, toolset)} if toolset else {}
-    lacking = f", as it lacks the toolset {toolset} of the project {project}" if toolset else ""
-    return ProblemError(problem("broker_denied", f"{who} may not say {subject}{lacking}", **remedy))
-
-
-def _credential(user: str | None, project: str, toolset: str) -> str:
+    user = settings.nats_user
+    if not toolset:
+        who = f"the user {user}" if user else "a process without a user and password"
+        return ProblemError(problem("broker_denied", f"{who} may not say {subject}"))
+    lacks = f"register the toolset {toolset} of the project {project}"
     if user:
-        return _WIDER_CREDENTIAL.format(user=user, project=project, toolset=toolset)
+        wider = _WIDER_CREDENTIAL.format(user=user, project=project, toolset=toolset)
+        remedy = f"{wider} {_OWN_PLATFORM.format(what='it')}"
+        return ProblemError(problem("broker_denied", f"the broker does not let the user {user} {lacks}", remedy=remedy))
     name = toolset if project == "default" else f"{project}-{toolset}"  # two projects may have the same toolset
-    return _NEW_CREDENTIAL.format(name=name, project=project, toolset=toolset)
+    new = _NEW_CREDENTIAL.format(name=name, project=project, toolset=toolset)
+    detail = f"this worker has no user and password, so the broker does not let it {lacks}"
+    return ProblemError(problem("broker_denied", detail, remedy=f"{_OWN_PLATFORM.format(what='the worker')} {new}"))
 
 
 def _login_denied(settings: BrokerSettings) -> ProblemError:
-    if settings.nats_user:
-        detail = f"the broker does not know the user {settings.nats_user} with this password"
-        return ProblemError(problem("broker_denied", detail, remedy=f"Correct TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"))
+    own = _OWN_PLATFORM.format(what="it")
+    if user := settings.nats_user:
+        detail = f"the broker knows no user {user} with this password: one of the two is wrong, or newer than its start"
+        known = _KNOWN_CREDENTIAL.format(user=user)
+        return ProblemError(problem("broker_denied", detail, remedy=f"{own} {known}"))
     for file, what in ((settings.nats_nkey_file, "nkey"), (settings.nats_creds_file, "credentials")):
         if file is not None:
             detail = f"the broker does not know the {what} of {file}"
-            remedy = f"Name a file whose {what} the broker knows, or let it know these. {_OWN_PLATFORM}"
+            remedy = f"Name a file whose {what} the broker knows, or let it know these. {own}"
             return ProblemError(problem("broker_denied", detail, remedy=remedy))
     detail = "the broker wants a user and a password"
-    remedy = f"Set TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD. {_OWN_PLATFORM}"
+    remedy = f"Set TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD. {own}"
     return ProblemError(problem("broker_denied", detail, remedy=remedy))

@@ -53,10 +53,11 @@ async def test_a_worker_without_a_credential_is_told_so_at_once(guarded: Nats, f
     with worker_process(folder, guarded.url(), str(tools)) as worker:
         assert await worker.ended() == DENIED
     said = worker.log.read_text()
-    assert "broker_denied: a process without a user and password may not say svc.tas.register_tools.default.crm" in said
-    assert "Give it a credential: towpath workers credential add crm --project default --toolset crm, set" in said
-    assert "set TOWPATH_NATS_USER to crm, and take TOWPATH_NATS_PASSWORD from secrets/crm.env" in said
-    assert "unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start it in the folder of" in said
+    assert "broker_denied: this worker has no user and password, so the broker does not let it register the " in said
+    assert "toolset crm of the project default. With towpath up on this machine: unset TOWPATH_NATS_URL" in said
+    assert (
+        "On a deployment: towpath workers credential add crm --project default --toolset crm, start the broker" in said
+    )
     assert "Traceback" not in said
 
 
@@ -66,7 +67,7 @@ async def test_a_worker_of_another_toolset_is_told_which_right_is_missing(
     with worker_process(folder, guarded.url(), str(tools), environment=login(guarded, "billing")) as worker:
         assert await worker.ended() == DENIED
     said = worker.log.read_text()
-    assert "the user billing may not say svc.tas.register_tools.default.crm" in said
+    assert "the broker does not let the user billing register the toolset crm of the project default" in said
     assert "Give billing this toolset beside those that towpath workers credential list shows" in said
     assert "credential add billing --project default --toolset crm and the others" in said
 
@@ -75,10 +76,7 @@ async def test_a_worker_with_a_wrong_password_is_told_so_at_once(guarded: Nats, 
     with worker_process(folder, guarded.url(), str(tools), environment=login(guarded, "billing", "wrong")) as worker:
         assert await worker.ended() == DENIED
     said = worker.log.read_text()
-    assert (
-        "broker_denied: the broker does not know the user billing with this password. Correct TOWPATH_NATS_PASSWORD."
-        in said
-    )
+    assert "broker_denied: the broker knows no user billing with this password: one of the two is wrong, or" in said
     assert "unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD" in said
     assert "credential add" not in said
     assert "Traceback" not in said

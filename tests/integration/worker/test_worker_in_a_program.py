@@ -73,7 +73,7 @@ async def test_a_worker_that_lacks_a_right_raises_what_is_to_be_done(folder: Pat
     try:
         with pytest.raises(DeniedError, match=r"svc.tas.register_tools.default.sums.*TOWPATH_NATS_USER"):
             await serving(halve, url=server.url()).__aenter__()
-        with pytest.raises(DeniedError, match="does not know the user worker with this password"):
+        with pytest.raises(DeniedError, match="knows no user worker with this password"):
             await serving(halve, url=server.url(), user="worker", password="wrong").__aenter__()
     finally:
         await server.stop()

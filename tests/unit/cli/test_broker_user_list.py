@@ -238,3 +238,17 @@ def test_no_credential_has_the_name_of_another_file_of_secrets(deploy: Path, nam
 def test_every_file_of_secrets_is_a_users_or_is_reserved(deploy: Path) -> None:
     files = {path.stem for path in (deploy / "secrets").iterdir()}
     assert files - load(deploy / "credentials.yaml").users().keys() <= OTHER_SECRETS
+
+
+@pytest.mark.parametrize("kind", ["workers", "agents", "clients"])
+@pytest.mark.parametrize("words", [["add", "crm"], ["list"], ["remove", "crm"]])
+def test_without_a_deployment_its_folder_is_asked_for_and_towpath_up_is_said_to_need_none(
+    kind: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    needed = {"workers": ["--project", "shop", "--toolset", "crm"], "agents": ["--project", "shop"]}.get(kind, [])
+    assert main([kind, "credential", *words, *(needed if words[0] == "add" else [])]) != 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "file_missing A named file does not exist: the folder deploy, which has the credentials of a dep" in told
+    assert "Name that of your deployment: --deploy FOLDER. towpath up has no credentials" in told
+    assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.broker.broker_user_list import FILE, Deploy, load, require_whole_secrets
-from towpath.cli.broker.credential_options import DEPLOY, remove_credential, save_user, show_credentials
+from towpath.cli.broker.broker_user_list import Deploy, require_whole_secrets
+from towpath.cli.broker.credential_options import DEPLOY, load_list, remove_credential, save_user, show_credentials
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 
@@ -46,8 +46,8 @@ def add(
         operates: It may also pause and resume runs of its project.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
+    made = load_list(deploy).model_dump()
     require_whole_secrets(deploy / "secrets")
-    made = load(deploy / FILE).model_dump()
     made["clients"] = [*(other for other in made["clients"] if other != name), name]
     operators = [other for other in made["operators"] if other != name]
     made["operators"] = [*operators, name] if operates else operators

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from towpath.cli.broker.broker_user_list import (
     FILE,
+    BrokerUserList,
     forget_password,
     load,
     read,
@@ -25,6 +26,21 @@ Kind = Literal["workers", "agents"]
 DEPLOY = Path("deploy")
 
 
+def load_list(deploy: Path) -> BrokerUserList:
+    """Return who may connect to the broker of *deploy*; raises ProblemError where that is no folder.
+
+    Whoever has none is with `towpath up`, whose broker never reads such a list.
+    """
+    if not deploy.is_dir():
+        detail = f"the folder {deploy}, which has the credentials of a deployment, is not there"
+        remedy = (
+            "Name that of your deployment: --deploy FOLDER. towpath up has no credentials: programs leave caller= and "
+            "the password out, and workers and agents are started in its folder."
+        )
+        raise ProblemError(problem("file_missing", detail, remedy=remedy))
+    return load(deploy / FILE)
+
+
 def save_credential(
     kind: Kind, name: str, entry: dict[str, Any], owner: str, deploy: Path, printed: OutputOptions
 ) -> None:
@@ -32,8 +48,8 @@ def save_credential(
 
     Raises ProblemError `request_invalid` for an entry that can't be.
     """
+    made = load_list(deploy).model_dump()
     require_whole_secrets(deploy / "secrets")
-    made = load(deploy / FILE).model_dump()
     made[kind][name] = entry
     save_user(name, made, f"{owner}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={entry['project']}", deploy, printed)
 
@@ -55,7 +71,7 @@ def save_user(name: str, made: dict[str, Any], told: str, deploy: Path, printed:
 
 def remove_credential(kind: Kind | Literal["clients"], name: str, deploy: Path) -> None:
     """Remove the entry *name* with its password and nkey; raises ProblemError `not_found`."""
-    known = load(deploy / FILE)
+    known = load_list(deploy)
     if name not in getattr(known, kind):
         raise ProblemError(problem("not_found", f"{deploy / FILE} has no {kind.removesuffix('s')} {name}"))
     store(deploy, known.without(name), name)
@@ -66,7 +82,7 @@ def show_credentials(
     kind: Kind | Literal["clients"], columns: tuple[Column, ...], deploy: Path, printed: OutputOptions
 ) -> None:
     """Print the entries of *kind*."""
-    known = load(deploy / FILE)
+    known = load_list(deploy)
     if kind == "clients":
         rows = [{"name": name, "operates": name in known.operators} for name in known.clients]
     else:

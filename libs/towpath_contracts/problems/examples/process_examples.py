@@ -42,8 +42,8 @@ PROCESS_EXAMPLES = {
     ),
     "broker_denied": ProblemExample(
         "A worker or an agent has no credential, a wrong one, or one for other toolsets.",
-        "a process without a user and password may not say svc.tas.register_tools.default.crm → start it in the "
-        "folder of `towpath up`; elsewhere: `towpath workers credential add crm --project default --toolset crm`",
+        "this worker has no user and password, so the broker does not let it register the toolset crm → start it in "
+        "the folder of `towpath up`; elsewhere: `towpath workers credential add crm --project default --toolset crm`",
     ),
     "user_code_unreadable": ProblemExample(
         "The file with tools is a program too, and calls sys.exit when it is imported, not only when it is run.",

@@ -88,7 +88,7 @@ async def test_a_wrong_password_of_the_broker_ends_every_service(
     found = await ended(role, folder, {**tables, **login(broker, role, TOWPATH_NATS_PASSWORD="wrong")})
     assert (found.status, found.problem["code"]) == (4, "broker_denied")
     assert "wrong" not in found.log
-    assert f"the broker does not know the user {role} with this password" in found.problem["detail"]
+    assert f"the broker knows no user {role} with this password" in found.problem["detail"]
 
 
 @pytest.mark.parametrize("url", ["nats://127.0.0.1:port", "nats://"])
