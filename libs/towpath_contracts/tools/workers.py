@@ -55,7 +55,7 @@ class WorkerBeat(Message):
     """Worker to TAS: this process serves the toolset; how many calls it runs, and of how many at once.
 
     `up_s` is how long it has run, since its clock may be wrong; `draining` says that it was told on its own machine to
-    take no new calls, `idle` that a drained one has ended all.
+    take no new calls, `idle` that a drained one has ended all, `ending` that its process ends now.
     `proof` is what the id was made of, which nobody else is told (`proved_id`). `runs` are those that it wants to know
     the end of.
     """
@@ -71,6 +71,7 @@ class WorkerBeat(Message):
     in_flight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     idle: bool = False
     draining: Annotated[bool, Field(exclude_if=lambda draining: not draining)] = False
+    ending: Annotated[bool, Field(exclude_if=lambda ending: not ending)] = False
     proof: Annotated[str, Field(max_length=128)] = ""
     runs: Annotated[tuple[UUID, ...], Field(max_length=MAX_ASKED_RUNS, exclude_if=lambda runs: not runs)] = ()
 

@@ -1,5 +1,8 @@
 -- Worker processes: a row each for every toolset that they serve, kept for a while after their last word.
 
+-- name: leave
+DELETE FROM tas.worker WHERE project = $1 AND toolset = $2 AND worker_id = $3
+
 -- name: beat
 UPDATE tas.worker SET name = $4, host = $5, version = $6, slots = $7, calls = $8, idle = $9, heard_at = now(),
   drained_at = CASE WHEN $10 THEN coalesce(drained_at, now()) ELSE drained_at END

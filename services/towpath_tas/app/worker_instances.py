@@ -51,6 +51,9 @@ class WorkerInstances:
             raise ProblemError(problem("forbidden", f"this does not come from the worker {beat.worker_id}"))
         said = (beat.name, beat.host, beat.version, beat.slots, beat.in_flight, beat.idle)
         place = (beat.project, beat.toolset, beat.worker_id)
+        if beat.ending:  # it did all that it had, so nobody has to look where it has gone
+            await self._pool.execute(WORKERS.leave, *place)
+            return WorkerHeard(drain=True, ended=await self._ended(beat))
         row = await self._pool.fetchrow(WORKERS.beat, *place, *said, beat.draining)
         if row is None:
             bounds = (FORGOTTEN_S, MAX_INSTANCES, GONE_S)

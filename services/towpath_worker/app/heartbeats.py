@@ -24,12 +24,16 @@ LONGEST_PAUSE_S = 60.0
 
 
 class WorkerLoad(NamedTuple):
-    """What runs here: calls, of how many at once; whether no new ones are taken, and whether then all has ended."""
+    """What runs here: calls, of how many at once; whether no new ones are taken, and whether then all has ended.
+
+    *ending* is said once the process ends by itself.
+    """
 
     calls: int
     slots: int
     draining: bool
     idle: bool
+    ending: bool
 
 
 class Heartbeats:
@@ -98,6 +102,7 @@ class Heartbeats:
             in_flight=load.calls,
             draining=load.draining,
             idle=load.idle,
+            ending=load.ending,
             runs=runs,
             **self._known,
         )

@@ -127,6 +127,7 @@ class ToolWorker:
         self.registered = asyncio.Event()
         """Set once TAS has taken the tools."""
         self._drained = False
+        self._ending = False
         self._heartbeats = Heartbeats(
             bus,
             project=options.project,
@@ -249,20 +250,30 @@ class ToolWorker:
             await consumer.stop()
 
     async def finish_calls(self) -> None:
-        """Take no new calls, and wait until those that are here have ended and every outcome is confirmed."""
-        await self.take_no_more()
-        await self._say_drained()
-        await self._wait_until_idle()
-        await self._say_drained()
+        """Take no new calls, and wait until those that are here have ended and every outcome is confirmed.
 
-    async def _say_drained(self) -> None:
+        The process ends then: it is said that nobody has to look for it any more.
+        """
+        await self.take_no_more()
+        await self._say_load()
+        await self._wait_until_idle()
+        self._ending = True
+        await self._say_load()
+
+    async def _say_load(self) -> None:
         with contextlib.suppress(TimeoutError):  # it is for people to look at, and nothing waits for it
             async with asyncio.timeout(SAY_S):
                 await self._heartbeats.say()
 
     def _load(self) -> WorkerLoad:
         idle = self._drained and not len(self._slots) and not len(self._outbox)
-        return WorkerLoad(calls=len(self._slots), slots=self._options.concurrency, draining=self._drained, idle=idle)
+        return WorkerLoad(
+            calls=len(self._slots),
+            slots=self._options.concurrency,
+            draining=self._drained,
+            idle=idle,
+            ending=self._ending,
+        )
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, let what runs end for *grace_s* seconds, and give the rest to other workers.

@@ -138,5 +138,5 @@ async def test_a_worker_that_is_to_end_after_its_calls_says_so_at_once_and_when_
         assert not any(beat.draining for beat in tas.beats)
         await place.worker.finish_calls()
         assert tas.outcomes_of(running) != []
-        said = [(beat.draining, beat.in_flight, beat.idle) for beat in tas.beats]
-        assert said[-1] == (True, 0, True) and (True, 1, False) in said
+        said = [(beat.draining, beat.in_flight, beat.idle, beat.ending) for beat in tas.beats]
+        assert said[-1] == (True, 0, True, True) and (True, 1, False, False) in said

@@ -50,7 +50,8 @@ async def run(
     beats = Heartbeats(
         bus,  # type: ignore[arg-type]
         project="shop", worker_id="0" * 32, proof="its own", name="w-1", toolsets=("orders", "mail"),
-        load=lambda: WorkerLoad(calls=2, slots=4, draining=False, idle=False), drain=drain, ends=ends or no_runs,
+        load=lambda: WorkerLoad(calls=2, slots=4, draining=False, idle=False, ending=False),
+        drain=drain, ends=ends or no_runs,
     )  # fmt: skip
     with pytest.raises(asyncio.CancelledError):
         await beats.run()

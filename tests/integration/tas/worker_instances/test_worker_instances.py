@@ -72,6 +72,10 @@ async def test_a_process_that_takes_no_more_by_itself_is_shown_as_draining_from_
     now = await listed(caller)
     assert (now[one].state, now[one].drained_at) == ("drained", found.drained_at)
     assert now[other].state == "draining"
+    assert (await beat(caller, one, draining=True, idle=True, ending=True)).drain
+    assert (await beat(caller, one, draining=True, idle=True, ending=True)).drain
+    now = await listed(caller)
+    assert one not in now and other in now, "who ended after its calls is looked for by nobody"
 
 
 async def test_who_is_silent_is_gone_then_forgotten_and_one_toolset_has_a_bounded_number(tas: Running) -> None:
