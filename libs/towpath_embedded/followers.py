@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from towpath.cli.shared.text import one_line
+from towpath_fabric.clock import monotonic
 
 BEGUN_AGAIN_S = 5.0
 """Before what failed is begun again: a full disk may have room by then."""
+
+STEADY_AFTER_S = 60.0
+"""After this long it went well again, and the same failure is told anew."""
 
 MAX_CHARS = 300
 
@@ -20,11 +24,12 @@ async def keep_following(
     """Run *follow* until cancelled, again where it fails; *tell* gets why, once for as long as it is the same."""
     told = ""
     while True:
+        began = monotonic()
         try:
             await follow()
         except Exception as error:  # noqa: BLE001 - the outermost loop of a task: nobody else would tell of it
             said = one_line(f"{type(error).__name__}: {error}", MAX_CHARS)
-            if said != told:
+            if said != told or monotonic() - began > STEADY_AFTER_S:
                 tell(f"{what} failed, and is begun again: {said}", "yellow")
             told = said
         await asyncio.sleep(again_s)

@@ -2,7 +2,10 @@
 
 import asyncio
 
-from towpath_embedded.followers import keep_following
+import pytest
+
+from towpath_embedded import followers
+from towpath_embedded.followers import STEADY_AFTER_S, keep_following
 
 
 async def test_what_fails_is_told_once_for_each_cause_and_begun_again() -> None:
@@ -25,3 +28,22 @@ async def test_what_fails_is_told_once_for_each_cause_and_begun_again() -> None:
     assert [line.removeprefix(begun) for line in told] == [
         "OSError: full", "ValueError: odd lines", "OSError: full",
     ]  # fmt: skip
+
+
+async def test_the_same_failure_is_told_anew_where_all_went_well_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, lengths, told, done = 0.0, [1.0, 2 * STEADY_AFTER_S, 1.0], list[str](), asyncio.Event()
+    monkeypatch.setattr(followers, "monotonic", lambda: now_s)
+
+    async def follow() -> None:
+        nonlocal now_s
+        if not lengths:
+            done.set()
+            await asyncio.Event().wait()
+        now_s += lengths.pop(0)
+        raise OSError("full")
+
+    following = asyncio.create_task(keep_following("watching", follow, lambda line, _: told.append(line), again_s=0))
+    await asyncio.wait_for(done.wait(), 10)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert len(told) == 2
