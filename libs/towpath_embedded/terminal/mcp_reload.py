@@ -64,16 +64,15 @@ class McpReload:
         """Put a new worker in the place of the one that is there, or tell why it goes on."""
         assert self._launch.mcp is not None
         file = self._launch.mcp.name
-        match await self._replacement.replace(
+        found = await self._replacement.replace(
             self._launch, lambda: self._version() != self._seen, is_first=not self._is_started
-        ):
-            case None:  # the same again, soon
-                return
-            case Problem() as why:
-                self._refused.put(file, why.detail.splitlines(), FileFate.TOOLS)
-                return
-            case found:
-                self._is_started = True
+        )
+        if found is None:  # the same again, soon
+            return
+        if isinstance(found, Problem):
+            self._refused.put(file, found.detail.splitlines(), FileFate.TOOLS)
+            return
+        self._is_started = True
         self._refused.put(file, ())
         self._show(f"{file}: worker restarted, MCP servers of {', '.join(found.toolsets)}", "")
         await self._replacement.finish()

@@ -47,6 +47,7 @@ class WorkerReload:
         self._faulty: set[str] = set()
         self._restarting = asyncio.Lock()
         self._unserved: set[Path] = set()
+        self._is_due = False
         files.follow_imports(self._inventory.files)
 
     async def follow(self) -> None:
@@ -54,7 +55,7 @@ class WorkerReload:
         while True:
             await asyncio.sleep(self._replacement.pause_s)
             self._unserved |= await self._changed()
-            if self._unserved or self._replacement.is_hindered:
+            if self._unserved or self._is_due:
                 await self.restart(sorted(self._unserved))
 
     async def _changed(self) -> set[Path]:
@@ -75,15 +76,14 @@ class WorkerReload:
         async with self._restarting:
             began = wall()
             worker = replace(self._launch, modules=self._files.modules())
-            match await self._replacement.replace(worker, self._files.have_changed):
-                case None:  # the same again, soon
-                    return
-                case Problem() as why:
-                    self._unserved.difference_update(changed)
-                    self._tell_refused(changed, why)
-                    return
-                case found:
-                    self._unserved.difference_update(changed)
+            found = await self._replacement.replace(worker, self._files.have_changed)
+            self._is_due = found is None
+            if found is None:  # the same again, soon
+                return
+            self._unserved.difference_update(changed)
+            if isinstance(found, Problem):
+                self._tell_refused(changed, found)
+                return
             self._mend()
             self._show(told_restart(changed, self._inventory, found), "")
             self._inventory = found
