@@ -1,12 +1,14 @@
 """Settings of the tool-access service, in addition to those of every service."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
-from towpath_contracts.tools.retention import MAX_KEEP_DAYS, MIN_KEEP_DAYS
+from towpath_contracts.tools.retention import MAX_KEEP_DAYS, MIN_KEEP_DAYS, EndedStatus
 from towpath_fabric.settings import Settings
+
+KeepDays = Annotated[int, Field(ge=0, le=MAX_KEEP_DAYS)]
 
 
 class TasSettings(Settings):
@@ -76,13 +78,19 @@ class TasSettings(Settings):
     run_keep_days: int = Field(default=0, ge=0, le=MAX_KEEP_DAYS)
     """How long runs are kept after their end; 0: for ever. At least 7."""
 
-    @field_validator("run_keep_days")
+    run_keep_days_by_status: dict[EndedStatus, KeepDays] = Field(default_factory=dict)
+    """JSON: other periods for runs that ended with a status, such as {"failed": 90}."""
+
+    run_keep_days_by_network: dict[str, KeepDays] = Field(default_factory=dict)
+    """JSON: other periods for runs of a network. Where a status has one, too, the longer of both holds."""
+
+    @field_validator("run_keep_days", "run_keep_days_by_status", "run_keep_days_by_network")
     @classmethod
-    def _never_young(cls, days: int) -> int:
-        if 0 < days < MIN_KEEP_DAYS:
+    def _never_young(cls, given: int | dict[str, int]) -> int | dict[str, int]:
+        if any(0 < days < MIN_KEEP_DAYS for days in (given.values() if isinstance(given, dict) else [given])):
             msg = f"runs are kept for at least {MIN_KEEP_DAYS} days, or with 0 for ever"
             raise ValueError(msg)
-        return days
+        return given
 
     erase_delay_h: float = Field(default=72.0, ge=0, le=8_760)
     """Hours after which whoever asked for an erasure may confirm it without another person."""

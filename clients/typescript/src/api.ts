@@ -2496,13 +2496,16 @@ export interface PruneRunsBody {
 }
 
 /**
- * What goes: so many runs, of families of which others are `kept`, by why.
+ * What goes: so many runs, of families of which others are `kept`, by why, and of the runs about so many `bytes`.
+ *
+ * The bytes are those of tables without blobs, estimated from some of the runs; only a dry run has them.
  *
  * `erasure_id` is what carries it out, to be watched as any erasure; None where nothing goes, or nothing was to. There
  * may be more where `next_behind` is given.
  */
 export interface PrunedRuns {
   before: string;
+  bytes?: number | null;
   erasure_id?: string | null;
   families: number;
   kept?: Record<string, number>;

@@ -17,6 +17,8 @@ MIN_KEEP_DAYS = 7
 
 MAX_KEEP_DAYS = 36_500
 
+MAX_REASON_CHARS = 2_000
+
 EndedStatus = Literal["completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"]
 
 WhyKept = Literal["not_ended", "too_young", "held", "not_asked_for", "too_large"]
@@ -39,6 +41,8 @@ class TasRetention(Message):
     origin: Literal["set", "default"]
     run_keep_days: int | None = None
     runs_origin: Literal["set", "default"] = "default"
+    run_keep_days_by_status: dict[str, int] = Field(default_factory=dict)
+    run_keep_days_by_network: dict[str, int] = Field(default_factory=dict)
 
 
 class PruneRuns(Message):
@@ -56,11 +60,13 @@ class PruneRuns(Message):
     network: str | None = None
     dry_run: bool = True
     behind: UUID | None = None
-    reason: str = Field(default="", max_length=2_000)
+    reason: str = Field(default="", max_length=MAX_REASON_CHARS)
 
 
 class PrunedRuns(Message):
-    """What goes: so many runs, of families of which others are `kept`, by why.
+    """What goes: so many runs, of families of which others are `kept`, by why, and of the runs about so many `bytes`.
+
+    The bytes are those of tables without blobs, estimated from some of the runs; only a dry run has them.
 
     `erasure_id` is what carries it out, to be watched as any erasure; None where nothing goes, or nothing was to. There
     may be more where `next_behind` is given.
@@ -69,6 +75,7 @@ class PrunedRuns(Message):
     before: AwareDatetime
     runs: int = 0
     families: int = 0
+    bytes: int | None = None
     kept: dict[WhyKept, int] = Field(default_factory=dict)
     erasure_id: UUID | None = None
     next_behind: UUID | None = None

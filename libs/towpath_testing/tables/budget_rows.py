@@ -34,6 +34,7 @@ class BudgetRows:
             BUDGETS.limits: self.all_limits,
             BUDGETS.open_own_accounts: self.open_own,
             BUDGETS.open_shared_accounts: self.open_shared,
+            BUDGETS.forget_past_days: runs.nothing,
             QUERIES.commit_batch: self.commit,
         }
 

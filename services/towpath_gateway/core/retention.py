@@ -3,6 +3,7 @@
 The services delete by their own statements and streams; each period here is held against these by a test.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 from towpath_contracts.base import Message, MessagePart
@@ -64,6 +65,7 @@ FIXED: tuple[RetentionPeriod, ...] = (
     _fixed("keys", "gateway", None, "keys that somebody made, revoked ones too"),
     _fixed("sign_in_keys", "gateway", DAY_S, "keys of sign-ins at a provider", "their end"),
     _fixed("costs", "log_writer", (MAX_DAYS + 1) * DAY_S, "costs by day", "their day"),
+    _fixed("budget_days", "orchestrator", (MAX_DAYS + 1) * DAY_S, "accounts of budgets of a day", "their day"),
     _fixed("dead_letters_settled", "orchestrator", 30 * DAY_S, "dead letters that were settled", "being settled"),
     _fixed("dead_letters_open", "orchestrator", 90 * DAY_S, "all other dead letters", "their arrival"),
     _fixed("notices_done", "orchestrator", 7 * DAY_S, "notices that were sent, or are obsolete", "their end"),
@@ -91,7 +93,21 @@ def retention_report(told: TasRetention | None) -> RetentionReport:
     told_of = None if told is None or told.run_keep_days is None else (told.run_keep_days, told.runs_origin)
     what = "runs with their events, calls, approvals, results and history"
     runs = _told(RUNS, RUNS_SETTING, what, "their end", told_of)
-    return RetentionReport(periods=(audit, runs, *FIXED), tas_instance=None if told is None else told.instance)
+    return RetentionReport(
+        periods=(audit, runs, *_own_periods(told), *FIXED), tas_instance=None if told is None else told.instance
+    )
+
+
+def _own_periods(told: TasRetention | None) -> Iterator[RetentionPeriod]:
+    """Return the periods of runs that differ by how they ended, or by network."""
+    if told is not None:
+        for kind, words, periods in (
+            ("status", "runs that ended as", told.run_keep_days_by_status),
+            ("network", "runs of the network", told.run_keep_days_by_network),
+        ):
+            for name, days in sorted(periods.items()):
+                setting = f"{RUNS_SETTING}_BY_{kind.upper()}"
+                yield _told(f"runs_{kind}_{name}", setting, f"{words} {name}", "their end", (days, "set"))
 
 
 def _told(name: str, setting: str, what: str, since: str, told: tuple[int, Decides] | None) -> RetentionPeriod:

@@ -14,6 +14,7 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.admission import AdmissionController
 from towpath_orchestrator.app.budget_limits import BudgetLimitCache
@@ -33,8 +34,9 @@ CLEAN_UP = (
     QUERIES.forget_old_keys,
     QUERIES.forget_failures,
     dead_letters.QUERIES.forget_letters,
+    BUDGETS.forget_past_days,
 )
-"""What makes partitions ahead of time, drops emptied ones, and forgets keys that have run out and old dead letters."""
+"""What makes partitions ahead of time, drops emptied ones, and forgets old keys, dead letters and accounts of days."""
 
 
 class Reconciler:

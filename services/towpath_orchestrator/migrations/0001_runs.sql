@@ -423,7 +423,9 @@ CREATE TABLE runs.budget (
   opened_at             timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, scope, key)
 ) WITH (fillfactor = 50);
--- Accounts of the agents in a run, whose keys are `run/agent`. Spending changes no key, and so writes neither index.
+-- Accounts of days, whose keys begin with the day, and of the agents in a run, whose keys are `run/agent`. Spending changes no
+-- key, and so writes no index.
+CREATE INDEX budget_days ON runs.budget (key) WHERE scope = 'day';
 CREATE INDEX budget_agents ON runs.budget (project, split_part(key, '/', 1)) WHERE scope = 'agent';
 
 -- ERASING
@@ -681,6 +683,34 @@ BEGIN
   FROM members m ORDER BY m.family, m.run_id;
 END $$;
 
+-- What is stored of these runs and goes with them, in bytes as they lie on the disk: their large columns, read without being
+-- unpacked, and 100 bytes for the rest of each row and its place in an index. Blobs, which others may name, don't count.
+CREATE FUNCTION runs.stored_bytes_of(of_runs uuid[]) RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+  found numeric;
+BEGIN
+  SELECT sum(t.bytes + 100) INTO found FROM (
+    SELECT pg_column_size(e.event) FROM runs.run_event e WHERE e.run_id = ANY (of_runs)
+    UNION ALL SELECT pg_column_size(f.fact) FROM runs.run_fact f WHERE f.run_id = ANY (of_runs)
+    UNION ALL SELECT pg_column_size(s.state) FROM runs.run_snapshot s WHERE s.run_id = ANY (of_runs)
+    UNION ALL SELECT pg_column_size(r.user_message) + coalesce(pg_column_size(r.outcome), 0)
+      FROM runs.run r WHERE r.run_id = ANY (of_runs)
+    UNION ALL SELECT pg_column_size(c.args) + pg_column_size(c.context) + coalesce(pg_column_size(c.fact), 0)
+      FROM tas.tool_call c WHERE c.run_id = ANY (of_runs)
+    UNION ALL SELECT pg_column_size(h.state_snapshot) FROM history.agent_execution_history h WHERE h.id = ANY (of_runs)
+    UNION ALL SELECT coalesce(pg_column_size(p.action), 0) + coalesce(pg_column_size(p.result), 0)
+        + coalesce(pg_column_size(p.decisions), 0) + coalesce(pg_column_size(p.reasoning), 0)
+      FROM history.agent_execution_steps p WHERE p.execution_id = ANY (of_runs)
+    UNION ALL SELECT coalesce(pg_column_size(x.args), 0) + coalesce(pg_column_size(x.result), 0)
+      FROM history.tool_execution x WHERE x.run_id = ANY (of_runs)
+    UNION ALL SELECT coalesce(pg_column_size(l.prompt), 0) + coalesce(pg_column_size(l.raw_text), 0)
+      FROM history.llm_call l WHERE l.run_id = ANY (of_runs)
+    UNION ALL SELECT pg_column_size(g.message) + pg_column_size(g.fields)
+      FROM history.tool_log g WHERE g.run_id = ANY (of_runs)) t (bytes);
+  RETURN coalesce(found, 0);
+END $$;
+
 -- RIGHTS
 
 GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.budget, runs.project_storage
@@ -688,6 +718,7 @@ GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.bud
 GRANT SELECT, INSERT ON runs.run_event, runs.run_fact, runs.snapshot, runs.network_version, runs.blob
   TO towpath_orchestrator;
 GRANT SELECT, INSERT, DELETE ON runs.idempotency, runs.dead_letter TO towpath_orchestrator;
+GRANT DELETE ON runs.budget TO towpath_orchestrator;  -- of days that are past
 GRANT UPDATE (status, settled_at, settled_by, settled_reason) ON runs.dead_letter TO towpath_orchestrator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON runs.notice, runs.budget_limit, runs.project_quota
   TO towpath_orchestrator;
@@ -707,15 +738,16 @@ GRANT SELECT (project, tool_calls_per_minute) ON runs.project_quota TO towpath_t
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.drop_empty_partitions(text),
   runs.uuid_at(timestamptz), runs.tree_to_erase, runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs,
-  runs.find_unused_blobs, runs.delete_unused_blobs, runs.oldest_families FROM PUBLIC;
+  runs.find_unused_blobs, runs.delete_unused_blobs, runs.oldest_families,
+  runs.stored_bytes_of FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
-GRANT EXECUTE ON FUNCTION runs.tree_to_erase, runs.oldest_families TO towpath_tas;
+GRANT EXECUTE ON FUNCTION runs.tree_to_erase, runs.oldest_families, runs.stored_bytes_of TO towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.drop_empty_partitions(text) TO towpath_orchestrator;
 GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs, runs.find_unused_blobs,
   runs.delete_unused_blobs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
+DROP FUNCTION runs.stored_bytes_of, runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.project_storage, runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,

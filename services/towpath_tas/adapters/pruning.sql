@@ -14,6 +14,9 @@ SELECT count(*) FROM tas.erasure WHERE project = $1 AND status = 'confirmed' AND
 SELECT family, run_id, project, network, top, status, ended_at, erased, held
 FROM runs.oldest_families($1, $2, $3, $4);
 
+-- name: stored_bytes
+SELECT runs.stored_bytes_of($1);
+
 -- name: projects
 -- The projects that have runs, one look into the index for each.
 WITH RECURSIVE found AS (

@@ -6,9 +6,9 @@ all of it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
@@ -35,13 +35,50 @@ class StoredRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunKeepDays:
+    """For how many days runs are kept after their end; 0: for ever. Some statuses and networks have their own."""
+
+    days: int = 0
+    by_status: Mapping[str, int] = field(default_factory=dict)
+    by_network: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def shortest(self) -> int:
+        """The shortest period of any runs; 0 where all are kept for ever."""
+        return min(
+            (days for days in (self.days, *self.by_status.values(), *self.by_network.values()) if days), default=0
+        )
+
+    def of(self, family: Iterable[StoredRun]) -> int:
+        """Return the longest period of a family's runs that somebody submitted: those below go with them."""
+        periods = {days for run in family if run.top for days in self._of(run)}
+        return 0 if 0 in periods else max(periods, default=self.days)
+
+    def _of(self, run: StoredRun) -> list[int]:
+        own = [self.by_status.get(run.status), self.by_network.get(run.network)]
+        return [days for days in own if days is not None] or [self.days]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PruneRules:
-    """Take what ended before *before*; of one network or some statuses only where these are named."""
+    """Take what ended before *before*; of one network or some statuses only where these are named.
+
+    With *keep* a family has to be older than its own period, at the time of *now*.
+    """
 
     project: str
     before: datetime
     network: str | None = None
     statuses: frozenset[str] = frozenset()
+    keep: RunKeepDays | None = None
+    now: datetime | None = None
+
+    def before_of(self, family: Sequence[StoredRun]) -> datetime | None:
+        """Return before when the runs of *family* have to have ended; None where it is kept for ever."""
+        if self.keep is None or self.now is None:
+            return self.before
+        days = self.keep.of(family)
+        return min(self.before, self.now - timedelta(days=days)) if days else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +118,10 @@ def why_kept(family: Sequence[StoredRun], rules: PruneRules) -> WhyKept | None:
         return "held"
     if any(run.status not in FINAL_STATUSES or run.ended_at is None for run in left):
         return "not_ended"
-    if any(run.ended_at is None or run.ended_at >= rules.before for run in left):
+    before = rules.before_of(left)
+    if before is None:
+        return "not_asked_for"
+    if any(run.ended_at is None or run.ended_at >= before for run in left):
         return "too_young"
     if any(run.held for run in left):
         return "held"

@@ -22,6 +22,7 @@ from towpath_tas.app.audit.housekeeping import AuditRetention, RetentionQueries
 from towpath_tas.app.audit.run_retention import RunPruning, RunRetention
 from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
 from towpath_tas.core.erasure_rules import ErasureRules
+from towpath_tas.core.prune_rules import RunKeepDays
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
 from towpath_tas.wiring.call_wiring import serve, serve_in_turns
@@ -98,9 +99,18 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     serve(bus, rpc.LIST_ERASURES, erasures.list)
     service.loop(erasures.run)
     serve(bus, rpc.PRUNE_RUNS, RunPruning(pool).prune)
-    service.loop(RunRetention(pool, log, keep_days=settings.run_keep_days).run)
+    service.loop(RunRetention(pool, log, metrics, keep=keep_days_of(settings)).run)
     serve(bus, rpc.GET_RETENTION, RetentionQueries(retention_of(settings)).get)
     service.loop(AuditRetention(pool, log, metrics, keep_days=settings.audit_keep_days).run)
+
+
+def keep_days_of(settings: TasSettings) -> RunKeepDays:
+    """Return for how long runs are kept with *settings*."""
+    return RunKeepDays(
+        days=settings.run_keep_days,
+        by_status={str(status): days for status, days in settings.run_keep_days_by_status.items()},
+        by_network=settings.run_keep_days_by_network,
+    )
 
 
 def retention_of(settings: TasSettings) -> TasRetention:
@@ -111,4 +121,6 @@ def retention_of(settings: TasSettings) -> TasRetention:
         origin="set" if "audit_keep_days" in settings.model_fields_set else "default",
         run_keep_days=settings.run_keep_days,
         runs_origin="set" if "run_keep_days" in settings.model_fields_set else "default",
+        run_keep_days_by_status=dict(keep_days_of(settings).by_status),
+        run_keep_days_by_network=settings.run_keep_days_by_network,
     )

@@ -14,6 +14,7 @@ def test_runs_that_are_young_are_counted_as_that_and_never_pruned(ask: Ask, tmp_
     for more in (["--dry-run"], ["--yes"], ["--status", "completed", "--network", "support", "--yes"]):
         code, counted = ask("runs", "prune", "--older-than", "7d", *more)
         assert (code, counted["runs"], counted["pruned"], counted["next"]) == (0, 0, 0, "No run is so old.")
+        assert counted["bytes"] == 0
     assert ask("runs", "prune", "--older-than", "6d")[1]["code"] == "request_invalid"
     assert "is no number of days" in ask("runs", "prune", "--older-than", "soon")[1]["detail"]
     assert ask("erasures", "list")[1]["erasures"] == []

@@ -274,7 +274,7 @@ async def test_old_runs_are_counted_and_pruned_batch_by_batch_once_the_one_befor
 ) -> None:
     behind = uuid.uuid4()
     first = PrunedRuns(
-        before=datetime(2026, 1, 1, tzinfo=UTC), runs=3, families=2, kept={"held": 1}, next_behind=behind
+        before=datetime(2026, 1, 1, tzinfo=UTC), runs=3, families=2, kept={"held": 1}, bytes=1_000, next_behind=behind
     )
     busy = [problem("prune_under_way", "runs of default are being pruned now")]
 
@@ -290,6 +290,7 @@ async def test_old_runs_are_counted_and_pruned_batch_by_batch_once_the_one_befor
     assert await asyncio.to_thread(main, [*words, "--dry-run"]) == 0
     counted = json.loads(capsys.readouterr().out)
     assert (counted["runs"], counted["families"], counted["kept"], counted["pruned"]) == (4, 3, {"held": 2}, 0)
+    assert counted["bytes"] == 2_000
     assert all(body["dry_run"] for body in peer.requests(rpc.PRUNE_RUNS.subject))
     assert await asyncio.to_thread(main, words) != 0, "nobody is at a terminal to be asked"
     assert all(body["dry_run"] for body in peer.requests(rpc.PRUNE_RUNS.subject))

@@ -5,7 +5,7 @@ import json
 import random
 import uuid
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -156,3 +156,19 @@ async def test_budget_nobody_spends_what_another_of_the_batch_would_have_given_b
         done = read_batch_result(await lane.fetch(QUERIES.commit_batch, *batch))
         assert (done.moved, set(done.refused)) == (set(), {RUNS[0], RUNS[1]})
         await lane.close()
+
+
+async def test_accounts_of_days_long_past_are_forgotten_once_nothing_is_reserved_of_them(pool: Any) -> None:
+    today = await pool.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
+    kept = [f"{today - timedelta(days=days)}/project/default" for days in (0, 92, 93)]
+    past = [f"{today - timedelta(days=days)}/project/{name}" for days in (94, 900) for name in ("default", "open")]
+    columns = "project, scope, key, tokens_reserved, soft, on_soft"
+    add = f"INSERT INTO runs.budget ({columns}) VALUES ($1, $2, $3, $4, 1, 'warn')"
+    for key in (*kept, *past):
+        await pool.execute(add, "default", "day", key, int(key.endswith("open")))
+    for scope in ("run", "agent", "caller", "project"):
+        await pool.execute(add, "default", scope, "1970-01-01", 0)
+    await pool.execute(BUDGETS.forget_past_days)
+    left = await pool.fetch("SELECT key FROM runs.budget WHERE scope = 'day'")
+    assert {row["key"] for row in left} == {*kept, *(key for key in past if key.endswith("open"))}
+    assert await pool.fetchval("SELECT count(*) FROM runs.budget WHERE scope <> 'day'") == 4

@@ -21,6 +21,7 @@ REMOVED_BY = {
     "gateway.api_key": ("sign_in_keys",),
     "history.cost": ("costs",),
     "history.handling_mark": ("handling_marks",),
+    "runs.budget": ("budget_days",),
     "runs.dead_letter": ("dead_letters_settled", "dead_letters_open"),
     "runs.handling_failure": ("handling_failures",),
     "runs.idempotency": ("idempotency_keys",),
@@ -75,7 +76,7 @@ def test_every_stream_with_an_age_is_told_and_nothing_else_is() -> None:
 
 
 DOCUMENTED = {
-    "costs by day": (("costs",), "93 days"),
+    "costs by day": (("costs", "budget_days"), "93 days"),
     "dead letters": (("dead_letters_settled", "dead_letters_open"), "30 days once settled, else 90"),
     "notices of gates": (("notices_done", "notices_dead"), "7 days once sent or obsolete, 30 where nobody"),
     "keys of sign-ins at a provider": (("sign_in_keys",), "a day after their end"),
@@ -93,7 +94,7 @@ DOCUMENTED = {
     ),
 }
 SECONDS = {
-    "93 days": [93 * DAY_S],
+    "93 days": [93 * DAY_S, 93 * DAY_S],
     "30 days once settled, else 90": [30 * DAY_S, 90 * DAY_S],
     "7 days once sent or obsolete, 30 where nobody": [7 * DAY_S, 30 * DAY_S],
     "a day after their end": [DAY_S],
@@ -151,6 +152,17 @@ def test_runs_are_kept_as_tas_says_that_it_was_started(
         monkeypatch.setenv(RUNS_SETTING, given)
     runs = retention_report(retention_of(TasSettings.load())).periods[1]
     assert (runs.name, runs.kept_s, runs.origin, runs.setting) == (RUNS, kept_s, origin, RUNS_SETTING)
+
+
+def test_statuses_and_networks_with_periods_of_their_own_are_told_behind_those_of_all_runs() -> None:
+    own = {"run_keep_days_by_status": {"failed": 90}, "run_keep_days_by_network": {"support": 0}}
+    report = retention_report(retention_of(TasSettings.load(**own)))
+    told = [(one.what, one.kept_s, one.setting, one.origin) for one in report.periods[2:4]]
+    assert told == [
+        ("runs that ended as failed", 90 * DAY_S, f"{RUNS_SETTING}_BY_STATUS", "set"),
+        ("runs of the network support", None, f"{RUNS_SETTING}_BY_NETWORK", "set"),
+    ]
+    assert report.periods[4:] == FIXED
 
 
 def test_days_below_zero_keep_the_audit_for_ever_as_its_housekeeping_does() -> None:

@@ -24,6 +24,7 @@ _COUNTED = (
     Column("ended before", "before"),
     Column("runs", "runs"),
     Column("families", "families"),
+    Column("bytes, about", lambda row: f"{row['bytes']:,}"),
     Column("families that stay", lambda row: ", ".join(f"{why} {count}" for why, count in row["kept"].items()) or "0"),
     Column("pruned", "pruned"),
     Column("next", "next"),
@@ -91,7 +92,7 @@ async def _next_batch(client: Any, body: dict[str, Any]) -> PrunedRuns:
 
 async def _count(client: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return what would go of all that is old enough."""
-    runs = families = 0
+    runs = families = size = 0
     kept: Counter[str] = Counter()
     behind = None
     while True:
@@ -101,9 +102,11 @@ async def _count(client: Any, wanted: dict[str, Any]) -> dict[str, Any]:
             )
         )
         runs, families, behind = runs + found.runs, families + found.families, found.next_behind
+        size += found.bytes or 0
         kept.update(found.kept)
         if behind is None:
-            return {"before": found.before.isoformat(), "runs": runs, "families": families, "kept": dict(kept)}
+            counted = {"before": found.before.isoformat(), "runs": runs, "families": families, "bytes": size}
+            return {**counted, "kept": dict(kept)}
 
 
 def _days(text: str) -> int:

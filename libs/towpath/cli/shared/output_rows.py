@@ -199,11 +199,12 @@ class NextField(TypedDict):
 
 
 class PrunedRunsRow(TypedDict):
-    """What goes of the runs that ended before a time: how many were chosen, and why families of others are `kept`."""
+    """What goes of the runs that ended before a time: how many, about how many bytes, and why families are `kept`."""
 
     before: str
     runs: int
     families: int
+    bytes: int
     kept: dict[str, int]
     pruned: int
     next: str

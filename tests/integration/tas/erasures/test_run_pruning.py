@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 from tests.support.tas import audit_log as logs
 from tests.support.tas.audit_log import PROJECT, audit_log, fill
@@ -21,7 +22,10 @@ from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.postgres.run_erasures import RunErasureLoop
 from towpath_log_writer.wiring import ERASURES as HISTORY
 from towpath_orchestrator.adapters.run_store import ERASURES as RUNS
+from towpath_tas.app.audit import run_retention
 from towpath_tas.app.audit.run_retention import RunPruning, RunRetention
+from towpath_tas.core.prune_rules import RunKeepDays
+from towpath_tas.metrics import TasMetrics
 
 AGE_DAYS = 100
 
@@ -53,6 +57,11 @@ async def prune(owners: Owners, **asked: Any) -> PrunedRuns:
     return await RunPruning(owners.log.pool).prune(PruneRuns(**wanted))
 
 
+def retention_of(owners: Owners, **keep: Any) -> RunRetention:
+    """Return the loop of one replica that keeps runs so long."""
+    return RunRetention(owners.log.pool, LOG, TasMetrics(CollectorRegistry()), keep=RunKeepDays(**keep))
+
+
 async def carry_out(owners: Owners) -> None:
     for part in (owners.erase_runs, owners.erase_history, owners.log.erasures.finish):
         await part()
@@ -74,12 +83,15 @@ async def test_pruned_runs_are_gone_and_the_audit_holds_and_has_every_payload(ow
     before = verify(await owners.log.export(), checkpoints=owners.log.kept.notes)
     counted = await prune(owners, dry_run=True)
     assert (counted.runs, counted.families, counted.kept, counted.erasure_id) == (2, 2, {}, None)
+    measured = await owners.log.pool.fetchval("SELECT runs.stored_bytes_of($1)", [first, second])
+    assert counted.bytes == measured > 20 * 100, "each of them is measured, with its rows in all tables"
     assert await statuses(owners) == []
     pruned = await prune(owners, reason="storage")
-    assert (pruned.runs, pruned.next_behind) == (2, None) and pruned.erasure_id is not None
+    assert (pruned.runs, pruned.next_behind, pruned.bytes) == (2, None, None) and pruned.erasure_id is not None
     with pytest.raises(ProblemError, match="prune_under_way"):
         await prune(owners)
-    assert (await prune(owners, dry_run=True)).runs == 0, "what is being pruned is chosen once"
+    again = await prune(owners, dry_run=True)
+    assert (again.runs, again.bytes) == (0, 0), "what is being pruned is chosen once"
     await carry_out(owners)
     assert await statuses(owners) == ["done"]
     rows = await owners.log.owner("SELECT pruned, erased_at IS NULL FROM runs.run ORDER BY run_id")
@@ -191,9 +203,9 @@ async def test_retention_prunes_each_project_by_itself_and_two_replicas_choose_o
     first, second = await owners.all_runs()
     await owners.log.owner("UPDATE runs.run SET project = 'bank' WHERE run_id = $1", second)
     await owners.log.owner("UPDATE tas.tool_call SET project = 'bank' WHERE run_id = $1", second)
-    assert await RunRetention(owners.log.pool, LOG, keep_days=100).prune_projects() == 0
-    await RunRetention(owners.log.pool, LOG, keep_days=0).run()  # which ends at once
-    retention = RunRetention(owners.log.pool, LOG, keep_days=90)
+    assert await retention_of(owners, days=100).prune_projects() == 0
+    await retention_of(owners).run()  # which ends at once
+    retention = retention_of(owners, days=90)
     assert await retention.prune_projects() == 2 and await retention.prune_projects() == 0
     rows = await owners.log.owner("SELECT project, run_ids, requested_by, reason FROM tas.erasure ORDER BY 1")
     why = "TOWPATH_RUN_KEEP_DAYS=90"
@@ -203,3 +215,48 @@ async def test_retention_prunes_each_project_by_itself_and_two_replicas_choose_o
     ]
     await carry_out(owners)
     assert await statuses(owners) == ["done", "done"]
+
+
+async def test_runs_go_by_the_period_of_their_status_or_network_and_a_look_goes_on_behind_the_one_before(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner("UPDATE runs.run SET status = 'failed', network = 'audits' WHERE run_id = $1", first)
+    monkeypatch.setattr(run_retention, "FAMILIES_AT_ONCE", 1)
+    for keep in ({"days": 90, "by_status": {"failed": 100}}, {"days": 90, "by_network": {"audits": 0}}):
+        asked = PruneRuns(project=PROJECT, actor="retention", older_than_days=90)
+        found = await RunPruning(owners.log.pool).prune_by(asked, RunKeepDays(**keep))
+        assert (found.runs, found.next_behind) == (0, first)
+    retention = retention_of(owners, by_status={"completed": 90})
+    assert await retention.prune_projects() == 1
+    assert await retention.prune_projects() == 0, "what is chosen is not gone yet"
+    assert retention._under_way
+    rows = await owners.log.owner("SELECT run_ids, reason FROM tas.erasure")
+    why = 'TOWPATH_RUN_KEEP_DAYS=0 TOWPATH_RUN_KEEP_DAYS_BY_STATUS={"completed": 90}'
+    assert [tuple(row) for row in rows] == [([second], why)]
+    await carry_out(owners)
+    assert await retention.prune_projects() == 0 and not retention._under_way
+    assert await retention_of(owners, days=90).prune_projects() == 1
+
+
+async def test_the_loop_tells_its_success_and_looks_again_soon_while_a_batch_is_not_gone(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        succeeded.append(retention._metrics.housekept.labels("retention")._value.get())
+        if len(pauses) == 3:
+            raise ConnectionError
+        if len(pauses) == 2:
+            await carry_out(owners)
+
+    succeeded: list[float] = []
+    retention = retention_of(owners, days=90)
+    monkeypatch.setattr(run_retention.asyncio, "sleep", pause)
+    with pytest.raises(ConnectionError):
+        await retention.run()
+    monkeypatch.undo()
+    assert pauses == [run_retention.AGAIN_S, run_retention.AGAIN_S, run_retention.PRUNE_EVERY_S]
+    assert succeeded[0] == succeeded[1] < succeeded[2], "a batch that is not gone is no success"

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES
 from towpath_contracts.tools.retention import MAX_KEEP_DAYS, EndedStatus, PruneRuns
 from towpath_tas.app.audit.run_retention import AGAIN_S, FAMILIES_AT_ONCE, PRUNE_EVERY_S
-from towpath_tas.core.prune_rules import MAX_RUNS, PruneRules, StoredRun, choose, why_kept
+from towpath_tas.core.prune_rules import MAX_RUNS, PruneRules, RunKeepDays, StoredRun, choose, why_kept
 from towpath_tas.settings import TasSettings
+from towpath_tas.wiring.audit_wiring import keep_days_of
 
 BEFORE = datetime(2026, 8, 1, tzinfo=UTC)
 OLD = BEFORE - timedelta(microseconds=1)
@@ -56,6 +57,39 @@ def test_the_runs_that_somebody_submitted_are_asked_for_and_those_below_follow()
     assert why_kept(both, PruneRules(project="p", before=BEFORE, network="a")) == "not_asked_for"
 
 
+@pytest.mark.parametrize(
+    ("family", "days"),
+    [
+        ([run(1)], 30),
+        ([run(1, status="failed")], 90),
+        ([run(1, status="cancelled")], 7),
+        ([run(1, network="audits")], 0),
+        ([run(1, network="chats", status="failed")], 90),
+        ([run(1, network="chats")], 14),
+        ([run(1), run(2, 1, status="failed", network="audits")], 30),
+        ([run(1, status="cancelled"), run(2, 1, top=True)], 30),
+        ([run(1, status="failed"), run(2, 1, top=True, network="audits")], 0),
+        ([run(2, 1)], 30),
+    ],
+)
+def test_the_longest_period_of_the_runs_that_somebody_submitted_holds_for_a_family(
+    family: list[StoredRun], days: int
+) -> None:
+    keep = RunKeepDays(days=30, by_status={"failed": 90, "cancelled": 7}, by_network={"audits": 0, "chats": 14})
+    assert (keep.of(family), keep.shortest) == (days, 7)
+    now = OLD + timedelta(days=days)
+    rules = PruneRules(project="p", before=now - timedelta(days=7), keep=keep, now=now)
+    assert why_kept(family, rules) == ("too_young" if days else "not_asked_for")
+    later = PruneRules(project="p", before=now, keep=keep, now=now + timedelta(microseconds=1))
+    assert why_kept(family, later) == (None if days else "not_asked_for")
+
+
+def test_nothing_goes_by_its_age_where_no_period_is_set() -> None:
+    assert RunKeepDays().shortest == 0 and RunKeepDays(by_network={"n": 0}).shortest == 0
+    assert RunKeepDays(by_status={"failed": 9}).shortest == 9
+    assert RunKeepDays(by_status={"failed": 9}).of([run(1)]) == 0
+
+
 def test_families_go_whole_until_there_is_no_room() -> None:
     families = [run(1), run(2, 1), run(3, held=True), run(4), run(5, 4, erased=True), run(6), run(7, 6)]
     choice = choose(families, RULES, room=4)
@@ -88,4 +122,21 @@ def test_runs_are_kept_for_ever_unless_somebody_says_otherwise() -> None:
     for days in (-1, 1, 6, 36_501):
         with pytest.raises(Exception, match=r"(?i)run_keep_days"):
             TasSettings.load(run_keep_days=days)
+        for name, key in (("status", "failed"), ("network", "support")):
+            with pytest.raises(Exception, match=rf"(?i)run_keep_days_by_{name}"):
+                TasSettings.load(**{f"run_keep_days_by_{name}": {key: days}})
+
+
+def test_periods_of_statuses_and_networks_are_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_RUN_KEEP_DAYS", "30")
+    monkeypatch.setenv("TOWPATH_RUN_KEEP_DAYS_BY_STATUS", '{"failed": 90, "completed": 0}')
+    monkeypatch.setenv("TOWPATH_RUN_KEEP_DAYS_BY_NETWORK", '{"support": 7}')
+    keep = keep_days_of(TasSettings.load())
+    assert keep == RunKeepDays(days=30, by_status={"failed": 90, "completed": 0}, by_network={"support": 7})
+    monkeypatch.setenv("TOWPATH_RUN_KEEP_DAYS_BY_STATUS", '{"running": 90}')
+    with pytest.raises(Exception, match=r"(?i)run_keep_days_by_status"):
+        TasSettings.load()
+
+
+def test_a_look_is_about_once_an_hour() -> None:
     assert (FAMILIES_AT_ONCE, PRUNE_EVERY_S, AGAIN_S) == (500, 3_600, 60)
