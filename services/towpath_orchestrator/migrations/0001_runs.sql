@@ -476,7 +476,8 @@ CREATE FUNCTION runs.is_stored_again(blob runs.blob) RETURNS boolean LANGUAGE sq
 $$;
 
 -- Deletes the blobs of an erasure that no other run of the project names; each that was stored again lately waits. The
--- logs of the project are read only for blobs that may go, and nothing is locked meanwhile: whoever stores one of them
+-- logs of the project are read only for blobs that may go (cut at the sign of a digest, since a regular expression takes many
+-- times as long), and nothing is locked meanwhile: whoever stores one of them
 -- then moves its `used_at`, which is looked at again. Returns how many wait; -1 where another replica is at it.
 CREATE FUNCTION runs.delete_unnamed_blobs(of_erasure uuid, of_project text, erased uuid[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET plan_cache_mode = force_custom_plan AS $$
@@ -493,12 +494,12 @@ BEGIN
     WHERE w.erasure_id = of_erasure AND NOT runs.is_stored_again(b);
   IF cardinality(candidates) > 0 THEN
     SELECT coalesce(array_agg(DISTINCT found.digest), '{}') INTO named FROM (
-      SELECT m[1] AS digest FROM runs.run o JOIN runs.run_event e ON e.run_id = o.run_id
-        CROSS JOIN LATERAL regexp_matches(e.event::text, 'sha256:[0-9a-f]{64}', 'g') m
+      SELECT 'sha256:' || left(cut.part, 64) AS digest FROM runs.run o JOIN runs.run_event e ON e.run_id = o.run_id
+        CROSS JOIN LATERAL string_to_table(e.event::text, 'sha256:') AS cut (part)
       WHERE o.project = of_project AND o.erased_at IS NULL AND o.run_id <> ALL (erased)
       UNION ALL
-      SELECT m[1] FROM tas.tool_call c
-        CROSS JOIN LATERAL regexp_matches(c.context || coalesce(c.fact, ''), 'sha256:[0-9a-f]{64}', 'g') m
+      SELECT 'sha256:' || left(cut.part, 64) FROM tas.tool_call c
+        CROSS JOIN LATERAL string_to_table(c.context || coalesce(c.fact, ''), 'sha256:') AS cut (part)
       WHERE c.project = of_project AND c.run_id <> ALL (erased)) found
     WHERE found.digest = ANY (candidates);
     PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
@@ -548,8 +549,8 @@ BEGIN
       UNION ALL SELECT f.fact::text FROM runs.run_fact f WHERE f.run_id = ANY (chosen)
       UNION ALL SELECT s.state::text FROM runs.run_snapshot s WHERE s.run_id = ANY (chosen)
       UNION ALL SELECT c.context || coalesce(c.fact, '') FROM tas.tool_call c WHERE c.run_id = ANY (chosen)) texts
-    CROSS JOIN LATERAL regexp_matches(texts.said, 'sha256:[0-9a-f]{64}', 'g') m
-    JOIN runs.blob b ON b.project = wanted.project AND b.digest = m[1]
+    CROSS JOIN LATERAL string_to_table(texts.said, 'sha256:') AS cut (part)
+    JOIN runs.blob b ON b.project = wanted.project AND b.digest = 'sha256:' || left(cut.part, 64)
     ON CONFLICT DO NOTHING;
   UPDATE runs.project_storage s SET event_bytes = greatest(0, s.event_bytes - (
       SELECT coalesce(sum(octet_length(e.event::text)), 0) FROM runs.run_event e WHERE e.run_id = ANY (chosen)))
@@ -626,11 +627,13 @@ BEGIN
       AND a.phase IN ('outcome', 'settled')
   )
   SELECT coalesce(array_agg(DISTINCT n.digest), '{}') INTO found FROM (
-    SELECT m[1] AS digest FROM looked_at l JOIN runs.run_event e ON e.run_id = l.run_id AND e.at >= since
-      CROSS JOIN LATERAL regexp_matches(e.event::text, 'sha256:[0-9a-f]{64}', 'g') m
+    SELECT 'sha256:' || left(cut.part, 64) AS digest FROM looked_at l
+      JOIN runs.run_event e ON e.run_id = l.run_id AND e.at >= since
+      CROSS JOIN LATERAL string_to_table(e.event::text, 'sha256:') AS cut (part)
     UNION ALL
-    SELECT m[1] FROM looked_at l JOIN tas.tool_call c ON c.run_id = l.run_id AND c.updated_at >= since
-      CROSS JOIN LATERAL regexp_matches(c.context || coalesce(c.fact, ''), 'sha256:[0-9a-f]{64}', 'g') m) n
+    SELECT 'sha256:' || left(cut.part, 64) FROM looked_at l
+      JOIN tas.tool_call c ON c.run_id = l.run_id AND c.updated_at >= since
+      CROSS JOIN LATERAL string_to_table(c.context || coalesce(c.fact, ''), 'sha256:') AS cut (part)) n
   WHERE n.digest = ANY (candidates);
   UPDATE runs.blob b SET named = true WHERE b.project = of_project AND b.digest = ANY (found);
   WITH noted AS (
