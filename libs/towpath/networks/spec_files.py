@@ -20,7 +20,7 @@ from towpath.networks.ways_to_write import as_in_a_file
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import TAKEN_BY
 from towpath_contracts.networks.spec import NetworkSpec
-from towpath_contracts.problems.input_faults import locate_fault
+from towpath_contracts.problems.input_faults import in_words_of_a_file, locate_fault, value_at
 from towpath_contracts.problems.near_names import name_meant, suggest_name
 from towpath_contracts.problems.prompt_lines import split_prompt_line
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
@@ -54,29 +54,24 @@ def load_network(path: str | Path) -> NetworkSpec:
     try:
         return spec_from(written)
     except RefusedError as error:
-        errors = [_with_meant(_agents_form(one, written), written) for one in error.problem.errors]
-        raise RefusedError(locate_problems("network_invalid", Path(path), lines, errors)) from None
+        raise RefusedError(_located_faults(Path(path), lines, error.problem.errors, written)) from None
+
+
+def _located_faults(path: Path, lines: LineNumbers, errors: Iterable[ProblemDetail], written: JsonObject) -> Problem:
+    told = in_words_of_a_file(errors, written)
+    return locate_problems(
+        "network_invalid", path, lines, [_with_meant(_agents_form(one, written), written) for one in told]
+    )
 
 
 def _with_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
     """Return *fault* with the value that was meant, where the file has another than the field takes, or no name."""
-    given = _value_at(fault.pointer, written)
+    given = value_at(fault.pointer, written)
     choices = re.findall(r"'([^']+)'", fault.detail) if fault.code == "literal_error" else []
     if not isinstance(given, str) or not (choices or fault.code == "string_pattern_mismatch"):
         return fault
     meant = suggest_name(given, choices) if choices else name_meant(given)
     return fault.model_copy(update={"detail": f"{fault.detail}{meant}"})
-
-
-def _value_at(pointer: str, written: JsonObject) -> object:
-    """Return what *written* has at *pointer*; None where it has nothing there."""
-    found: Any = written
-    for part in pointer.split("/")[1:]:
-        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-            found = found[int(part)]
-        else:
-            found = found.get(part) if isinstance(found, dict) else None
-    return found
 
 
 def _agents_form(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
@@ -95,8 +90,8 @@ def locate_refusal(path: str | Path, refused: RefusedError) -> RefusedError:
     found = refused.problem
     if found.code != "network_invalid" or not found.errors:
         return refused
-    _written, lines, _text = read_yaml(Path(path), found.code)
-    return RefusedError(locate_problems(found.code, Path(path), lines, found.errors))
+    written, lines, _text = read_yaml(Path(path), found.code)
+    return RefusedError(_located_faults(Path(path), lines, found.errors, written))
 
 
 def declared_twice(path: str | Path, name: str, owner: str | Path) -> RefusedError:

@@ -18,7 +18,7 @@ from towpath.tools.declaration import seconds
 from towpath.tools.egress_rules import pattern_faults
 from towpath.tools.sandbox import Sandbox, SandboxMode, default_egress, default_mode
 from towpath_contracts.base import Token
-from towpath_contracts.problems.input_faults import details_of, in_plain_words
+from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
 from towpath_contracts.tools.readers import OutputReaders, declared_readers
@@ -185,7 +185,7 @@ def load_servers(path: str | Path) -> ServersFile:
         read = ServersFile.model_validate(_without_folder(written))
     except ValidationError as error:
         raise RefusedError(
-            locate_problems(CODE, place, lines, in_plain_words(details_of(error, ServersFile)))
+            locate_problems(CODE, place, lines, in_words_of_a_file(details_of(error, ServersFile), written))
         ) from None
     problems = [
         ProblemDetail(pointer=f"/servers/{name}/tools/{tool}", detail=f"allow and deny leave {tool} out")

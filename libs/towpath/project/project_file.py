@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath_contracts.base import ClientMessagePart, JsonObject
-from towpath_contracts.problems.input_faults import details_of, in_plain_words
+from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
 from towpath_contracts.problems.registry import ProblemDetail
 
 OWN_TESTS = "tests/test_support.py of a sample: towpath init ../help-desk"
@@ -51,7 +51,7 @@ def read_project(path: Path = PROJECT_FILE) -> ProjectFile:
     try:
         found = ProjectFile.model_validate(written)
     except ValidationError as error:
-        details = (*in_plain_words(details_of(error, ProjectFile)), *missing)
+        details = (*in_words_of_a_file(details_of(error, ProjectFile), written), *missing)
         raise RefusedError(locate_problems(CODE, path, lines, details)) from None
     if missing:
         raise RefusedError(locate_problems(CODE, path, lines, missing))

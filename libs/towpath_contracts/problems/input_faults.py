@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from towpath_contracts.problems.foreign_fields import meant_field, pair_fields, unknown_field
-from towpath_contracts.problems.near_names import SUGGESTED
+from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.text import counted
+from towpath_contracts.text import ELLIPSIS, SECRET_NAME, counted, visible_json
 
 MAX_LISTED = 100
 """Faults that are listed; more help nobody, and their list is bounded like every answer."""
@@ -299,6 +299,55 @@ def _plain(one: ProblemDetail) -> str:
             f"at most {longest} characters"
         )
     return plain_bound(_WORDS.get(one.code, one.detail))
+
+
+MAX_SHOWN = 40
+"""Characters of a value that is repeated."""
+
+_SECRET = re.compile(r"(?=\S*\d)\S{16,}")
+"""How keys and tokens look, wherever they stand: long, without spaces and with digits."""
+
+_SECRET_PLACE = re.compile(rf"/(?:env|headers)(?:/|$)|{SECRET_NAME.pattern}", re.IGNORECASE)
+"""Where any value may be a secret, whatever its key is called."""
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+def in_words_of_a_file(details: Iterable[ProblemDetail], written: Any) -> tuple[ProblemDetail, ...]:
+    """Return *details* in plain words, each wrong type with the value that stands there in what was *written*.
+
+    A value that may be a secret, by the keys above it or by its look, is not repeated.
+    """
+    return tuple(
+        one.model_copy(update={"detail": _not_that(one, value_at(one.pointer, written))})
+        for one in in_plain_words(details)
+    )
+
+
+def value_at(pointer: str, written: Any) -> Any:
+    """Return what *written* has at *pointer*; None where it has nothing there."""
+    found = written
+    for part in pointer.split("/")[1:]:
+        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _not_that(one: ProblemDetail, given: Any) -> str:
+    told, shown = one.detail, "nothing" if given is None else visible_json(given)
+    if one.code not in _WORDS or isinstance(given, dict | list) or _SECRET_PLACE.search(one.pointer):
+        return told
+    if SECRET_NAME.search(shown) or _SECRET.search(shown):
+        return told
+    shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}{ELLIPSIS}"
+    told = told.replace(" belongs here", f" belongs here, not {shown}", 1)
+    if "bool" in one.code:
+        return told + suggest_name(str(given), ("true", "false"), shown=str)
+    if isinstance(given, str) and _NAME.fullmatch(given):
+        return told.replace(": [first, second]", f": write [{given}]")
+    return told
 
 
 _BOUNDS = (("less than or equal to", "at most"), ("greater than or equal to", "at least"))

@@ -16,7 +16,7 @@ from towpath.project.project_file import tool_files
 from towpath.tasks.task import task_of
 from towpath_contracts.files.evaluation_suite import EvaluationCase, EvaluationSuite
 from towpath_contracts.problems.cel_library import cel_library
-from towpath_contracts.problems.input_faults import details_of, in_plain_words
+from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
 from towpath_contracts.problems.registry import ProblemDetail
 
 CODE = "evaluation_invalid"
@@ -57,7 +57,7 @@ def read_suite(path: Path) -> ReadSuite:
     try:
         suite = EvaluationSuite.model_validate(written)
     except ValidationError as error:
-        details = in_plain_words(details_of(error, EvaluationSuite))
+        details = in_words_of_a_file(details_of(error, EvaluationSuite), written)
         raise RefusedError(locate_problems(CODE, path, lines, details)) from None
     folder = path.parent
     found = ReadSuite(

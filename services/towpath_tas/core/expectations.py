@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.files.policy_tests import PolicyTest, PolicyTestCase
-from towpath_contracts.problems.input_faults import details_of, in_plain_words
+from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain
@@ -67,7 +67,7 @@ def read_expectations(text: str) -> ParsedPolicyTestFile:
     try:
         found = PolicyTest.model_validate(dict(written))
     except ValidationError as error:
-        details = in_plain_words(details_of(error, PolicyTest))
+        details = in_words_of_a_file(details_of(error, PolicyTest), written)
         return ParsedPolicyTestFile(problems=tuple(_placed(one, lines) for one in details))
     return ParsedPolicyTestFile(found=found, lines=lines)
 

@@ -15,14 +15,18 @@ from towpath_contracts.problems.input_faults import (
     MAX_BUILT,
     MAX_LISTED,
     MAX_PART_CHARS,
+    MAX_SHOWN,
     describe_validation_error,
     details_of,
     entry_message,
     faults_of_sample,
+    in_words_of_a_file,
     list_faults,
     located_message,
+    value_at,
 )
 from towpath_contracts.problems.near_names import SUGGESTED
+from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tasks import SubmitTask
 
 
@@ -160,3 +164,46 @@ def test_a_missing_field_is_named_by_whoever_says_it() -> None:
     unknown = refused(fields(1)).errors()[0]
     assert located_message(unknown, "task") == "a0: there is no such field"
     assert located_message({"loc": (), "type": "model_type", "msg": "no"}, "task") == "task: no"
+
+
+WRITTEN: dict[str, Any] = {
+    "max_steps": "many",
+    "agents": [
+        {"key": "a", "is_default": "ture", "allowed_routes": "billing", "equipped_tools": "orders find", "budget": 5},
+        {"key": "b", "description": 5, "is_default": "x" * 50, "allowed_routes": {"billing": True}},
+    ],
+}
+
+
+def test_a_wrong_type_in_a_file_is_told_with_the_value_that_stands_there() -> None:
+    with pytest.raises(ValidationError) as caught:
+        NetworkSpec.model_validate(WRITTEN)
+    told = {one.pointer: one.detail for one in in_words_of_a_file(details_of(caught.value), WRITTEN)}
+    a_list = "or in YAML a dash before each entry"
+    assert told["/max_steps"] == 'a whole number belongs here, not "many"'
+    assert told["/agents/0/is_default"] == 'true or false belongs here, not "ture"; did you mean true?'
+    assert told["/agents/0/allowed_routes"] == f'a list belongs here, not "billing": write [billing], {a_list}'
+    assert told["/agents/0/equipped_tools"] == f'a list belongs here, not "orders find": [first, second], {a_list}'
+    assert told["/agents/0/budget"] == "a mapping of keys and values belongs here, not 5"
+    assert told["/agents/1/description"] == "a text belongs here, not 5; quote it"
+    assert told["/agents/1/is_default"] == f'true or false belongs here, not "{"x" * (MAX_SHOWN - 1)}…'
+    assert told["/agents/1/allowed_routes"] == f"a list belongs here: [first, second], {a_list}"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("/servers/0/api_key", "abc"),
+        ("/servers/0/env/GH", 12345),
+        ("/servers/0/headers/X", 5),
+        ("/max_steps", "sk-1234567890abcdef"),
+        ("/max_steps", "my password is x"),
+    ],
+)
+def test_a_value_that_may_be_a_secret_is_not_repeated(pointer: str, value: object) -> None:
+    written: Any = value
+    for part in reversed(pointer.split("/")[1:]):
+        written = [written] if part == "0" else {part: written}
+    fault = ProblemDetail(pointer=pointer, code="int_parsing", detail="Input should be a valid integer")
+    (told,) = in_words_of_a_file([fault], written)
+    assert value_at(pointer, written) == value and told.detail == "a whole number belongs here"

@@ -248,7 +248,7 @@ def test_a_project_with_mistakes_is_refused_with_all_of_them_and_their_lines(tmp
     assert refused.value.problem.code == "project_invalid"
     assert sorted(one.detail for one in refused.value.problem.errors) == [
         f"{file}:2: there is no field 'network'; did you mean 'networks'?",
-        f"{file}:3: a list belongs here: [first, second], or in YAML a dash before each entry",
+        f'{file}:3: a list belongs here, not "tools": write [tools], or in YAML a dash before each entry',
     ]  # fmt: skip
 
 
