@@ -30,6 +30,9 @@ class UpConsole:
     def __init__(self, *, as_json: bool, shows_logs: bool = False) -> None:
         self._as_json = as_json
         self.shows_logs = shows_logs
+        self.stops_where_refused = False
+        """Whether a refused file ends the start, so that saving it begins nothing."""
+
         self._out = Console(stderr=as_json, highlight=False)
 
     def ready(self, state: dict[str, Any], *, seconds: float, ephemeral: bool) -> None:
@@ -96,7 +99,7 @@ class UpConsole:
 
     def refused(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
         """Show what is wrong with a file that was refused, or with a script, which is read when a run asks."""
-        what = f"{file} {fate}. Mend it and save it:"
+        what = f"{file} {fate}. Mend it{'' if self.stops_where_refused else ' and save it'}:"
         self._folded(f"  {wall().astimezone():%H:%M:%S}  ", what, "bold red")
         for fault in faults:
             self._folded(" " * 12, fault, "red")

@@ -70,6 +70,7 @@ def up(options: UpOptions) -> int:
             check_attached(options)
             return asyncio.run(_attach(options, screen))
         options = with_project(options)
+        screen.stops_where_refused = options.strict
         check_files(options)
         check_syntax(options.workers)
         if options.only:
@@ -187,6 +188,7 @@ async def _serve(
             tasks.append(asyncio.create_task(watch))
         if options.strict and refused.faults:
             raise ProblemError(refused_at_start(refused.faults))
+        screen.stops_where_refused = False
         _keep_chosen_ports(options, platform)
         platform.is_starting = False  # networks and the policy are there, too
         platform.write_state()

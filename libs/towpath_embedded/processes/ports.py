@@ -11,9 +11,12 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
 from towpath_contracts.problems.input_faults import option_fault
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.platform_state import LOCK_FILE, STATE_FILE
 from towpath_embedded.start_hints import is_free
 from towpath_fabric.socket_owners import LISTENS, socket_tables
 
@@ -56,27 +59,27 @@ def require_free(ports: Mapping[str, int]) -> None:
 
     Two options that name the same port are refused too: whichever server came second would find it taken.
     """
-    used = {option: f"Port {port} is used{_by(port)}." for option, port in ports.items() if not is_free(port)}
+    owners = {option: port_owner(port) for option, port in ports.items() if not is_free(port)}
+    used = {
+        option: f"Port {ports[option]} is used{f' by {owner}' if owner else ''}." for option, owner in owners.items()
+    }
     for option, port in ports.items():
         if option not in used and list(ports.values()).count(port) > 1:
             used[option] = f"Port {port} is chosen by {' and '.join(name for name in ports if ports[name] == port)}."
     if not used:
         return
     others = " ".join(f"{option} auto" for option in used)
-    owner, another = ("its owner", "another") if len(used) == 1 else ("their owners", "others")
+    downs = dict.fromkeys(f"towpath down --data {quote(str(one.data))}" for one in owners.values() if one and one.data)
+    stop = f"it: {', '.join(downs)}" if downs and all(one and one.data for one in owners.values()) else "its owner"
+    stop = "their owners" if stop == "its owner" and len(used) > 1 else stop
     raise ProblemError(
         problem(
             "port_busy",
             " ".join(dict.fromkeys(used.values())),
-            remedy=f"Stop {owner}, or choose {another}: towpath up {others}",
+            remedy=f"Stop {stop}, or start this one with {others}.",
             errors=tuple(option_fault(option, detail) for option, detail in used.items()),
         )
     )
-
-
-def _by(port: int) -> str:
-    owner = port_owner(port)
-    return f" by {owner}" if owner else ""
 
 
 def listen(port: int) -> socket.socket:
@@ -87,17 +90,25 @@ def listen(port: int) -> socket.socket:
         raise ProblemError(problem("port_busy", f"Port {port} can't be listened on: {error}")) from error
 
 
-def port_owner(port: int) -> str | None:
-    """Name the process that listens on *port*, as `python (pid 4120)`; None where the system does not show it."""
+class PortOwner(NamedTuple):
+    """Who listens on a port, as `python (pid 4120)`; of a platform of this user with its data folder."""
+
+    said: str
+    data: Path | None = None
+
+    def __str__(self) -> str:
+        return self.said
+
+
+def port_owner(port: int) -> PortOwner | None:
+    """Name the process that listens on *port*; None where the system does not show it."""
     inodes = {inode for table in socket_tables() for inode in _listening_inodes(table, port)}
     if not inodes:
         return None
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and _holds(process, inodes):
-            folder = _project_of(process)
-            what = _command_name(process) if folder is None else f"the Towpath of {folder}"
-            return f"{what} (pid {process.name})"
-    return "a process of another user"
+            return _platform_of(process) or PortOwner(f"{_command_name(process)} (pid {process.name})")
+    return PortOwner("a process of another user")
 
 
 def _highest_port() -> int:
@@ -114,24 +125,36 @@ def _listening_inodes(table: str, port: int) -> list[str]:
 
 
 def _holds(process: Path, inodes: set[str]) -> bool:
-    wanted = {f"socket:[{inode}]" for inode in inodes}
+    return bool({f"socket:[{inode}]" for inode in inodes} & set(_opened_by(process)))
+
+
+def _opened_by(process: Path) -> list[str]:
+    """Return what *process* has open: nothing of one that ended meanwhile, or that belongs to another user."""
+    opened = []
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                opened.append(str(descriptor.readlink()))
+    return opened
+
+
+def _platform_of(process: Path) -> PortOwner | None:
+    """Return the platform that *process* is, or is a child of, by the lock of its data folder; None for others."""
     try:
-        return any(str(descriptor.readlink()) in wanted for descriptor in (process / "fd").iterdir())
-    except OSError:  # it ended meanwhile, or belongs to another user
-        return False
-
-
-def _project_of(process: Path) -> Path | None:
-    """Return the folder of the `towpath up` that *process* is, or is a child of; None for other programs."""
-    with contextlib.suppress(OSError, IndexError):  # it ended meanwhile
         parent = process.with_name((process / "stat").read_text().rpartition(") ")[2].split()[1])
-        for place in (process, parent):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another program
-                folder = (place / "cwd").readlink()
-                state = json.loads((folder / DATA_FOLDER / "state.json").read_text("utf-8"))
-                if int(process.name) in {state["pid"], *(one["pid"] for one in state["processes"].values())}:
-                    return folder
+    except (OSError, IndexError):  # it ended meanwhile
+        return None
+    locks = (Path(name) for place in (process, parent) for name in _opened_by(place) if name.endswith(f"/{LOCK_FILE}"))
+    for lock in locks:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another program's
+            state = json.loads((lock.parent / STATE_FILE).read_text("utf-8"))
+            if int(process.name) in {state["pid"], *(one["pid"] for one in state["processes"].values())}:
+                return PortOwner(f"the Towpath {_where(lock.parent)} (pid {state['pid']})", lock.parent)
     return None
+
+
+def _where(data: Path) -> str:
+    return f"of {data.parent}" if data.name == DATA_FOLDER else f"on {data}"
 
 
 def _command_name(process: Path) -> str:

@@ -149,7 +149,7 @@ def test_all_busy_ports_are_told_at_once(folder: Path, command: InProcess) -> No
     problem = json.loads(refused.stdout)
     assert [entry["pointer"] for entry in problem["errors"]] == ["/port", "/nats_port"]
     assert all(f"Port {port} is used by" in problem["detail"] for port in ports)
-    assert problem["remedy"].endswith("towpath up --port auto --nats-port auto")
+    assert problem["remedy"].endswith(", or start this one with --port auto --nats-port auto.")
 
 
 def test_one_port_for_both_is_refused_before_anything_starts(folder: Path, command: InProcess) -> None:

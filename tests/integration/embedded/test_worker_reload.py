@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from tests.support.platform.up_in_process import Lines, status_after
 
-from towpath_embedded.processes.ports import port_owner
+from towpath_embedded.processes.ports import PortOwner, port_owner
 
 TOOLS = """
 import time
@@ -163,7 +163,8 @@ def test_a_broken_save_is_told_with_its_line_and_a_new_file_is_served_and_has_it
         told.wait_for("ready in")
         state = json.loads((shop.folder / ".towpath" / "state.json").read_text())
         for address in (state["gateway_url"], state["nats_url"]):
-            assert str(port_owner(urlsplit(address).port or 0)).startswith(f"the Towpath of {shop.folder} (pid ")
+            owner = port_owner(urlsplit(address).port or 0)
+            assert owner == PortOwner(f"the Towpath of {shop.folder} (pid {state['pid']})", shop.folder / ".towpath")
         shop.tools.write_text(TOOLS.replace("def find()", "def find("))
         assert "tools/orders.py was refused, and the worker goes on with what it has" in told.wait_for("was refused")
         assert "tools/orders.py:9: not Python" in told.wait_for("not Python")

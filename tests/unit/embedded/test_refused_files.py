@@ -82,6 +82,13 @@ def test_what_was_refused_is_shown_with_every_fault(capsys: pytest.CaptureFixtur
     assert shown[1].strip() == "net.yaml:7: there is no such field"
 
 
+def test_what_ends_a_start_is_not_to_be_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = UpConsole(as_json=False)
+    screen.stops_where_refused = True
+    screen.refused("net.yaml", ["net.yaml:7: there is no such field"], FileFate.NEW)
+    assert capsys.readouterr().out.splitlines()[0].endswith("net.yaml was refused. Mend it:")
+
+
 @pytest.mark.parametrize("event", ["policy applied", "policy unchanged"])
 def test_what_was_no_text_is_mended_when_it_is_in_force(event: str) -> None:
     screen = Screen()
