@@ -68,7 +68,7 @@ class LedgerRows:
         found[dead_letters.QUERIES.count_failure] = runs.count_failure
         found[dead_letters.QUERIES.begin_handling] = runs.begin_handling
         found[dead_letters.QUERIES.end_handling] = runs.end_handling
-        found[dead_letters.QUERIES.forget_letters] = runs.nothing
+        found[dead_letters.QUERIES.forget_letters] = found[QUERIES.use_blobs] = runs.nothing
         database.statements |= found
 
     def open_calls(

@@ -69,9 +69,6 @@ class OriginRows:
     def spec_of(self, _session: TableSession, project: str, name: str, _version: int) -> list[Row]:
         return [{"spec": row["spec"]} for row in self._ledger.tools_of[project] if row["name"] == name]
 
-    def use_blobs(self, _session: TableSession, _projects: list[str], _digests: list[str]) -> list[Row]:
-        return []  # nothing is deleted as unused here
-
     def head_of_blob(self, _session: TableSession, project: str, digest: str, most: int) -> list[Row]:
         data = self._runs.blobs.get((project, digest))
         return [] if data is None else [{"size": len(data), "head": data[:most]}]

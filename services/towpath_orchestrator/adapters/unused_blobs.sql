@@ -3,10 +3,10 @@
 -- name: due_projects
 -- Projects with a blob of which it was not asked for two days whether something names it: the first of each in the index.
 WITH RECURSIVE firsts AS (
-  (SELECT b.project, b.unnamed_until FROM runs.blob b WHERE NOT b.named ORDER BY b.project, b.unnamed_until LIMIT 1)
+  (SELECT b.project, b.unnamed_until FROM runs.blob b WHERE NOT b.is_named ORDER BY b.project, b.unnamed_until LIMIT 1)
   UNION ALL
   SELECT n.project, n.unnamed_until FROM firsts f CROSS JOIN LATERAL (
-    SELECT b.project, b.unnamed_until FROM runs.blob b WHERE NOT b.named AND b.project > f.project
+    SELECT b.project, b.unnamed_until FROM runs.blob b WHERE NOT b.is_named AND b.project > f.project
     ORDER BY b.project, b.unnamed_until LIMIT 1) n
 )
 SELECT project FROM firsts WHERE unnamed_until < now() - interval '2 days'

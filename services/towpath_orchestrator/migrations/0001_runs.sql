@@ -216,7 +216,7 @@ CREATE TABLE runs.network_version (
 );
 
 -- A blob belongs to a project like everything else: equal bytes in two projects are two rows. `used_at` is when somebody
--- stored the same bytes last: whose log may not name them yet. `named`: the log of a run or the ledger has named it; else
+-- stored the same bytes last: whose log may not name them yet. `is_named`: the log of a run or the ledger has named it; else
 -- none has until `unnamed_until`. Blobs are read in pieces, so they are not compressed: a piece of compressed bytes is
 -- found by unpacking all before it.
 CREATE TABLE runs.blob (
@@ -226,12 +226,12 @@ CREATE TABLE runs.blob (
   created_at timestamptz NOT NULL DEFAULT now(),
   project    text NOT NULL,
   used_at    timestamptz NOT NULL DEFAULT now(),
-  named      boolean NOT NULL DEFAULT false,
+  is_named   boolean NOT NULL DEFAULT false,
   unnamed_until timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, digest)
 );
 CREATE INDEX blob_size ON runs.blob (project) INCLUDE (size);
-CREATE INDEX blob_unnamed ON runs.blob (project, unnamed_until) WHERE NOT named;
+CREATE INDEX blob_unnamed ON runs.blob (project, unnamed_until) WHERE NOT is_named;
 
 -- Blobs that erased runs named: each goes once its turn comes, unless another run names it.
 CREATE TABLE runs.blob_to_erase (
@@ -613,7 +613,7 @@ BEGIN
   END IF;
   SELECT array_agg(b.digest), min(b.unnamed_until) - interval '1 day' INTO candidates, since FROM (
     SELECT o.digest, o.unnamed_until FROM runs.blob o
-    WHERE o.project = of_project AND NOT o.named AND o.unnamed_until < began - interval '1 day'
+    WHERE o.project = of_project AND NOT o.is_named AND o.unnamed_until < began - interval '1 day'
     ORDER BY o.unnamed_until LIMIT at_most) b;
   IF candidates IS NULL THEN
     RETURN '{}';
@@ -635,7 +635,7 @@ BEGIN
       JOIN tas.tool_call c ON c.run_id = l.run_id AND c.updated_at >= since
       CROSS JOIN LATERAL string_to_table(c.context || coalesce(c.fact, ''), 'sha256:') AS cut (part)) n
   WHERE n.digest = ANY (candidates);
-  UPDATE runs.blob b SET named = true WHERE b.project = of_project AND b.digest = ANY (found);
+  UPDATE runs.blob b SET is_named = true WHERE b.project = of_project AND b.digest = ANY (found);
   WITH noted AS (
     UPDATE runs.blob b SET unnamed_until = began
     WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (found) RETURNING b.digest, b.used_at
@@ -648,7 +648,7 @@ CREATE FUNCTION runs.delete_unused_blobs(of_project text, digests text[]) RETURN
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   WITH gone AS (
     DELETE FROM runs.blob b
-    WHERE b.project = of_project AND b.digest = ANY (digests) AND NOT b.named
+    WHERE b.project = of_project AND b.digest = ANY (digests) AND NOT b.is_named
       AND b.unnamed_until >= b.used_at + interval '7 days'
     RETURNING b.size
   ) SELECT count(*), coalesce(sum(g.size), 0)::bigint FROM gone g

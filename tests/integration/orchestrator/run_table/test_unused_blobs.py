@@ -100,7 +100,7 @@ async def test_what_nothing_names_within_a_week_is_deleted_and_what_is_named_sta
     assert await blobs.left() == {at_once, later}
     said = [(one["project"], one["blobs"], one["bytes"]) for one in logs]
     assert sorted(said) == [("bank", 1, 9), (PROJECT, 1, 9)] and other == nobody
-    rows = await blobs.owner.fetch("SELECT digest FROM runs.blob WHERE named")
+    rows = await blobs.owner.fetch("SELECT digest FROM runs.blob WHERE is_named")
     assert {row[0] for row in rows} == {at_once, later}
     await blobs.spend_days(20)
     assert await blobs.left() == {at_once, later}, "a named one goes with the runs that name it, not by itself"
@@ -138,7 +138,7 @@ async def test_a_name_of_the_ledger_counts_also_where_the_run_has_ended_long_ago
         *(PROJECT, run_id),
     )
     await blobs.spend_days(2)
-    assert await blobs.owner.fetchval("SELECT named FROM runs.blob")
+    assert await blobs.owner.fetchval("SELECT is_named FROM runs.blob")
 
 
 async def test_who_is_about_to_name_a_blob_keeps_it_however_the_two_meet(blobs: Blobs) -> None:
