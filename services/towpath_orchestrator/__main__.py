@@ -46,8 +46,9 @@ class Orchestrator:
         service, bus, pool = self._service, self._service.bus, self._service.pool
         await self._ensure()
         arrived = asyncio.Event()
-        inbox = PullConsumer(bus.nc, INBOX_CONSUMER, window=1024, rebind=self._ensure, arrived=arrived)
-        tasks = PullConsumer(bus.nc, TASKS_CONSUMER, window=128, rebind=self._ensure)
+        rebind = self._ensure
+        inbox = PullConsumer(bus.nc, INBOX_CONSUMER, window=1024, rebind=rebind, arrived=arrived, extends=True)
+        tasks = PullConsumer(bus.nc, TASKS_CONSUMER, window=128, rebind=rebind, extends=True)
         ports = OrchestratorPorts(
             pool=pool,
             reads=reading_database(service),

@@ -62,8 +62,8 @@ class ToolAccessService:
         service, bus, pool = self._service, self._service.bus, self._service.pool
         await self._ensure()
         window = 2 * self._settings.batch_size
-        asked = PullConsumer(bus.nc, TOOLREQ_CONSUMER, window=window, rebind=self._ensure)
-        ended = PullConsumer(bus.nc, TOOLOUT_CONSUMER, window=window, rebind=self._ensure)
+        asked = PullConsumer(bus.nc, TOOLREQ_CONSUMER, window=window, rebind=self._ensure, extends=True)
+        ended = PullConsumer(bus.nc, TOOLOUT_CONSUMER, window=window, rebind=self._ensure, extends=True)
         ports = TasConnections(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
         calls = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
         await calls.read_time()

@@ -21,6 +21,7 @@ from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.nats.clusters import CLUSTER_HEARTBEAT_S, CLUSTER_LOST_S, is_clustered
 from towpath_fabric.nats.direct_delivery import DirectDelivery
+from towpath_fabric.nats.held_messages import HeldMessages
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.turns.fair_queue import take_in_turns
 
@@ -56,10 +57,12 @@ class PullConsumer:
         window: int = 512,
         rebind: Rebind | None = None,
         arrived: asyncio.Event | None = None,
+        extends: bool = False,
     ) -> None:
         """Keep at most *window* messages requested or waiting; *rebind* is called where the consumer is missing.
 
-        Loops that read several consumers share one *arrived* event.
+        Loops that read several consumers share one *arrived* event. With *extends* the ack wait of messages is extended
+        as long as this process has them, waiting or taken, and has not answered.
         """
         self.spec = spec
         self._nc = nc
@@ -73,6 +76,8 @@ class PullConsumer:
         self._inbox = ""
         self._subscription: Subscription | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._unanswered = HeldMessages(spec.ack_wait_s) if extends else None
+        self._extender: asyncio.Task[None] | None = None
         self._missing = False
         self._troubled = asyncio.Event()
         self._forget_listener: Callable[[], None] | None = None
@@ -84,6 +89,8 @@ class PullConsumer:
         self._subscription = await self._nc.subscribe(self._inbox, future=DirectDelivery(self._on_message))
         self._forget_listener = on_reconnect(self._nc, self._troubled.set)
         self._keeper = asyncio.create_task(self._keep(), name=f"pull-{self.spec.durable}")
+        if self._unanswered is not None:
+            self._extender = asyncio.create_task(self._extend(self._unanswered), name=f"extend-{self.spec.durable}")
         await self._request()
 
     async def stop(self) -> None:
@@ -91,10 +98,11 @@ class PullConsumer:
         if self._forget_listener is not None:
             self._forget_listener()
             self._forget_listener = None
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-            self._keeper = None
+        tasks = [task for task in (self._keeper, self._extender) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._keeper = self._extender = None
         if self._subscription is not None and not self._nc.is_closed:
             try:
                 await self._subscription.unsubscribe()
@@ -179,6 +187,8 @@ class PullConsumer:
         if status is None:
             self._requested = max(0, self._requested - 1)
             self._ready.append(message)
+            if self._unanswered is not None:
+                self._unanswered.add(message)
             self._arrived.set()
             if self._requested == 0:
                 self._request_soon()
@@ -189,6 +199,11 @@ class PullConsumer:
         ended = (message.headers or {}).get("Nats-Pending-Messages")
         self._requested = max(0, self._requested - int(ended)) if ended else 0
         self._request_soon(self._renew)
+
+    async def _extend(self, unanswered: HeldMessages) -> None:
+        while True:
+            for message in await unanswered.next_turn():
+                await in_progress(message)
 
     async def _keep(self) -> None:
         """Request again where a request was lost: broker restarts, missing consumers, dropped heartbeats."""
@@ -245,17 +260,17 @@ def _ignore_error(task: "asyncio.Future[None]") -> None:
 
 async def ack(message: Msg) -> None:
     """Acknowledge the message; a lost ack only means that it is delivered again."""
-    await _respond(message, b"+ACK")
+    await _answer(message, b"+ACK")
 
 
 async def nak(message: Msg, delay_s: float) -> None:
     """Return the message to the stream, to be delivered again after *delay_s*."""
-    await _respond(message, b"-NAK" if delay_s <= 0 else b"-NAK " + json.dumps({"delay": int(delay_s * 1e9)}).encode())
+    await _answer(message, b"-NAK" if delay_s <= 0 else b"-NAK " + json.dumps({"delay": int(delay_s * 1e9)}).encode())
 
 
 async def term(message: Msg) -> None:
     """Remove the message from the stream for good; its dead letter must be stored before."""
-    await _respond(message, b"+TERM")
+    await _answer(message, b"+TERM")
 
 
 async def in_progress(message: Msg) -> None:
@@ -267,6 +282,11 @@ async def flush(message: Msg) -> None:
     """Wait until the broker has what was sent on the message's connection, acks among it; at most FLUSH_S."""
     with contextlib.suppress(TimeoutError, nats_errors.Error):
         await message._client.flush(timeout=FLUSH_S)
+
+
+async def _answer(message: Msg, response: bytes) -> None:
+    message._ackd = True  # nats-py's own mark
+    await _respond(message, response)
 
 
 async def _respond(message: Msg, response: bytes) -> None:

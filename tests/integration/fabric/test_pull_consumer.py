@@ -6,6 +6,7 @@ Where a test sets `LOST_S` to hours, silence can't be what made the consumer ask
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,12 +17,14 @@ from nats.aio.client import Client
 from towpath_contracts.streams import INBOX_CONSUMER
 from towpath_embedded.processes.child_process import became_ready
 from towpath_embedded.servers.nats import Nats
-from towpath_fabric.nats import pull_consumer
-from towpath_fabric.nats.pull_consumer import PullConsumer, ack, flush
+from towpath_fabric.nats import held_messages, pull_consumer
+from towpath_fabric.nats.pull_consumer import PullConsumer, ack, deliveries, flush, nak
 from towpath_fabric.nats.reconnects import on_reconnect
-from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 
 HOURS = 10_000.0
+SOON = replace(INBOX_CONSUMER, durable="soon", ack_wait_s=0.6)
+"""What nobody answers is delivered again while a test waits."""
 
 
 class ForgetfulClient(Client):
@@ -193,3 +196,66 @@ async def test_every_listener_of_a_connection_hears_of_a_new_one(nats_server: Na
         await heard.wait()
         await also.wait()
     assert not gone.is_set()
+
+
+@pytest.fixture
+async def holding(client: Client) -> AsyncIterator[PullConsumer]:
+    """A consumer that says of what it has that it is not lost; of a stream in which only it reads."""
+    await client.jetstream().delete_consumer("INBOX", INBOX_CONSUMER.durable)
+    await ensure_consumer(client, SOON)
+    consumer = PullConsumer(client, SOON, window=8, extends=True)
+    await consumer.start()
+    yield consumer
+    await consumer.stop()
+
+
+async def redelivered(client: Client) -> int:
+    return int((await client.jetstream().consumer_info("INBOX", SOON.durable)).num_redelivered or 0)
+
+
+async def test_what_waits_here_or_is_at_work_is_not_delivered_again(
+    nats_server: Nats, client: Client, holding: PullConsumer
+) -> None:
+    for body in (b"at work", b"waits"):
+        await store(nats_server, body)
+    at_work = (await holding.take(1))[0]
+    await asyncio.sleep(4 * SOON.ack_wait_s)
+    assert holding.waiting == 1
+    assert await redelivered(client) == 0
+    await ack(at_work)
+    assert await take(holding) == b"waits"
+    await asyncio.sleep(2 * SOON.ack_wait_s)
+    assert (holding.waiting, await redelivered(client)) == (0, 0)
+
+
+async def test_what_was_given_up_without_an_answer_comes_again(nats_server: Nats, holding: PullConsumer) -> None:
+    await store(nats_server, b"given up")
+    await holding.take(1)  # and nobody refers to it any more
+    async with asyncio.timeout(60):
+        again = (await holding.take(1))[0]
+    assert (again.data, deliveries(again)) == (b"given up", 2)
+    await ack(again)
+
+
+async def test_what_is_held_too_long_comes_again(
+    nats_server: Nats, holding: PullConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_messages, "LONGEST_S", 1.0)
+    await store(nats_server, b"forgotten")
+    forgotten = (await holding.take(1))[0]
+    async with asyncio.timeout(60):
+        again = (await holding.take(1))[0]
+    assert (again.data, deliveries(again), deliveries(forgotten)) == (b"forgotten", 2, 1)
+    await ack(again)
+
+
+async def test_what_was_given_back_is_not_extended(nats_server: Nats, client: Client, holding: PullConsumer) -> None:
+    await store(nats_server, b"later")
+    first = (await holding.take(1))[0]
+    await nak(first, 0.1)
+    async with asyncio.timeout(60):
+        again = (await holding.take(1))[0]
+    assert deliveries(again) == 2
+    await ack(again)
+    await asyncio.sleep(2 * SOON.ack_wait_s)
+    assert holding.waiting == 0
