@@ -16,6 +16,7 @@ from towpath.client.settings import read_token, running_state
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.followers import keep_following
+from towpath_embedded.platform_state import data_option
 from towpath_embedded.refused_files import RefusedFiles
 from towpath_embedded.running_servers import RunningServers
 from towpath_embedded.terminal.log_notices import show_log_line
@@ -43,14 +44,9 @@ async def attach(data: Path, screen: UpConsole, stopping: asyncio.Event) -> int:
     view = AttachedView(data, state, screen)
     screen.attached(state)
     has_ended = await view.show_until(stopping)
-    goes_on = f"detached; the platform goes on, until: {_stop_command(data)}"
+    goes_on = f"detached; the platform goes on, until: towpath down{data_option(data)}"
     screen.notice("the platform has ended" if has_ended else goes_on)
     return 0
-
-
-def _stop_command(data: Path) -> str:
-    is_here = data.absolute() == Path(".towpath").absolute()
-    return "towpath down" if is_here else f"towpath down --data {data}"
 
 
 class AttachedView:

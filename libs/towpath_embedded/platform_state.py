@@ -229,6 +229,11 @@ def remove_state(data: Path) -> None:
     (data / STATE_FILE).unlink(missing_ok=True)
 
 
+def data_option(data: Path) -> str:
+    """Return how a command is told the folder *data*; nothing for the one that it takes by itself."""
+    return "" if data.absolute() == Path(".towpath").absolute() else f" --data {data}"
+
+
 def _already_up(data: Path, text: str) -> Any:
     try:
         holder = json.loads(text)
@@ -236,7 +241,7 @@ def _already_up(data: Path, text: str) -> Any:
         owner = f"pid {holder['pid']} since {since}"
     except (ValueError, KeyError, TypeError):
         owner = "a platform that is just starting"
-    where = "" if data.absolute() == Path(".towpath").absolute() else f" --data {data}"
+    where = data_option(data)
     remedy = (
         f"Use it, see what happens there: towpath up --attach{where}, "
         f"or stop it first: towpath down{where}, or Ctrl-C in its terminal."
