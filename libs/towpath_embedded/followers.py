@@ -9,7 +9,7 @@ from towpath_fabric.clock import monotonic
 BEGUN_AGAIN_S = 5.0
 """Before what failed is begun again: a full disk may have room by then."""
 
-STEADY_AFTER_S = 60.0
+TOLD_ANEW_AFTER_S = 60.0
 """After this long it went well again, and the same failure is told anew."""
 
 MAX_CHARS = 300
@@ -29,7 +29,7 @@ async def keep_following(
             await follow()
         except Exception as error:  # noqa: BLE001 - the outermost loop of a task: nobody else would tell of it
             said = one_line(f"{type(error).__name__}: {error}", MAX_CHARS)
-            if said != told or monotonic() - began > STEADY_AFTER_S:
+            if said != told or monotonic() - began > TOLD_ANEW_AFTER_S:
                 tell(f"{what} failed, and is begun again: {said}", "yellow")
             told = said
         await asyncio.sleep(again_s)

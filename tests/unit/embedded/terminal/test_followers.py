@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from towpath_embedded import followers
-from towpath_embedded.followers import STEADY_AFTER_S, keep_following
+from towpath_embedded.followers import TOLD_ANEW_AFTER_S, keep_following
 
 
 async def test_what_fails_is_told_once_for_each_cause_and_begun_again() -> None:
@@ -31,7 +31,7 @@ async def test_what_fails_is_told_once_for_each_cause_and_begun_again() -> None:
 
 
 async def test_the_same_failure_is_told_anew_where_all_went_well_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, lengths, told, done = 0.0, [1.0, 2 * STEADY_AFTER_S, 1.0], list[str](), asyncio.Event()
+    now_s, lengths, told, done = 0.0, [1.0, 2 * TOLD_ANEW_AFTER_S, 1.0], list[str](), asyncio.Event()
     monkeypatch.setattr(followers, "monotonic", lambda: now_s)
 
     async def follow() -> None:
