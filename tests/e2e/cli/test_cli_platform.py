@@ -177,6 +177,12 @@ def test_a_denial_needs_a_reason_and_the_model_sees_it(
     assert re.search(r"^ *calls +2 asked · 1 allowed · 1 denied · 1 held$", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_a_search_for_a_misspelt_tool_names_the_one_meant(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask("audit", "search", "--tool", "orders.refnd")[1]["entries"] == []
+    assert main(["audit", "search", "--tool", "orders.refnd", "-o", "table"]) in (0, None)
+    assert "of the tool 'orders.refnd'; did you mean 'orders.refund'?" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.prints("runs cancel", "runs note", "runs pause", "runs resume")
 def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Path) -> None:
     run_id, _ = waiting(ask, tmp_path)

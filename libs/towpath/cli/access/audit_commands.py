@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
@@ -10,7 +10,12 @@ from towpath.cli.shared import short_ids
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Row
 from towpath.cli.shared.times import parse_time
+from towpath_contracts.problems.near_names import suggest_name
+from towpath_contracts.text import join_sentences
 from towpath_contracts.tools.policy import Dimension
+
+if TYPE_CHECKING:
+    from towpath.client.client import Client
 
 app = App(
     name="audit",
@@ -73,6 +78,11 @@ class AuditFilterOptions:
 
 
 _ALL = AuditFilterOptions()
+_NAMES = (("tool", "tool"), ("agent", "agent_key"))
+LOOKED_AT = 1_000
+"""Entries whose names are told where none fits: as many as one page may have."""
+
+MOST_NAMED = 10
 _FIGURES = ("allowed", "denied", "gated", "succeeded", "failed", "unknown")
 
 
@@ -88,6 +98,7 @@ async def search(
     async with common.connect() as client:
         run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         page = await client.audit.search(run_id=run_id, **filters.query())
+        unmet = "" if page.entries else await _unmet_name(client, filters)
     out = common.out()
     found = page.model_dump(mode="json")
     if out.format in {"json", "yaml"}:
@@ -97,10 +108,25 @@ async def search(
         "entries",
         found["entries"],
         _COLUMNS,
-        empty="No entry fits. Without filters all are found: towpath audit search.",
+        empty=join_sentences("No entry fits", unmet, "Without filters all are found: towpath audit search"),
     )
     if page.next_before is not None:
         out.write(f"more: --before {page.next_before}", "dim")
+
+
+async def _unmet_name(client: "Client", filters: AuditFilterOptions) -> str:
+    """Return which name of *filters* stands in none of the newest entries, and which do; nothing where each does."""
+    named = [(kind, field, name) for kind, field in _NAMES if (name := getattr(filters, field)) is not None]
+    if not named:
+        return ""
+    newest = (await client.audit.search(limit=LOOKED_AT)).entries
+    for kind, field, name in named:
+        known = sorted({found for entry in newest if (found := getattr(entry, field))})
+        if name not in known:
+            listed = [*known[:MOST_NAMED], *([f"{len(known) - MOST_NAMED} more"] if len(known) > MOST_NAMED else [])]
+            otherwise = f"; those with entries: {', '.join(listed) or 'none'}"
+            return f"None of the newest is of the {kind} {name!r}{suggest_name(name, known, otherwise=otherwise)}"
+    return ""
 
 
 @app.command(help_epilogue=examples("towpath audit stats", "towpath audit stats --since 7d --by agent --by tool"))
