@@ -170,7 +170,11 @@ def _agents(rule: Rule, around: ProjectToolsAndAgents) -> Iterator[Finding]:
     elif not meant_ones:
         suggestion = suggest_name(rule.agent_type, [agent.kind for agent in named if agent.kind])
         yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{suggestion}"
-    elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
+    elif (
+        rule.effect != "deny"
+        and (matching(rule.tool, around.tools) or not suggest_name(rule.tool, list(around.tools)))  # else: misspelt
+        and not any(matching(rule.tool, agent.tools) for agent in meant_ones)
+    ):
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 
 

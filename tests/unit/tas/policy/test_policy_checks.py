@@ -253,3 +253,11 @@ def test_ten_thousand_rules_are_looked_at_without_comparing_all_pairs() -> None:
     codes = [found[0] for found in findings_of(*rules)]
     assert len(codes) == 200
     assert set(codes) == {"tool_unknown"}
+
+
+def test_a_misspelt_tool_is_told_once() -> None:
+    assert findings_of("name: a, who: {network: support, agent: billing}, tool: orders.fine, effect: allow") == [
+        ("tool_unknown", "line 3: rule a: no registered tool matches 'orders.fine'; did you mean 'orders.find'?")
+    ]
+    codes = [code for code, _ in findings_of("name: a, who: {agent: billing}, tool: pay.all, effect: allow")]
+    assert codes == ["tool_unknown", "not_equipped"], "which may come with its worker, and is equipped by nobody"
