@@ -105,9 +105,9 @@ def imported_sources() -> list[str]:
 def describe_import_fault(name: str, error: Exception) -> str:
     """Say where user code failed when the module or file *name* was imported, why, and what to do about it."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_short(error.filename)}:{error.lineno}: not Python: {error.msg}"
+        return f"{short_path(error.filename)}:{error.lineno}: not Python: {error.msg}"
     own = [one for one in traceback.extract_tb(error.__traceback__) if _is_of_user(one.filename)]
-    where = f"{_short(own[-1].filename)}:{own[-1].lineno}" if own else name
+    where = f"{short_path(own[-1].filename)}:{own[-1].lineno}" if own else name
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         near = _module_meant(error.name)
         hint = "" if near is None else f"did you mean {near}? If not, "
@@ -154,7 +154,10 @@ def _is_of_user(file: str) -> bool:
     return any(Path(file).is_relative_to(folder) for folder in _folders) and "site-packages" not in file
 
 
-def _short(file: str) -> str:
+def short_path(file: str) -> str:
     """Return the path as a person in the working folder would name it."""
     path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (OSError, ValueError):  # it lies elsewhere, or the working folder is gone
+        return file

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from towpath.declared_places import check_keywords
 from towpath.errors import DeclarationError
+from towpath.module_sources import short_path
 from towpath_contracts.problems.input_faults import entry_message, plain_bound
 from towpath_contracts.problems.near_names import name_meant, suggest_or_list
 
@@ -70,14 +71,14 @@ def place_of(function: Callable[..., Any]) -> str:
     name = getattr(written, "__qualname__", repr(function))
     if code is None:
         return f"{getattr(written, '__module__', None) or 'builtins'}.{name}"
-    return f"{code.co_filename}:{code.co_firstlineno}: {name}"
+    return f"{short_path(code.co_filename)}:{code.co_firstlineno}: {name}"
 
 
 def _place_of_class(written: type) -> str:
     name = f"{written.__module__}.{written.__qualname__}"
     try:
         _, line = inspect.findsource(written)
-        return f"{inspect.getsourcefile(written)}:{line + 1}: {written.__qualname__}"
+        return f"{short_path(inspect.getsourcefile(written) or name)}:{line + 1}: {written.__qualname__}"
     except (OSError, TypeError):
         return name
 

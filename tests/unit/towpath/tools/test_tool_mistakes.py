@@ -3,20 +3,32 @@
 import inspect
 import re
 import subprocess
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 import yaml
 
 from towpath import DeclarationError, tool
+from towpath.module_sources import short_path
 from towpath.tools.declaration import _DEFAULTS, ToolKeywords, ToolOptions
-from towpath.tools.functions import ASKING
+from towpath.tools.functions import ASKING, place_of
 from towpath_contracts.files.policy_document import DocumentRule
 from towpath_contracts.tools.calls import ToolSpec
 
 
+def test_a_tool_is_placed_as_a_person_in_the_working_folder_would_name_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    assert line_of(send).startswith(f"{Path(__file__).name}:")
+    monkeypatch.chdir(tmp_path)
+    assert line_of(send).startswith(f"{__file__}:"), "it lies elsewhere"
+    assert place_of(send) == line_of(send).removesuffix(": ")
+
+
 def line_of(function: Any) -> str:
-    return f"{__file__}:{function.__code__.co_firstlineno}: {function.__qualname__}: "
+    return f"{short_path(__file__)}:{function.__code__.co_firstlineno}: {function.__qualname__}: "
 
 
 def send(to: str, amount: float) -> None:
