@@ -24,6 +24,7 @@ from uuid import uuid4
 from nats.aio.msg import Msg
 
 from towpath_contracts.streams import ConsumerSpec
+from towpath_fabric.clock import monotonic
 from towpath_fabric.dead_letter_reports import delivery_number
 from towpath_fabric.dead_letters import QUERIES
 from towpath_fabric.nats.pull_consumer import ack, deliveries, in_progress, nak
@@ -40,6 +41,9 @@ DEATH_AGE = 0.5
 of the ack wait older than it, so a mark that led to a redelivery is at least two thirds old."""
 
 RETRY_S = 0.25
+
+TELL_S = 60.0
+"""Between two lines of the log that say how many messages are handled alone."""
 
 UNMARK_S = 2
 """How long a process that stops tries to remove its mark."""
@@ -136,6 +140,8 @@ class PoisonGuard:
         self._yields = yields
         self._key_of = key_of
         self._answered = AnsweredMessages(most=spec.max_ack_pending, ack_wait_s=spec.ack_wait_s)
+        self._watched = 0
+        self._told_s = -TELL_S
         self._holder = uuid4()
         """Whose marks these are: what this process left while it lives is no death."""
 
@@ -145,7 +151,17 @@ class PoisonGuard:
         watched: list[Msg] = []
         for message in messages:
             (watched if self._answered.is_suspect(message) else together).append(message)
+        if watched:
+            self._tell(len(watched))
         return together, watched
+
+    def _tell(self, messages: int) -> None:
+        """Say it seldom: a few are usual after a death, and many make a service slow."""
+        self._watched += messages
+        if monotonic() - self._told_s >= TELL_S:
+            said = "messages come again that nobody has answered, and are handled one by one"
+            self._log.warning(said, stream=self._spec.stream, messages=self._watched)
+            self._told_s, self._watched = monotonic(), 0
 
     async def give_back(self, message: Msg, delay_s: float) -> None:
         """Return a message to the stream, and remember that it was answered: its handling ended nothing."""

@@ -22,8 +22,7 @@ from prometheus_client import Counter
 
 from towpath_contracts import ids
 from towpath_fabric.settings import Settings
-from towpath_readings.openinference import openinference_attributes
-from towpath_readings.spans import Attribute, Attributes, Span, span_id
+from towpath_readings.spans import Attribute, Attributes, Span, openinference_attributes, span_id
 
 QUEUE_SPANS = 8_192
 """About 16 MB and ten seconds of full load; while the receiver is away longer, spans are dropped."""

@@ -12,6 +12,7 @@ import nats
 import pytest
 import structlog
 from nats.aio.msg import Msg
+from structlog.testing import capture_logs
 from tests.conftest import DatabaseUrl
 from tests.support.waiting import eventually
 
@@ -386,7 +387,11 @@ async def test_what_this_process_answered_is_not_watched(watched: Watched) -> No
         assert guard.apart([message]) == ([message], [])
         await guard.give_back(message, 0)
     message = await watched.message()
-    assert watched.guard().apart([message]) == ([], [message]), "another process knows of no answer"
+    other = watched.guard()
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert other.apart([message]) == ([], [message]), "another process knows of no answer"
+    assert [(line["stream"], line["messages"]) for line in logs] == [("INBOX", 1)], "once a minute"
     await guard.settle(message)
     async with guard.alone(message, watched.refuse) as admitted:
         assert not admitted, "a copy of what this process has settled"

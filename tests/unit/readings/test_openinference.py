@@ -3,8 +3,7 @@
 import pytest
 from openinference.semconv.trace import OpenInferenceSpanKindValues, SpanAttributes
 
-from towpath_readings.openinference import openinference_attributes
-from towpath_readings.spans import Attributes
+from towpath_readings.spans import Attributes, openinference_attributes
 
 THEIRS = {value for name, value in vars(SpanAttributes).items() if name.isupper()}
 CHAT: Attributes = {
