@@ -78,12 +78,17 @@ def remember_caller() -> None:
 
 def calling_place() -> DeclaredPlace | None:
     """Return the line of a program that called the SDK; None where a command did."""
+    return None if is_of_a_command() else declared_place() or _CALLED_AT.get()
+
+
+def is_of_a_command() -> bool:
+    """Return whether the SDK is called for who types a command."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith(COMMANDS):
-            return None
+            return True
         frame = frame.f_back
-    return declared_place() or _CALLED_AT.get()
+    return False
 
 
 def _is_passed(frame: FrameType) -> bool:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from towpath.client import settings
 from towpath.client.client_resources import ClientResources
-from towpath.client.contexts import address_fault, is_address
+from towpath.client.contexts import is_address
 from towpath.client.run_controls import OpenStreams, RunControls, timeout_of, uuid_of
 from towpath.client.settings import DATA_FOLDER, ClientSettings, ClientTarget, local_token
 from towpath.declared_places import checks_keywords
@@ -50,8 +50,6 @@ _TRANSPORTS = {
 }
 """Imported when used: neither client library is cheap to import."""
 
-_ADDRESS_REMEDY = "Correct it where it is named: --server, TOWPATH_SERVER, a context, or Client(URL) in a program."
-
 LONGEST_WAIT_S = 30.0
 """Of one submit; longer waits follow the run instead of holding one request."""
 
@@ -81,7 +79,7 @@ class Client(ClientResources, RunControls):
             options["check"] = ServerOwnerCheck(self.server, DATA_FOLDER.absolute())
         home = _TRANSPORTS.get(urlsplit(self.server).scheme) if is_address(self.server) else None
         if home is None:
-            raise RefusedError(problem("server_unreachable", address_fault(self.server), remedy=_ADDRESS_REMEDY))
+            raise settings.refused_address(target)
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 

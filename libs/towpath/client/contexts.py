@@ -23,6 +23,7 @@ SCHEMES = ("http", "https", "nats", "tls")
 BROKER_SCHEMES = ("nats://", "tls://")
 _SCHEME = re.compile(r"[a-z]+://|(?:https?|nats|tls):/?")
 _PORT = re.compile(r"\d{1,5}(?=[/?#]|$)")
+_NO_PORT = re.compile(r":[^:\]]*$")
 _FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -75,6 +76,9 @@ class ContextFile:
             self._check(os.fstat(opened.fileno()))
             try:
                 return _list_of(json.load(opened))
+            except ProblemError as error:  # of a file that was changed by hand
+                told = {"detail": f"{self.path}: {error.problem.detail}", "remedy": "Correct that in the file."}
+                raise ProblemError(error.problem.model_copy(update=told)) from error
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 detail = f"{self.path} holds no contexts"  # the error may quote a key
                 remedy = "Repair the file or remove it, and add the contexts again: towpath context add."
@@ -136,7 +140,7 @@ def checked(context: PlatformContext) -> PlatformContext:
         detail = f"{context.name!r} is no name of a context: small letters, digits, and . _ - between them"
         raise ProblemError(problem("request_invalid", detail))
     if not is_address(context.server):
-        detail = f"{context.shown_server!r} is no address of a platform; write https://… or nats://…"
+        detail = f"context {context.name}: {address_fault(context.server)}"
         raise ProblemError(problem("request_invalid", detail))
     return context
 
@@ -190,13 +194,17 @@ def address_fault(server: str) -> str:
         return f"{detail}; write http://… or nats://user:password@host:port"
     if "://" not in server:
         return f"{detail}; did you mean http://{shown}?"
+    scheme, _, place = shown.partition("://")
+    scheme, port = ("nats", 4222) if scheme.startswith("nat") else (scheme if scheme in SCHEMES else "http", 8787)
     try:
         _ = urlsplit(server).port
     except ValueError as error:  # its text quotes what may be a password
-        fault = "its port is no number up to 65535" if str(error).startswith("Port") else "its host can't be read"
-        return f"{detail}: {fault}; write e.g. http://127.0.0.1:8787"
-    scheme, _, place = shown.partition("://")
-    return f"{detail}; did you mean {'nats' if scheme.startswith('nat') else 'http'}://{place}?"
+        if not str(error).startswith("Port"):
+            return f"{detail}: its host can't be read; write e.g. http://127.0.0.1:8787"
+        instead = f"write e.g. {scheme}://{_NO_PORT.sub('', place)}:{port}"
+        hidden = " (it is not shown, since it may be a password)" if shown != server else ""
+        return f"the port of {shown} is no number up to 65535{hidden}; {instead}"
+    return f"{detail}; did you mean {scheme}://{place}?"
 
 
 def _list_of(found: dict[str, Any]) -> ContextList:

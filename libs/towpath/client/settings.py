@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from towpath.client.contexts import BROKER_SCHEMES, ContextFile
-from towpath.errors import UnavailableError
+from towpath.client.contexts import BROKER_SCHEMES, ContextFile, address_fault
+from towpath.declared_places import calling_place, is_of_a_command
+from towpath.errors import RefusedError, UnavailableError
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.clock import monotonic
 from towpath_fabric.file_owners import fault_of
@@ -284,3 +285,16 @@ class ClientSettings(BaseSettings):
         if running is not None:
             return ClientTarget(server=running, server_origin=FOLDER_ORIGIN)
         return ClientTarget(server=DEFAULT_SERVER, server_origin=DEFAULT_ORIGIN)
+
+
+def refused_address(target: ClientTarget) -> RefusedError:
+    """Return the refusal of an address that is none: nobody was asked, and the one place that has it is named."""
+    origin, remedy = target.server_origin, "Correct it, and try again."
+    if origin == "given" and is_of_a_command():
+        origin, remedy = "--server", "Correct the command and run it again."
+    elif origin == "given":
+        place = calling_place()
+        origin = "server" if place is None else f"{place}: server"
+    else:
+        remedy = f"Correct {origin}, and try again."
+    return RefusedError(problem("request_invalid", f"{origin}: {address_fault(target.server)}", remedy=remedy))

@@ -2,9 +2,11 @@
 
 import asyncio
 import errno
+import inspect
 import io
 import json
 import os
+import re
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +15,13 @@ from pathlib import Path
 import pytest
 from tests.support.gateway.web import Web, response, web
 
+from towpath import run
 from towpath.cli import main
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
 from towpath.client.contexts import ContextFile, PlatformContext, address_fault, is_address, shown_address
 from towpath.client.settings import ClientSettings
-from towpath.errors import TowpathError
+from towpath.errors import RefusedError, TowpathError
 from towpath_contracts.problems.registry import ProblemError
 from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
@@ -229,7 +232,8 @@ def test_what_can_be_no_context_is_refused(
 ) -> None:
     assert main(["context", "add", name, "--server", server]) == 2
     assert len(file.read().contexts) == 2
-    assert main(["runs", "list", "--server", server]) != 0
+    if not is_address(server):
+        assert main(["runs", "list", "--server", server]) == 2, "nobody was asked"
     with pytest.raises(ProblemError) as refused:
         Client(server if "pass-word" in server else "u:pass-word@host")
     assert "pass-word" not in f"{capsys.readouterr()}{refused.value}"
@@ -301,3 +305,53 @@ def test_a_setting_says_where_it_comes_from(
 )
 def test_an_address_with_another_scheme_is_told_with_the_one_that_was_meant(typed: str, meant: str) -> None:
     assert address_fault(typed) == f"{typed!r} is no address of a platform; did you mean {meant}?"
+
+
+def test_an_address_that_is_none_is_told_with_the_one_place_that_has_it(
+    file: ContextFile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", "list", "--server", "localhost:8787"]) == 2
+    fault = "'localhost:8787' is no address of a platform; did you mean http://localhost:8787?"
+    said = capsys.readouterr().err
+    assert (
+        f"request_invalid  The request is not valid: --server: {fault}\n  Correct the command and run it again.\n"
+        == said
+    )
+    with pytest.raises(RefusedError) as refused:
+        Client("localhost:8787")
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    assert str(refused.value) == f"request_invalid: {__file__}:{line}: server: {fault} Correct it, and try again."
+    with pytest.raises(RefusedError, match=rf"{re.escape(__file__)}:\d+: server: 'localhost:8787' is"):
+        run.sync("shop", "hi", server="localhost:8787")
+    monkeypatch.setenv("TOWPATH_SERVER", "localhost:8787")
+    assert main(["runs", "list"]) == 2
+    assert f": TOWPATH_SERVER: {fault}\n  Correct TOWPATH_SERVER, and try again.\n" in capsys.readouterr().err
+    monkeypatch.delenv("TOWPATH_SERVER")
+    file.path.write_text(file.path.read_text().replace("https://prod.example", "prod.example"))
+    assert main(["runs", "list"]) == 2
+    said = capsys.readouterr().err
+    assert f"{file.path}: context prod: 'prod.example' is no address" in said and "Correct that in the file." in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (
+            "http://h:port",
+            (
+                "the port of http://h:*** is no number up to 65535 (it is not shown, since it may be a "
+                "password); write e.g. http://h:8787"
+            ),
+        ),
+        (
+            "nats://h:x",
+            (
+                "the port of nats://h:*** is no number up to 65535 (it is not shown, since it may be a "
+                "password); write e.g. nats://h:4222"
+            ),
+        ),
+        ("http://h:70000", "the port of http://h:70000 is no number up to 65535; write e.g. http://h:8787"),
+    ],
+)
+def test_a_port_that_is_none_is_told_with_the_host_that_was_given(typed: str, told: str) -> None:
+    assert address_fault(typed) == told
