@@ -57,8 +57,12 @@ def check_files(options: UpOptions) -> None:
         )
         raise ProblemError(problem("request_invalid", detail, remedy="Give --sample, or files of your own."))
     if options.profile and options.policy is not None:
-        detail = f"--policy and --profile are both given: write `profile: {options.profile}` into {options.policy}"
-        raise ProblemError(problem("request_invalid", detail, remedy="Give one of them."))
+        name, path = options.profile, options.policy
+        remedy = (
+            f"For both, write `profile: {name}` into {path} and start: towpath up --policy {path}. "
+            f"With --profile {name} alone no rule of {path} holds."
+        )
+        raise ProblemError(problem("request_invalid", "--policy and --profile are both given", remedy=remedy))
     if options.sandbox == "required" and (why := refusal()):
         raise ProblemError(problem("sandbox_unavailable", f"--sandbox required: {why}"))
 

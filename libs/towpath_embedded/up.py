@@ -79,8 +79,10 @@ def up(options: UpOptions) -> int:
         with _data_folder(options) as data:
             return asyncio.run(_run(with_sample(options, data), data, screen))
     except ProblemError as error:
+        from towpath.cli.shared.exit_codes import exit_code  # what no other start needs
+
         screen.problem(with_log_gone(error.problem) if options.ephemeral else error.problem)
-        return 1
+        return exit_code(error.problem)
     except KeyboardInterrupt:  # before the loop took over the signals
         return 130
 

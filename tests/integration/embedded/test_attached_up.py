@@ -83,7 +83,7 @@ def test_it_tells_of_runs_and_processes_leaves_the_platform_running_and_ends_wit
 
 def test_without_a_platform_and_beside_options_of_a_start_it_says_what_to_do(project: Path) -> None:
     found = subprocess.run(command("up", "--attach"), capture_output=True, text=True, check=False)
-    assert found.returncode == 1
+    assert found.returncode == 3
     assert "Start one: towpath up" in found.stderr
     found = subprocess.run(
         command("up", "--attach", "--json", "--networks", "shop.yaml"), capture_output=True, text=True, check=False

