@@ -39,10 +39,11 @@ def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIO
         printed.out().record(outcome._asdict(), _OUTCOME)
         return
     if name not in REGISTRY:
-        near = difflib.get_close_matches(name, (*REGISTRY, *OUTCOMES), n=3)
-        hint = f"; near it: {', '.join(near)}" if near else ""
+        near = difflib.get_close_matches(name, (*REGISTRY, *OUTCOMES), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        remedy = f"Explain it: towpath explain {near[0]}; or list every code" if near else "List every code"
         raise ProblemError(
-            problem("not_found", f"nothing has the code {code}{hint}", remedy="List every code: towpath explain.")
+            problem("not_found", f"nothing has the code {code}{hint}", remedy=f"{remedy}: towpath explain.")
         )
     more = EXAMPLES[name]._asdict()
     printed.out().record(REGISTRY[name]._asdict() | more, (*columns, *(Column(title, title) for title in more)))

@@ -141,6 +141,6 @@ def serve(role: str, /, *arguments: Arguments) -> None:
     if name not in SERVICES:
         hint = ELSEWHERE.get(name) or suggest_or_list(role, SERVICES)
         detail = f"{role} is no service{hint}"
-        raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
+        raise ProblemError(problem("not_found", detail, remedy="Name a service: towpath serve gateway."))
     words = worker_arguments(arguments).words() if name == "worker" else arguments
     replace_process(f"towpath_{name}", *words)

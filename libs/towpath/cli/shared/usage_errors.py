@@ -20,7 +20,7 @@ MAX_WORDS = 8
 """Words that are repeated; a whole file may have been pasted."""
 
 MAX_COMMANDS = 20
-"""Commands that are listed; of more the groups are."""
+"""Commands that are listed; where there are more, and groups among them, the help is named instead."""
 
 _NEAR = 0.7
 """How much of two names has to be alike for one to be a slip of the other: `rnus` is 0.75 like `runs`, and `deploy` 0.6
@@ -49,6 +49,11 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
     ("queues", "discard"): "what a queue could not handle is put away by towpath queues dead discard ID",
     ("settings",): "settings in force are shown by towpath config show, and keys of models are set in the environment: "
     "towpath explain model_unauthorized",
+    **dict.fromkeys(
+        (("deploy",), ("install",)),
+        "one machine is started by towpath up, single services by towpath serve NAME; docs/guides/deploying.md has the "
+        "rest",
+    ),
     ("stop",): "the platform of this folder is stopped by towpath down",
     ("start",): "the platform is started by towpath up",
     ("dev",): "the platform is started by towpath up, which serves files as soon as they are saved",
@@ -146,13 +151,10 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
     found, known = _SUGGESTED.search(text), _names_of(error)
     if found is not None and SequenceMatcher(None, typed, found[1]).ratio() >= _NEAR:
         return f'Unknown command "{typed}". Did you mean "{found[1]}"? {place} --help lists all commands.'
-    groups = [name for name in known if error.app is not None and _commands_of(error.app[name])]
-    if len(known) <= MAX_COMMANDS or not groups:
+    has_groups = any(error.app is not None and _commands_of(error.app[name]) for name in known)
+    if len(known) <= MAX_COMMANDS or not has_groups:
         return f'Unknown command "{typed}". There are {", ".join(known)}. {place} --help says what each does.'
-    return (
-        f'Unknown command "{typed}". {place} --help lists all commands and says what each does. '
-        f"There are groups of them: {', '.join(groups)}."
-    )
+    return f'Unknown command "{typed}". {place} --help lists all commands and says what each does.'
 
 
 def _missing_word(error: MissingArgumentError) -> str | CycloptsError:
