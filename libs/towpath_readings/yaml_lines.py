@@ -96,7 +96,7 @@ def _hint_of_line(said: str, lines: list[str], column: int, *, is_secret: bool) 
             return _indented_otherwise(lines, is_secret=is_secret)
         key, value = _split_value(line)
         if key in _NAMED and not is_secret and (name := name_like(value, "_./-")):
-            return f"a name has no spaces; write {key}: {name}"
+            return f"a colon and a space inside a text. A name has neither; write {key}: {name}"
         return f"a colon and a space inside a text; {_quote_it(line, is_secret=is_secret)}"
     if not any(words in said for words in _BLOCK_ENDS):
         return None
