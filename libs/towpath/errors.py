@@ -14,7 +14,7 @@ DeclarationError             a tool, an agent or a network is written in a way t
 Each class names the reaction that fits it.
 """
 
-from towpath_contracts.problems.input_faults import LINE_OF_FILE
+from towpath_contracts.problems.input_faults import is_located
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.text import join_sentences
 
@@ -111,8 +111,9 @@ def _with_faults(found: Problem) -> str:
     if not faults or (len(places) == len(faults) and len(faults) <= MOST_FAULTS):
         return found.detail
     start = found.detail[: min(places)] if places else found.detail
+    is_placed = is_located(found.detail)  # a file and a line say where, and a pointer would say it again
     told = [
-        f"{detail} ({pointer})" if pointer and not LINE_OF_FILE.match(detail) else detail
+        f"{detail} ({pointer})" if pointer and not (is_placed or is_located(detail)) else detail
         for detail, pointer in faults[:MOST_FAULTS]
     ]
     more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []

@@ -12,17 +12,38 @@ AGENT_OPTIONS = {
     "response_format": "the form of its answer is output=, or run.sync(…, output_type=…)",
     "deps_type": "what a tool knows and the model must not say are a tool's SystemParameter(), given by run.sync(…, "
     "system_params={…})",
-    "model_settings": "how its model is asked is settings=",
-    "temperature": 'how its model is asked is settings={"temperature": 0}',
-    "top_p": 'how its model is asked is settings={"top_p": 0.9}',
-    "seed": 'how its model is asked is settings={"seed": 1}',
-    "stop": 'how its model is asked is settings={"stop": ["END"]}',
-    "reasoning_effort": 'how its model is asked is settings={"reasoning_effort": "low"}',
-    "max_tokens": 'how its model is asked is settings={"max_output_tokens": 1000}',
-    "max_output_tokens": 'how its model is asked is settings={"max_output_tokens": 1000}',
+    "model_settings": "settings of the model are settings=",
+    "temperature": 'it is a setting of the model: settings={"temperature": 0}',
+    "top_p": 'it is a setting of the model: settings={"top_p": 0.9}',
+    "seed": 'it is a setting of the model: settings={"seed": 1}',
+    "stop": 'it is a setting of the model: settings={"stop": ["END"]}',
+    "reasoning_effort": 'it is a setting of the model: settings={"reasoning_effort": "low"}',
+    "max_tokens": 'it is a setting of the model: settings={"max_output_tokens": 1000}',
+    "max_output_tokens": 'it is a setting of the model: settings={"max_output_tokens": 1000}',
     "max_turns": "how many steps a run has is max_steps=, of the run or of its Network",
 }
 """Of `Agent`."""
+
+_STEPS = "how many steps a run has is max_steps="
+_BEGINS = "the agent that begins says so itself: Agent(…, default=True)"
+_PROMPT = "instructions are those of an agent: Agent(…, prompt=…)"
+_ASKED = "how a model is asked is said by each agent: Agent(…, settings={…})"
+
+NETWORK_OPTIONS = {
+    **dict.fromkeys(("max_turns", "max_iter", "max_iterations", "max_rounds", "recursion_limit"), _STEPS),
+    **dict.fromkeys(("timeout", "timeout_s", "deadline"), "how long a run may take is timeout_ms="),
+    **dict.fromkeys(
+        ("default", "entry", "entry_point", "entrypoint", "start", "start_agent", "initial_agent"), _BEGINS
+    ),
+    **dict.fromkeys(("prompt", "instructions", "system_prompt"), _PROMPT),
+    **dict.fromkeys(("settings", "model_settings", "temperature", "max_tokens"), _ASKED),
+    **dict.fromkeys(("nodes", "members"), "its agents are agents=, or the second argument"),
+    **dict.fromkeys(("llm", "model_name", "model_id"), "its model is model="),
+    **dict.fromkeys(("fallback", "fallbacks"), "the models that are asked next are fallback_models="),
+    "tools": "tools are those of an agent: Agent(…, tools=[…])",
+    "budget": "what a run may spend is said by the task, run(…, budget=Budget(…)), or by each agent",
+}
+"""Of `Network`, and of `Swarm`."""
 
 IMPORTS = {
     "ApprovalRequested": "a run that waits for a person is told by WaitingGate",

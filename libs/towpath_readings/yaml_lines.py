@@ -5,7 +5,6 @@ like a secret nothing is repeated, and of others signs that can't be seen, or ch
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -193,7 +192,6 @@ class LineNumbers:
     def __init__(self, root: yaml.Node | None) -> None:
         self._line: dict[str, int] = {"": 1}
         self._text: dict[str, int] = {}
-        self._keys: Counter[int] = Counter()
         self.duplicates: dict[str, int] = {}
         self._walked: set[int] = set()
         if root is not None:
@@ -214,7 +212,6 @@ class LineNumbers:
                 if name in seen:
                     self.duplicates[f"{pointer}/{name}"] = key.start_mark.line + 1
                 seen.add(name)
-                self._keys[key.start_mark.line + 1] += 1
                 yield f"{pointer}/{name}", key.start_mark.line + 1
                 yield from self._walk(value, f"{pointer}/{name}")
         elif isinstance(node, yaml.SequenceNode):
@@ -233,7 +230,3 @@ class LineNumbers:
         """Return where *line* of the text at *pointer* stands; None for a text that is not written line by line."""
         begin = self._text.get(pointer)
         return None if begin is None else begin + line
-
-    def has_others(self, pointer: str) -> bool:
-        """Return whether further keys begin in the line of *pointer*."""
-        return self._keys[self.of(pointer)] > 1

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from towpath.client.transport import Transport
 from towpath.errors import NotFoundError, RefusedError
-from towpath.networks.network import Agent, Network, network_of
+from towpath.networks.network import Agent, Network, network_of, place_refusal
 from towpath.networks.spec_files import load_network, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage, LetterStatus
@@ -69,12 +69,16 @@ class NetworkResource:
         return await self._ask("/v1/networks/validate", written)
 
     async def _ask(self, address: str, written: Written, **more: bool | int) -> NetworkVersion:
-        """Send a network; faults of one from a file are reported with their lines."""
+        """Send a network; faults of one from a file, or from a program, are reported with their lines."""
+        written = network_of(written) if isinstance(written, Agent) else written
+        spec = spec_json(written)
         try:
-            answer = await self._transport.request("POST", address, body={"spec": spec_json(written), **more})
+            answer = await self._transport.request("POST", address, body={"spec": spec, **more})
         except RefusedError as error:
             if isinstance(written, str | Path):
                 raise locate_refusal(written, error) from error
+            if isinstance(written, Network):
+                raise place_refusal(written, error) from error
             raise
         return NetworkVersion.model_validate(answer)
 

@@ -13,7 +13,7 @@ from towpath.declared_places import declared_place
 from towpath.errors import DeclarationError
 from towpath_contracts.networks.flow import write_flow
 
-_GROUPS = "a parallel stage stands in parentheses, and is a whole stage: (a | b) >> c"
+_GROUPS = "put what runs in parallel in parentheses: (a | b) >> c"
 
 
 class FlowMember(ABC):

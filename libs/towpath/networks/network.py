@@ -5,7 +5,7 @@ platform, which adds what only it knows, such as the tools that are registered.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
@@ -16,9 +16,9 @@ from towpath.declared_places import DeclaredPlace, checking_keywords, declared_p
 from towpath.errors import DeclarationError, RefusedError
 from towpath.foreign_names import AGENT_OPTIONS
 from towpath.networks.flows import FlowMember
-from towpath.networks.network_keywords import NetworkKeywords
+from towpath.networks.network_keywords import NetworkKeywords, check_network_keywords
 from towpath.networks.prompt_files import is_prompt_path, read_prompt_file
-from towpath.networks.ways_to_write import as_in_python
+from towpath.networks.ways_to_write import Declared, place_problems
 from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import Budget
@@ -26,24 +26,7 @@ from towpath_contracts.network_checks.written_models import written_model_proble
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
-from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
-
-
-def place_problems(found: tuple[ProblemDetail, ...], places: Mapping[str, DeclaredPlace | None]) -> Problem:
-    """Return `network_invalid` with `file:line` before every detail; *places* are by JSON pointer, "" the network's.
-
-    What is said in one line of the same field twice, as of the model of an agent and of its own network, is said once.
-    """
-    placed: dict[tuple[str, str], ProblemDetail] = {}
-    for one in found:
-        agent = "/".join(one.pointer.split("/")[:3])
-        place = places.get(agent) or places.get("")
-        said = as_in_python(one.detail)
-        detail = said if place is None else f"{place}: {said}"
-        field_name = one.pointer if place is None else one.pointer.rpartition("/")[2]
-        placed.setdefault((field_name, detail), one.model_copy(update={"detail": detail}))
-    told = tuple(placed.values())
-    return problem("network_invalid", "; ".join(f"{one.detail} ({one.pointer})" for one in told), errors=told)
+from towpath_contracts.problems.registry import problem
 
 
 @checking_keywords(AGENT_OPTIONS)
@@ -163,6 +146,7 @@ class Network:
         **limits: Unpack[NetworkKeywords],
     ) -> None:
         self.declared_at = declared_place()
+        check_network_keywords(limits, str(self.declared_at))
         given: object = agents
         if isinstance(given, str | Agent | AgentSpec):
             shown = repr(given) if isinstance(given, str) else given.key
@@ -172,6 +156,7 @@ class Network:
         self.agents = tuple(agents)
         self.model = model if isinstance(model, str) else list(model)
         self.limits = limits
+        self._places: dict[str, Declared] = {}
 
     def to_spec(self) -> NetworkSpec:
         """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem, by file and line.
@@ -185,8 +170,11 @@ class Network:
         """Return *written* as the NetworkSpec; *agents* declare its agents, in their order."""
         from towpath_contracts.network_checks.network_agents import check_network  # noqa: PLC0415 - brings the schema checks
 
-        declared = {f"/agents/{place}": getattr(one, "declared_at", None) for place, one in enumerate(agents)}
-        places = {**declared, "": self.declared_at}
+        places = {"": Declared(self.name, self.declared_at)}
+        for place, one in enumerate(agents):
+            at = getattr(one, "declared_at", None) or self.declared_at
+            places[f"/agents/{place}"] = Declared(getattr(one, "key", ""), at)
+        self._places = places
         try:
             spec = spec_from({"name": self.name, "model": self.model, **written})
         except RefusedError as error:
@@ -199,6 +187,14 @@ class Network:
                 told = f"{where}the prompt of agent {one.key!r} is the words {one.prompt!r}, which name a file"
                 warnings.warn(f"{told}; to read it write prompt=Path({one.prompt!r})", stacklevel=3)
         return spec
+
+
+def place_refusal(network: Network, refused: RefusedError) -> RefusedError:
+    """Return the platform's refusal of *network* with the lines that declare what is wrong."""
+    found = refused.problem
+    if found.code != "network_invalid" or not found.errors:
+        return refused
+    return RefusedError(place_problems(found.errors, network._places))
 
 
 def network_of(agent: Agent) -> Network:

@@ -3,8 +3,11 @@
 They are the fields of NetworkSpec; `tests/unit/towpath/client/test_keywords.py` holds them against it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict
+
+from towpath.declared_places import check_keywords
+from towpath.foreign_names import NETWORK_OPTIONS
 
 if TYPE_CHECKING:
     from towpath_contracts.base import JsonObject
@@ -38,3 +41,10 @@ class SwarmKeywords(NetworkKeywords, total=False):
     max_handoffs: int
     max_parallel: int
     agent_steps: int
+
+
+def check_network_keywords(given: Iterable[str], where: str, of: str = "Network") -> None:
+    """Raise DeclarationError for a keyword that a network, or with *of* a Swarm, does not take; *where* is its line."""
+    fields = SwarmKeywords.__annotations__ if of == "Swarm" else NetworkKeywords.__annotations__
+    first = ("name", "agents", "mode", "flow", "model") if of == "Swarm" else ("name", "agents", "model")
+    check_keywords(given, (*first, *fields), where, of, NETWORK_OPTIONS)

@@ -18,22 +18,17 @@ from towpath.missing_files import missing_file
 from towpath.networks.network import spec_from
 from towpath.networks.ways_to_write import as_in_a_file
 from towpath_contracts.base import JsonObject
-from towpath_contracts.files.policy_document import TAKEN_BY
+from towpath_contracts.files.policy_document import TAKEN_BY, other_kind
 from towpath_contracts.networks.spec import NetworkSpec
-from towpath_contracts.problems.input_faults import in_words_of_a_file, locate_fault, value_at
+from towpath_contracts.problems.given_values import in_words_of_a_file, value_at
+from towpath_contracts.problems.input_faults import locate_fault, name_field, summary_of
 from towpath_contracts.problems.near_names import name_meant, suggest_name
 from towpath_contracts.problems.prompt_lines import split_prompt_line
-from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
-
-_AT_LINE = re.compile(r"^line \d+: ")
-"""How what the platform says of a policy begins: it has its text, and not its file."""
-
-_DECLARED = re.compile(r":\d+$")
-"""How the place of a policy ends that a program declares."""
 
 _REMEDY = "Correct the file at the line that is named, and try again; nothing was changed."
 
@@ -58,10 +53,8 @@ def load_network(path: str | Path) -> NetworkSpec:
 
 
 def _located_faults(path: Path, lines: LineNumbers, errors: Iterable[ProblemDetail], written: JsonObject) -> Problem:
-    told = in_words_of_a_file(errors, written)
-    return locate_problems(
-        "network_invalid", path, lines, [_with_meant(_agents_form(one, written), written) for one in told]
-    )
+    told = [_agents_form(_first_agent(one, written), written) for one in in_words_of_a_file(errors, written)]
+    return locate_problems("network_invalid", path, lines, [_with_meant(one, written) for one in told])
 
 
 def _with_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
@@ -72,6 +65,21 @@ def _with_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
         return fault
     meant = suggest_name(given, choices) if choices else name_meant(given)
     return fault.model_copy(update={"detail": f"{fault.detail}{meant}"})
+
+
+def _first_agent(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
+    """Return *fault* with where is said which agent begins, if that stands at the network; another fault as it is."""
+    if fault.code != "extra_forbidden" or not fault.detail.endswith("as `is_default: true`"):
+        return fault
+    named = written.get(fault.pointer.removeprefix("/"))
+    listed = written.get("agents")
+    agents = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if [one.get("key") for one in agents if one.get("is_default") is True] == [named]:
+        cure = f"take it out: {named} has `is_default: true` already"
+    else:
+        at = named if named in [one.get("key") for one in agents] else "the agent that begins"
+        cure = f"take it out, and write `is_default: true` at {at}"
+    return fault.model_copy(update={"detail": f"{fault.detail.partition(';')[0]}; {cure}"})
 
 
 def _agents_form(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
@@ -125,20 +133,12 @@ def _rules_form(rules: Any) -> str:
 
 
 def locate_policy_refusal(policy: PolicyFile, found: Problem) -> Problem:
-    """Return the problem *found* of *policy* with `file:line` before every fault; one of another kind as it is.
-
-    A program declares a policy in one line, so that a pointer says which part of it is meant.
-    """
+    """Return the problem *found* of *policy* with `file:line` before every fault; one of another kind as it is."""
     if found.code != "policy_invalid" or not found.errors or not policy.source:
         return found
-    lines = LineNumbers(yaml.compose(policy.text, Loader=yaml.SafeLoader))
-    keyed = (
-        one.model_copy(update={"detail": _AT_LINE.sub(rf"\g<0>{_key(lines, one)}", one.detail)}) for one in found.errors
+    placed = tuple(
+        one.model_copy(update={"detail": locate_fault(policy.source, one.detail, one.pointer)}) for one in found.errors
     )
-    placed = tuple(one.model_copy(update={"detail": locate_fault(policy.source, one.detail)}) for one in keyed)
-    if _DECLARED.search(policy.source):
-        said = "; ".join(f"{one.detail} ({one.pointer})" if one.pointer else one.detail for one in placed)
-        return problem(found.code, said, errors=placed, remedy=_REMEDY)
     return _placed_problem(found.code, placed)
 
 
@@ -148,8 +148,8 @@ def refuse_other_kind(code: str, path: Path, written: JsonObject, lines: LineNum
     if found == kind:
         return
     if found in TAKEN_BY:
-        detail = f"this is a {found}, not a {kind}; it is taken by: {TAKEN_BY[found]} {path}"
-        remedy = f"Run that command, or name a file that is a {kind}; nothing was changed."
+        detail = other_kind(found, kind, str(path))
+        remedy = f"Run the one that you want, or name a file that is a {kind}; nothing was changed."
     else:
         detail = f"the kind {found!r} is not known; did you mean {kind!r}?"
         remedy = _REMEDY
@@ -208,27 +208,21 @@ def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
 
 def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable[ProblemDetail]) -> Problem:
     """Return the problem with `file:line` before every detail."""
-    placed = tuple(one.model_copy(update={"detail": f"{path}:{_with_line(lines, one)}"}) for one in details)
-    return _placed_problem(code, placed)
+    placed = [_with_line(lines, one) for one in details]
+    told = (
+        one.model_copy(update={"detail": f"{path}:{line}: {said}"})
+        for line, said, one in sorted(placed, key=lambda at: at[0])
+    )
+    return _placed_problem(code, tuple(told))
 
 
-def _with_line(lines: LineNumbers, one: ProblemDetail) -> str:
-    """Return the detail of *one* behind its line, with its key where that line has others as well."""
+def _with_line(lines: LineNumbers, one: ProblemDetail) -> tuple[int, str, ProblemDetail]:
+    """Return *one* with its line, and what is said of it there."""
     in_text, said = split_prompt_line(one.detail)
     if in_text is not None and (line := lines.of_text(one.pointer, in_text)) is not None:
-        return f"{line}: {said}"
-    return f"{lines.of(one.pointer)}: {_key(lines, one)}{as_in_a_file(one.detail)}"
-
-
-def _key(lines: LineNumbers, one: ProblemDetail) -> str:
-    """Return the key of a fault in a line with several, as the beginning of what is said; empty where that names it.
-
-    What a check of a network found is a sentence of its own.
-    """
-    key = one.pointer.rpartition("/")[2]
-    is_named = one.code in REGISTRY or key.isdecimal() or key in one.detail
-    return f"{key}: " if lines.has_others(one.pointer) and not is_named else ""
+        return line, said, one
+    return lines.of(one.pointer), name_field(as_in_a_file(one.detail), one.pointer, one.code), one
 
 
 def _placed_problem(code: str, placed: tuple[ProblemDetail, ...]) -> Problem:
-    return problem(code, "; ".join(one.detail for one in placed), errors=placed, remedy=_REMEDY)
+    return problem(code, summary_of(placed), errors=placed, remedy=_REMEDY)

@@ -6,10 +6,11 @@ What is wrong with it is told as of any network: by file and line, before anythi
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Unpack, cast
 
+from towpath.declared_places import declared_place
 from towpath.errors import DeclarationError
 from towpath.networks.flows import Flow, FlowMember, FlowStage, unique
 from towpath.networks.network import Agent, Network
-from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords
+from towpath.networks.network_keywords import NetworkKeywords, SwarmKeywords, check_network_keywords
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm import SwarmMode
@@ -40,6 +41,7 @@ class Swarm(Network, FlowMember):
         model: str | Sequence[str] | None = None,
         **more: Unpack[SwarmKeywords],
     ) -> None:
+        check_network_keywords(more, str(declared_place()), "Swarm")
         self.name = name
         flow = _as_flow(flow)
         given = tuple(agents)

@@ -18,7 +18,8 @@ from towpath.tools.declaration import seconds
 from towpath.tools.egress_rules import pattern_faults
 from towpath.tools.sandbox import Sandbox, SandboxMode, default_egress, default_mode
 from towpath_contracts.base import Token
-from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
+from towpath_contracts.problems.given_values import in_words_of_a_file
+from towpath_contracts.problems.input_faults import details_of
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, ToolHazard
 from towpath_contracts.tools.readers import OutputReaders, declared_readers

@@ -12,7 +12,8 @@ from pydantic import Field, ValidationError
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath_contracts.base import ClientMessagePart, JsonObject
-from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
+from towpath_contracts.problems.given_values import in_words_of_a_file
+from towpath_contracts.problems.input_faults import details_of
 from towpath_contracts.problems.registry import ProblemDetail
 
 OWN_TESTS = "tests/test_support.py of a sample: towpath init ../help-desk"

@@ -12,9 +12,10 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from towpath.agents.operations import move_json
-from towpath.declared_places import calling_place, checks_fields
+from towpath.declared_places import DeclaredPlace, calling_place, checks_fields
 from towpath.errors import RefusedError
 from towpath.foreign_names import TASK_OPTIONS, WAITING_OPTIONS
+from towpath.networks.ways_to_write import as_in_python, name_keyword
 from towpath.tasks.goals import goal_json
 from towpath.tasks.mounts import HostMount
 from towpath.tasks.objectives import objective_json
@@ -23,7 +24,7 @@ from towpath.tools.declaration import seconds
 from towpath_contracts.budgets import STEP_LIMITS, TIME_LIMITS, Budget
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
 from towpath_contracts.problems.near_names import suggest_or_list
-from towpath_contracts.problems.registry import ProblemDetail, problem
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.tasks import SubmitTask
 
@@ -125,9 +126,25 @@ def task_of(network: str, message: str, options: dict[str, Any], *, without_end:
         details = tuple(
             _in_own_words(one, waits=not without_end) for one in in_plain_words(details_of(error, SubmitTask))
         )
-        place, said = calling_place(), summary_of(details)
-        told = said if place is None else f"{place}: {said}"
-        raise RefusedError(problem("request_invalid", told, errors=details)) from None
+        raise RefusedError(_refusal(details, calling_place())) from None
+
+
+def _refusal(details: tuple[ProblemDetail, ...], place: DeclaredPlace | None) -> Problem:
+    """Return `request_invalid` with every fault; a program is told its line and keywords, as nothing was sent yet."""
+    if place is None:
+        return problem("request_invalid", summary_of(details), errors=details)
+    told = tuple(one.model_copy(update={"detail": _in_keywords(one)}) for one in details)
+    remedy = "Correct it, and try again." if len(told) == 1 else "Correct each place that is named, and try again."
+    said = "; ".join(dict.fromkeys(one.detail for one in told))
+    return problem("request_invalid", f"{place}: {said}", errors=told, remedy=remedy)
+
+
+def _in_keywords(one: ProblemDetail) -> str:
+    """Return what is said of *one* to who wrote keywords: of an unknown one as every call of the SDK says it."""
+    path = one.pointer.split("/")[1:]
+    if one.code == "extra_forbidden" and len(path) == 1:
+        return one.detail.replace("there is no field", "a task takes no", 1)
+    return name_keyword(as_in_python(one.detail), path)
 
 
 _BESIDE = ("plan", *WAITING_OPTIONS)

@@ -21,6 +21,23 @@ TAKEN_BY = {
 }
 """Which command takes a file of which kind."""
 
+LOOKED_AT_BY = {
+    "Network": ("towpath networks validate", "checks it"),
+    "Policy": ("towpath policy diff", "shows what it would change"),
+    "McpServers": ("towpath mcp inspect", "lists its tools"),
+}
+"""Which command looks at such a file and changes nothing."""
+
+_TAKES = {"Network": "publishes it", "Policy": "puts it in force", "McpServers": "serves them"}
+
+
+def other_kind(found: str, wanted: str, file: str) -> str:
+    """Return what is said of a *file* that is of the kind *found*: the command that changes nothing stands first."""
+    command, what = LOOKED_AT_BY[found]
+    taken = f"{TAKEN_BY[found]} {file} {_TAKES[found]}"
+    return f"this is a {found}, not a {wanted}; {command} {file} {what}, and {taken}"
+
+
 MAX_RULES = 10_000
 MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
 DEFAULT_EXPIRES_S = 86_400

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from towpath_contracts.problems.foreign_fields import meant_field, pair_fields, unknown_field
-from towpath_contracts.problems.near_names import SUGGESTED, suggest_name
-from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.text import ELLIPSIS, SECRET_NAME, counted, visible_json
+from towpath_contracts.problems.near_names import SUGGESTED
+from towpath_contracts.problems.registry import REGISTRY, ProblemDetail
+from towpath_contracts.text import counted
 
 MAX_LISTED = 100
 """Faults that are listed; more help nobody, and their list is bounded like every answer."""
@@ -196,8 +196,14 @@ def _field_that_has(name: str, models: Iterable[type[BaseModel]]) -> str | None:
         own = name if name in known else meant_field(name, known)
         if own is not None:
             place = f"an entry of {one!r}" if get_origin(field.annotation) in {tuple, list} else repr(one)
-            return place if own == name else f"{place}, as {own!r}"
+            return place if own == name else f"{place}, as {_as_written(own, field.annotation)}"
     return None
+
+
+def _as_written(own: str, annotation: Any) -> str:
+    """Return how the field *own* is named; what is true or false with that: the word had another value before."""
+    kinds = {one.model_fields[own].annotation for one in _models_in(annotation) if own in one.model_fields}
+    return f"`{own}: true`" if kinds == {bool} else repr(own)
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -235,9 +241,36 @@ def tell_faults(details: Sequence[ProblemDetail]) -> str:
 
 
 def summary_of(details: Iterable[ProblemDetail]) -> str:
-    """Return all problems in one line for people, each once."""
-    lines = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
+    """Return all problems in one line for people, each once; a pointer says where what no file and line says."""
+    lines = (
+        one.detail if is_located(one.detail) or not one.pointer else f"{one.pointer}: {one.detail}" for one in details
+    )
     return "; ".join(dict.fromkeys(lines))
+
+
+_LOCATED = re.compile(r"[^:\n]+:\d+: ")
+"""How a text begins that names a file and a line."""
+
+UNNAMED = frozenset({"agents", "rules", "kind", "key", "name"})
+"""Fields of which all that is said names what it is about; so do sentences that have a code of the registry."""
+
+
+def is_located(detail: str) -> bool:
+    """Return whether *detail* begins with a file and a line: a pointer would say the same place in other words."""
+    return _LOCATED.match(detail) is not None
+
+
+def name_field(detail: str, pointer: str, code: str = "") -> str:
+    """Return *detail* behind the field that *pointer* leads to, unless it says by itself what it is about."""
+    named = [one for one in pointer.split("/")[1:] if not one.isdecimal()]
+    if not named or code in REGISTRY or named[-1] in UNNAMED or names_word(detail, named[-1]):
+        return detail
+    return f"{named[-1]}: {detail}"
+
+
+def names_word(text: str, word: str) -> bool:
+    """Return whether *text* has *word* as a whole one."""
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def option_fault(option: str, detail: str, code: str = "") -> ProblemDetail:
@@ -252,24 +285,28 @@ def option_fault(option: str, detail: str, code: str = "") -> ProblemDetail:
 _LINE = re.compile(r"^line (\d+): ")
 """How the tool-access service names a place: it gets the text of a policy and not its file."""
 
+_TAKES_IT = re.compile(r"(towpath [a-z -]+ )FILE\b")
+"""A command that takes the file."""
+
 _DECLARED = re.compile(r":\d+$")
 """How the line of a program ends that declares a policy: nobody sees the text that was made of it."""
 
 
-LINE_OF_FILE = re.compile(r"[^:\n]+(?<!\.py):\d+: ")
-"""How a text begins that says what is wrong in a file; a line of a program may declare much that is."""
+def locate_fault(source: str, said: str, pointer: str = "") -> str:
+    """Return what was *said* of a place in a policy with the name of its file: `policy.yaml:4: …` for `line 4: …`.
 
-
-def locate_fault(source: str, said: str) -> str:
-    """Return what was *said* of a place in a policy with the name of its file: `policy.yaml:4: …` for `line 4: …`."""
+    With the *pointer* of the place the text names the field.
+    """
     is_declared = _DECLARED.search(source) is not None
-    if said.endswith(" FILE"):  # of a command that takes the file
-        said = said.removesuffix("FILE") + source
+    said = _TAKES_IT.sub(lambda command: command[1] + source, said)
+    line = _LINE.match(said)
+    begin = line.end() if line else 0
+    said = said[:begin] + name_field(said[begin:], pointer)
     at_line, count = _LINE.subn(lambda at: f"{source}: " if is_declared else f"{source}:{at[1]}: ", said)
     return at_line if count else f"{source}: {said}"
 
 
-_WORDS = {
+WRONG_TYPES = {
     **dict.fromkeys(
         ("tuple_type", "list_type", "set_type", "frozen_set_type"),
         "a list belongs here: [first, second], or in YAML a dash before each entry",
@@ -298,56 +335,7 @@ def _plain(one: ProblemDetail) -> str:
             f"a name belongs here: letters, digits and {' '.join(name[1])}, beginning with a letter or digit, "
             f"at most {longest} characters"
         )
-    return plain_bound(_WORDS.get(one.code, one.detail))
-
-
-MAX_SHOWN = 40
-"""Characters of a value that is repeated."""
-
-_SECRET = re.compile(r"(?=\S*\d)\S{16,}")
-"""How keys and tokens look, wherever they stand: long, without spaces and with digits."""
-
-_SECRET_PLACE = re.compile(rf"/(?:env|headers)(?:/|$)|{SECRET_NAME.pattern}", re.IGNORECASE)
-"""Where any value may be a secret, whatever its key is called."""
-
-_NAME = re.compile(r"[A-Za-z_][\w.-]*")
-
-
-def in_words_of_a_file(details: Iterable[ProblemDetail], written: Any) -> tuple[ProblemDetail, ...]:
-    """Return *details* in plain words, each wrong type with the value that stands there in what was *written*.
-
-    A value that may be a secret, by the keys above it or by its look, is not repeated.
-    """
-    return tuple(
-        one.model_copy(update={"detail": _not_that(one, value_at(one.pointer, written))})
-        for one in in_plain_words(details)
-    )
-
-
-def value_at(pointer: str, written: Any) -> Any:
-    """Return what *written* has at *pointer*; None where it has nothing there."""
-    found = written
-    for part in pointer.split("/")[1:]:
-        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-            found = found[int(part)]
-        else:
-            found = found.get(part) if isinstance(found, dict) else None
-    return found
-
-
-def _not_that(one: ProblemDetail, given: Any) -> str:
-    told, shown = one.detail, "nothing" if given is None else visible_json(given)
-    if one.code not in _WORDS or isinstance(given, dict | list) or _SECRET_PLACE.search(one.pointer):
-        return told
-    if SECRET_NAME.search(shown) or _SECRET.search(shown):
-        return told
-    shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}{ELLIPSIS}"
-    told = told.replace(" belongs here", f" belongs here, not {shown}", 1)
-    if "bool" in one.code:
-        return told + suggest_name(str(given), ("true", "false"), shown=str)
-    if isinstance(given, str) and _NAME.fullmatch(given):
-        return told.replace(": [first, second]", f": write [{given}]")
-    return told
+    return plain_bound(WRONG_TYPES.get(one.code, one.detail))
 
 
 _BOUNDS = (("less than or equal to", "at most"), ("greater than or equal to", "at least"))

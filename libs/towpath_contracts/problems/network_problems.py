@@ -6,6 +6,12 @@ NETWORK_PROBLEMS = (
     ProblemKind(
         "network_invalid", 422, "The network can't be published", "Correct each place that is named, and try again."
     ),
+    ProblemKind(
+        "script_odd",
+        422,
+        "A script beside the network is not as models play it",
+        "Correct the script at the line that is named.",
+    ),
     ProblemKind("default_agent_missing", 422, "No default agent", "Set is_default on exactly one agent."),
     ProblemKind("default_agent_ambiguous", 422, "More than one default agent", "Keep is_default on one agent only."),
     ProblemKind("respond_agent_missing", 422, "No agent may respond", "Set allow_respond on at least one agent."),

@@ -16,7 +16,8 @@ from towpath.project.project_file import tool_files
 from towpath.tasks.task import task_of
 from towpath_contracts.files.evaluation_suite import EvaluationCase, EvaluationSuite
 from towpath_contracts.problems.cel_library import cel_library
-from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
+from towpath_contracts.problems.given_values import in_words_of_a_file
+from towpath_contracts.problems.input_faults import details_of
 from towpath_contracts.problems.registry import ProblemDetail
 
 CODE = "evaluation_invalid"

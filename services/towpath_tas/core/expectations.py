@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.files.policy_document import RuleEffect
 from towpath_contracts.files.policy_tests import PolicyTest, PolicyTestCase
-from towpath_contracts.problems.input_faults import details_of, in_words_of_a_file
+from towpath_contracts.problems.given_values import in_words_of_a_file
+from towpath_contracts.problems.input_faults import details_of
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain

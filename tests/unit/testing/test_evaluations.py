@@ -192,11 +192,11 @@ async def test_a_run_that_takes_too_long_fails_its_case_and_says_what_it_waits_f
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"policy": "../polices.yaml"}, "polices.yaml does not exist"),
-        ({"tools": ["../tool"]}, "tool does not exist"),
+        ({"policy": "../polices.yaml"}, "polices.yaml does not exist. "),
+        ({"tools": ["../tool"]}, "tool does not exist. "),
         ({"networks": "a"}, "there is no field 'networks'"),
         ({"cases": [REFUND, {**REFUND}]}, ":9: 'refund' is there already"),
-        ({"cases": [{**REFUND, "expect": {"that": ["result.steps <"]}}]}, ":11: no CEL expression"),
+        ({"cases": [{**REFUND, "expect": {"that": ["result.steps <"]}}]}, ":11: that: no CEL expression"),
         ({"cases": [{**REFUND, "expect": {"that": ["1 < 2"]}}]}, "it does not look at result"),
         ({"cases": [{**REFUND, "expect": {"matches": "("}}]}, "no regular expression"),
         ({"cases": [{**REFUND, "expect": {"output": {"type": "text"}}}]}, "no JSON Schema"),

@@ -111,9 +111,9 @@ def test_what_is_wrong_in_a_file_is_told_at_its_line_by_the_error_itself(tmp_pat
         with pytest.raises(RefusedError) as refused:
             harness(LONE, policy=given, tools=[price])
         said = str(refused.value)
-        assert said.startswith(f"policy_invalid: {policy}:3: 'alow' is not one of allow,")
+        assert said.startswith(f"policy_invalid: {policy}:3: effect: 'alow' is not one of allow,")
         assert f"{policy}:5: " in said and f"{policy}:6: " not in said and "; and 2 more. Correct" in said
-        assert "did you mean 'allow'?; " in said and "/rules" not in said
+        assert "did you mean 'allow'?" in said and "(/rules" not in said
     with pytest.raises(RefusedError, match=r"5 problems: line 3: 'alow' is"):
         harness(LONE, policy=rules, tools=[price])
     network.write_text("""kind: Network

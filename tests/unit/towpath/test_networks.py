@@ -90,7 +90,7 @@ def test_agents_in_routes_are_no_agents_of_a_network_that_does_not_list_them() -
     triage = Agent("triage", routes=[Agent("billing")], default=True, can_respond=True)
     with pytest.raises(RefusedError, match="billing"):
         Network("desk", [triage]).to_spec()
-    with pytest.raises(RefusedError, match="key"):
+    with pytest.raises(RefusedError, match="b is declared twice"):
         network_of(Agent("a", routes=[Agent("b"), Agent("b", prompt="Another one.")])).to_spec()
 
 
@@ -144,13 +144,16 @@ def test_a_fault_of_a_prompt_is_told_in_its_own_line_of_the_file(tmp_path: Path,
     assert refused.problem.errors[0].pointer == "/agents/0/prompt_template"
 
 
-def test_a_key_is_named_where_its_line_has_others(tmp_path: Path) -> None:
+def test_the_key_of_a_wrong_value_is_named(tmp_path: Path) -> None:
     file = tmp_path / "desk.yaml"
     file.write_text("name: desk\nagents:\n  - {key: desk, is_default: maybe}\nmodel: 3\n")
     with pytest.raises(RefusedError) as caught:
         load_network(file)
     said = caught.value.problem.detail.replace(str(file), "desk.yaml")
-    assert said == "desk.yaml:4: a text belongs here; quote it; desk.yaml:3: is_default: true or false belongs here"
+    assert said == (
+        'desk.yaml:3: is_default: true or false belongs here, not "maybe"; '
+        "desk.yaml:4: model: a text belongs here, not 3; quote it"
+    )
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

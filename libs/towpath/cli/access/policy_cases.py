@@ -194,6 +194,8 @@ def _checked(answer: Row, test: Path, policy: Path | None) -> Row:
     if "problems" in answer:
         found = tuple(ProblemDetail.model_validate(one) for one in answer["problems"])
         where = policy if answer["file"] == "policy" else test
-        placed = tuple(one.model_copy(update={"detail": locate_fault(str(where), one.detail)}) for one in found)
+        placed = tuple(
+            one.model_copy(update={"detail": locate_fault(str(where), one.detail, one.pointer)}) for one in found
+        )
         raise ProblemError(problem("policy_invalid", tell_faults(placed), errors=placed, remedy=_REMEDY))
     return answer

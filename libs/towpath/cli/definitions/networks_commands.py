@@ -60,7 +60,8 @@ async def validate(file: Path, /, *, strict: Flag = False, common: ConnectionOpt
     """
     notes = _check_form(file)
     if strict and notes:
-        raise _script_problems(notes)
+        remedy = f"Correct the script at that line; without --strict it is only told, and {file} can be published."
+        raise _script_problems(notes, remedy)
     async with common.connect() as client:
         version = await client.networks.validate(file)
     for note in notes:
@@ -331,14 +332,13 @@ def _look_at_script(path: Path, folder: Path, agents: Sequence[str]) -> list[str
 
     script, faults = read_script_file(path, folder, agents)
     if faults and path.exists():
-        raise _script_problems(faults)
+        raise _script_problems(faults, "Correct the script: the models of the network play it.")
     return faults or script_doubts(script, agents)
 
 
-def _script_problems(faults: Sequence[str]) -> RefusedError:
+def _script_problems(faults: Sequence[str], remedy: str) -> RefusedError:
     errors = tuple(ProblemDetail(pointer="", code="script", detail=fault) for fault in faults)
-    remedy = "Correct the script at the line that is named: the models of the network play it."
-    return RefusedError(problem("network_invalid", "; ".join(faults), errors=errors, remedy=remedy))
+    return RefusedError(problem("script_odd", "; ".join(faults), errors=errors, remedy=remedy))
 
 
 def _each_once(files: Sequence[Path]) -> list[Path]:

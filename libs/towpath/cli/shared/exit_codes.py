@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from towpath.cli.shared.text import plain_json, printable
 from towpath.errors import problem_of
-from towpath_contracts.problems.input_faults import LINE_OF_FILE, summary_of
+from towpath_contracts.problems.input_faults import is_located, summary_of
 from towpath_contracts.problems.registry import REGISTRY, Problem, ProblemDetail
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
@@ -61,7 +61,8 @@ def _split_detail(found: Problem) -> tuple[str, list[str]]:
     repeated = [place for place in map(found.detail.find, texts) if place >= 0]
     if not repeated:
         return found.detail, listed
-    if len(listed) == 1 and (found.errors[0].pointer in found.detail or _has_place(found.errors[0])):
+    placed = _placed(found.errors[0])
+    if len(listed) == 1 and (found.errors[0].pointer in found.detail or placed == found.errors[0].detail):
         return found.detail, []
     return found.detail[: min(repeated)].strip(" :;") or f"{len(listed)} problems", listed
 
@@ -72,7 +73,7 @@ def _placed(entry: ProblemDetail) -> str:
 
 
 def _has_place(entry: ProblemDetail) -> bool:
-    return _OPTION.match(entry.detail) is not None or LINE_OF_FILE.match(entry.detail) is not None
+    return _OPTION.match(entry.detail) is not None or is_located(entry.detail)
 
 
 def report(error: Exception, arguments: Sequence[str] = ()) -> int:

@@ -5,7 +5,7 @@ from towpath_contracts.problems.kind import ProblemExample
 NETWORK_EXAMPLES = {
     "network_invalid": ProblemExample(
         "A key of the file is unknown, no agent is the default one or may respond, or a tool or a route leads nowhere. "
-        "Each place is named by file and line; over HTTP by a JSON pointer: /agents/0 is the first agent of `agents`.",
+        "Each place is named by file and line; by a JSON pointer where no file is known: /agents/0 is the first agent.",
         "network.yaml:9: there is no field 'equipped_tool'; did you mean 'equipped_tools'? → "
         "`equipped_tools: [orders.find]`; try it: `towpath networks validate network.yaml`",
     ),
@@ -178,6 +178,12 @@ NETWORK_EXAMPLES = {
         "A key of the file of MCP servers is unknown, or a server has neither a command nor a url.",
         "servers.yaml:3: there is no field 'comand'; did you mean 'command'? → mend that line, then `towpath mcp "
         "inspect servers.yaml`",
+    ),
+    "script_odd": ProblemExample(
+        "A file of decisions that the models of a network play can't be read, or names what the network has not. "
+        "What it names is only told where --strict is not given: a network is published without its scripts.",
+        "no action is called USETOOL; did you mean USE_TOOL? → mend the line of desk.json, then `towpath networks "
+        "validate desk.yaml --strict`",
     ),
     "evaluation_invalid": ProblemExample(
         "A case of the suite has a key that there is not, an expression that can't be read, or a name twice.",

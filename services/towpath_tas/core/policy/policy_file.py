@@ -31,6 +31,7 @@ from towpath_contracts.files.policy_document import (
     RULE_NAME,
     TAKEN_BY,
     TOP_KEYS,
+    other_kind,
 )
 from towpath_contracts.problems.foreign_fields import unknown_field
 from towpath_contracts.problems.near_names import suggest_name
@@ -162,19 +163,16 @@ def _compose(text: str, found: _Findings) -> yaml.Node | None:
     return node
 
 
-def _other_kind(root: yaml.Node) -> tuple[yaml.Node, str] | None:
-    """Return where *root* says that it is another file of the platform's, and which command takes that."""
+def _other_kind(root: yaml.Node) -> yaml.ScalarNode | None:
+    """Return where *root* says that it is another file of the platform's."""
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
     kinds = (value for key, value in pairs if key.value == "kind" and isinstance(value, yaml.ScalarNode))
-    return next(((one, TAKEN_BY[one.value]) for one in kinds if one.value in TAKEN_BY and one.value != "Policy"), None)
+    return next((one for one in kinds if one.value in TAKEN_BY and one.value != "Policy"), None)
 
 
 def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) -> list[tuple[Rule, int]]:
     if (other := _other_kind(root)) is not None:
-        kind_node, command = other
-        found.add(
-            kind_node, "/kind", "kind", f"this is a {kind_node.value}, not a Policy; it is taken by: {command} FILE"
-        )
+        found.add(other, "/kind", "kind", other_kind(other.value, "Policy", "FILE"))
         return []
     top = _mapping(root, "", TOP_KEYS, found)
     if top is None:

@@ -53,8 +53,8 @@ def test_a_bad_file_is_refused_with_its_name(cases: Path, capsys: pytest.Capture
     bad = cases.parent / "bad.yaml"
     bad.write_text(CASES.replace("verdict: allow", "verdict: alow"), "utf-8")
     assert main(["policy", "test", str(bad)]) == 2
-    assert "The policy can't be applied: /cases/0/verdict: " in (said := capsys.readouterr().err)
-    assert f"{bad}:4: " in said and "Correct the file at the line that is named" in said
+    assert f"The policy can't be applied: {bad}:4: " in (said := capsys.readouterr().err)
+    assert "verdict" in said and "Correct the file at the line that is named" in said
     (cases.parent / "policy.yaml").write_text("kind: Policy\n", "utf-8")
     assert main(["policy", "test", str(cases)]) == 2
     assert f"{cases.parent / 'policy.yaml'}:1: " in capsys.readouterr().err

@@ -35,7 +35,7 @@ def test_a_broken_script_is_refused_with_its_line(script: str, said: str, tmp_pa
     with pytest.raises(RefusedError) as caught:
         _check_form(write_desk(tmp_path))
     found = caught.value.problem
-    assert (found.code, f"{tmp_path / 'desk.json'}{said}" in found.errors[0].detail) == ("network_invalid", True)
+    assert (found.code, f"{tmp_path / 'desk.json'}{said}" in found.errors[0].detail) == ("script_odd", True)
     assert "Correct the script" in found.remedy
 
 

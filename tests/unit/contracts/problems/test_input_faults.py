@@ -11,19 +11,17 @@ from towpath_contracts.files.policy_document import RULE_KEYS
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.foreign_fields import MEANT
+from towpath_contracts.problems.given_values import MAX_SHOWN, in_words_of_a_file, value_at
 from towpath_contracts.problems.input_faults import (
     MAX_BUILT,
     MAX_LISTED,
     MAX_PART_CHARS,
-    MAX_SHOWN,
     describe_validation_error,
     details_of,
     entry_message,
     faults_of_sample,
-    in_words_of_a_file,
     list_faults,
     located_message,
-    value_at,
 )
 from towpath_contracts.problems.near_names import SUGGESTED
 from towpath_contracts.problems.registry import ProblemDetail
@@ -98,6 +96,11 @@ def test_of_many_unknown_fields_the_first_are_told_with_the_one_that_was_meant()
         ("network", "model_name", "there is no field 'model_name'; here it is 'model'"),
         ("network", "max_turns", "there is no field 'max_turns'; here it is 'max_steps'"),
         ("network", "tools", "no field 'tools' here; it belongs inside an entry of 'agents', as 'equipped_tools'"),
+        (
+            "network",
+            "default",
+            "there is no field 'default' here; it belongs inside an entry of 'agents', as `is_default: true`",
+        ),
         ("task", "prompt", "there is no field 'prompt'; here it is 'user_message'"),
         ("agent", "promt", "there is no field 'promt'; did you mean 'prompt_template'?"),
         ("task", "max_stepz", "there is no field 'max_stepz'; did you mean 'max_steps'?"),

@@ -83,13 +83,17 @@ def test_one_fault_is_told_with_its_place_and_several_are_counted() -> None:
 def test_a_fault_of_a_policy_is_told_with_the_name_of_its_file_before_the_line() -> None:
     assert locate_fault("p.yaml", "line 4: there is no field 'a'") == "p.yaml:4: there is no field 'a'"
     assert locate_fault("a\\1.yaml", "write it: towpath fmt FILE") == "a\\1.yaml: write it: towpath fmt a\\1.yaml"
+    both = "towpath networks validate FILE checks it, and towpath networks publish FILE publishes it"
+    assert locate_fault("p.yaml", f"line 1: {both}") == f"p.yaml:1: {both.replace('FILE', 'p.yaml')}"
+    assert locate_fault("p.yaml", "line 4: no", "/rules/0/when") == "p.yaml:4: when: no"
+    assert locate_fault("p.yaml", "line 4: when is odd", "/rules/0/when") == "p.yaml:4: when is odd"
     assert locate_fault("p.yaml", "the policy is empty") == "p.yaml: the policy is empty"
     errors = tuple(ProblemDetail(pointer=f"/rules/{n}", detail=f"line {n + 3}: no") for n in range(2))
     found = problem("policy_invalid", "p.yaml: 2 problems", errors=errors)
     placed = locate_policy_refusal(PolicyFile(text="", source="p.yaml"), found)
     assert placed.detail == "p.yaml:3: no; p.yaml:4: no" and "at the line" in placed.remedy
     declared = locate_policy_refusal(PolicyFile(text="", source="p.py:9"), found)
-    assert declared.detail == "p.py:9: no (/rules/0); p.py:9: no (/rules/1)"
+    assert declared.detail == "p.py:9: no"
     in_one_line = "kind: Policy\n\nrules: [{name: a, max_calls_per_run: 0, effect: allow}]"
     few = [ProblemDetail(pointer="/rules/0/max_calls_per_run", detail="line 3: it has to be at least 1")]
     few += [ProblemDetail(pointer="/rules/0/effect", detail="line 3: the effect is wrong")]

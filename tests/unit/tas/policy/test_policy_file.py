@@ -117,8 +117,14 @@ rules:
         ("a: [", "not YAML"),
         ("- x", "mapping"),
         ("kind: policy\nrules: []", "a policy begins with 'kind: Policy'"),
-        ("name: shop\nkind: Network", "line 2: this is a Network, not a Policy; it is taken by: towpath networks pub"),
-        ("kind: McpServers\nservers: {}", "this is a McpServers, not a Policy; it is taken by: towpath worker --mcp"),
+        (
+            "name: shop\nkind: Network",
+            "line 2: this is a Network, not a Policy; towpath networks validate FILE checks it, and towpath ",
+        ),
+        (
+            "kind: McpServers\nservers: {}",
+            "this is a McpServers, not a Policy; towpath mcp inspect FILE lists its tools, and towpath work",
+        ),
         ("kind: Policy\nrules: [{name: x, effect: allow, when: args.n = 1}]", "= sets nothing here; did you mean ==?"),
         ("kind: Policy\nrules: [{name: x, effect: allow, when: \"args.n == 'it\\\\'s = x' &&\"}]", "it ends too early"),
         ("kind: Policy\nrules: [{name: x, effect: allow, when: args.n ==}]", "CEL, at character 10: it ends too early"),

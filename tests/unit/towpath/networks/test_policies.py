@@ -130,7 +130,7 @@ def test_a_condition_that_only_a_platform_refuses_is_told_by_the_line_of_the_pol
     with pytest.raises(RefusedError) as caught:
         harness(DESK, policy=policy, tools=[refund])
     (found,) = caught.value.problem.errors
-    assert found.detail.startswith(f"{policy.declared_at}: unknown function frobnicate")
+    assert found.detail.startswith(f"{policy.declared_at}: when: unknown function frobnicate")
     assert found.pointer == "/rules/0/when"
 
 

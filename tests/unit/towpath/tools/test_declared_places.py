@@ -38,13 +38,13 @@ def test_each_problem_is_told_at_the_agent_that_has_it_and_others_at_the_network
     billing = Agent("billing", model="gpt-5")
     network = Network("desk", [triage, billing])
     found = dict(refused(network))
-    assert found["placeholder_unknown"].startswith(f"here:{line_of(triage)}: triage: {{toolz}}")
+    assert found["placeholder_unknown"].startswith(f"here:{line_of(triage)}: triage: prompt: {{toolz}}")
     assert found["route_unknown"].startswith(f"here:{line_of(triage)}: triage routes to biling")
-    assert found["model_unknown"].startswith(f"here:{line_of(billing)}: 'gpt-5': that is not provider:model")
+    assert found["model_unknown"].startswith(f"here:{line_of(billing)}: billing: 'gpt-5': that is not provider:model")
     assert "did you mean 'openai:gpt-5'?" in found["model_unknown"]
     assert (
         found["respond_agent_missing"]
-        == f"here:{line_of(network)}: no agent may answer: write can_respond=True at those that do"
+        == f"here:{line_of(network)}: desk: no agent may answer: write can_respond=True at those that do"
     )
     assert line_of(billing) == line_of(triage) + 1 == line_of(network) - 1
 
@@ -53,7 +53,8 @@ def test_the_words_are_those_of_the_platform() -> None:
     network = Network("desk", [Agent("a", default=True), Agent("A", default=True, can_respond=True)])
     spec = NetworkSpec.model_validate({"name": "desk", "agents": [one.to_json() for one in network.agents]})  # type: ignore[union-attr]
     platform = [(one.code, as_in_python(one.detail)) for one in check_network(spec)]
-    assert [(code, detail.partition(": ")[2]) for code, detail in refused(network)] == platform
+    here = f"here:{line_of(network)}: "
+    assert [(code, detail.removeprefix(here).removeprefix("desk: ")) for code, detail in refused(network)] == platform
     assert {code for code, _ in platform} == {"agent_duplicate", "default_agent_ambiguous"}
 
 
@@ -76,9 +77,8 @@ def test_a_cure_is_told_as_it_is_written_where_the_network_is() -> None:
 
 
 def test_form_and_agents_without_a_line_are_told_at_the_network() -> None:
-    network = Network("desk", [AgentSpec(key="a", prompt_template=" ")], max_stepz=3)  # type: ignore[call-arg]
-    told = "there is no field 'max_stepz'; did you mean 'max_steps'?"
-    assert refused(network)[0][1] == f"here:{line_of(network)}: {told}"
+    network = Network("desk", [AgentSpec(key="a", prompt_template=" ")], max_steps="many")  # type: ignore[arg-type]
+    assert refused(network)[0][1] == f"here:{line_of(network)}: desk: max_steps: a whole number belongs here"
     network = Network("desk", [AgentSpec(key="a", prompt_template=" ", is_default=True, allow_respond=True)])
     assert refused(network) == [("prompt_empty", f"here:{line_of(network)}: a has a prompt of blanks")]
 
@@ -87,8 +87,34 @@ def test_a_swarm_tells_the_lines_of_its_members() -> None:
     first, second = Agent("a"), Agent("b", prompt="{tool_histori}")
     third = Agent("c", model="opnai:gpt-5")
     found = dict(refused(Swarm("s", flow=first >> (second | third))))
-    assert found["placeholder_unknown"].startswith(f"here:{line_of(second)}: b: {{tool_histori}}")
+    assert found["placeholder_unknown"].startswith(f"here:{line_of(second)}: b: prompt: {{tool_histori}}")
     assert found["model_unknown"].startswith(f"here:{line_of(third)}: ") and "did you mean 'openai:gpt-5'" in str(found)
+
+
+def test_a_program_is_told_keywords_and_no_path_of_the_json_that_is_made_of_it() -> None:
+    clerk = Agent("clerk", settings={"temprature": 1}, budget={"usd": -1}, default=True, can_respond=True)
+    boss = Agent("boss", settings={"temperature": 7}, tools=["no tool"])
+    network = Network("desk", [clerk, boss], max_steps=0, goal={"settings": {"max_steps": 0}})
+    with pytest.raises(RefusedError) as caught:
+        network.to_spec()
+    said = [one.detail.replace(__file__, "here") for one in caught.value.problem.errors]
+    assert (
+        f"here:{line_of(clerk)}: clerk: settings: there is no field 'temprature'; did you mean 'temperature'?" in said
+    )
+    assert f"here:{line_of(boss)}: boss: settings.temperature: it has to be at most 2" in said
+    assert f"here:{line_of(network)}: desk: max_steps: it has to be at least 1" in said
+    assert any(one.startswith(f"here:{line_of(clerk)}: clerk: budget.usd: ") for one in said)
+    assert {one.pointer for one in caught.value.problem.errors} >= {
+        "/max_steps",
+        "/agents/1/model_settings/temperature",
+    }
+    told = str(caught.value).replace(__file__, "here")
+    assert "/agents" not in told and told.endswith(" more. Correct each place that is named, and try again.")
+    alone = Network("desk", [Agent("clerk", prompt="{toolz}", default=True, can_respond=True)])
+    with pytest.raises(
+        RefusedError, match=r"clerk: prompt: \{toolz\} is no .* \{tools\}\? Correct it, and try again\.$"
+    ):
+        alone.to_spec()
 
 
 def test_a_copy_keeps_the_line_and_an_agent_is_equal_wherever_it_stands() -> None:
