@@ -106,8 +106,7 @@ def describe_import_fault(name: str, error: Exception) -> str:
     """Say where user code failed when the module or file *name* was imported, why, and what to do about it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{short_path(error.filename)}:{error.lineno}: not Python: {error.msg}"
-    own = [one for one in traceback.extract_tb(error.__traceback__) if _is_of_user(one.filename)]
-    where = f"{short_path(own[-1].filename)}:{own[-1].lineno}" if own else name
+    where = place_of_fault(name, error)
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         near = _module_meant(error.name)
         hint = "" if near is None else f"did you mean {near}? If not, "
@@ -117,6 +116,12 @@ def describe_import_fault(name: str, error: Exception) -> str:
         return f"{where}: {error.name} has no {wanted[1]!r}{found}"
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"{where}: {said}; this was raised while {name} was imported{_import_cure(error)}"
+
+
+def place_of_fault(name: str, error: BaseException) -> str:
+    """Return the last line of the user's that *error* came through; *name*, of what was imported, if there is none."""
+    own = [one for one in traceback.extract_tb(error.__traceback__) if _is_of_user(one.filename)]
+    return f"{short_path(own[-1].filename)}:{own[-1].lineno}" if own else name
 
 
 _NAME_WANTED = re.compile(r"cannot import name '(\w+)' from ")

@@ -27,6 +27,8 @@ with paused():
     from towpath.tools.platform_address import PlatformAddressSettings
     from towpath.tools.sandbox import set_defaults
     from towpath_contracts.base import JsonObject
+    from towpath_contracts.problems.input_faults import is_located
+    from towpath_contracts.text import join_sentences
     from towpath_fabric.nats.login import LoginFileError
     from towpath_fabric.service import Service
     from towpath_fabric.settings import describe_wrong_settings
@@ -111,7 +113,9 @@ def _print_served(options: WorkerArguments, toolbox: WorkerTools, servers: "Serv
 
 def _say(error: Exception) -> int:
     """Print why there is no worker to stderr; returns the exit code for what whoever started it has to correct."""
-    said = describe_wrong_settings(error) if isinstance(error, ValidationError) else error
+    said: object = describe_wrong_settings(error) if isinstance(error, ValidationError) else error
+    if isinstance(error, RefusedError) and is_located(error.problem.detail):
+        said = join_sentences(error.problem.detail, error.remedy)  # of a line of a file the code says no more
     sys.stderr.write(f"towpath worker: {said}\n")
     return USAGE_ERROR
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from towpath.errors import DeclarationError, RefusedError, problem_of
 from towpath.hooks import Hook
-from towpath.module_sources import imported_sources
+from towpath.module_sources import imported_sources, place_of_fault
 from towpath.process_arguments import DRAIN_SIGNAL
 from towpath.toolbox import WorkerTools, collect, functions_without_tool, load_module
 from towpath.tools.platform_address import PlatformAddressSettings
@@ -85,8 +85,8 @@ def _load(name: str) -> ModuleType:
     try:
         return load_module(name)
     except SystemExit as ended:  # without a word of its own the worker would just be gone
-        detail = f"{name} ended the process that imports it: SystemExit({ended.code!r})"
-        remedy = "Call sys.exit below `if __name__ == '__main__':`, and start the worker again."
+        detail = f"{place_of_fault(name, ended)}: SystemExit({ended.code!r}) ends the process that imports {name}"
+        remedy = "Put that line below `if __name__ == '__main__':`, and start the worker again."
         raise RefusedError(problem("user_code_unreadable", detail, remedy=remedy)) from ended
 
 

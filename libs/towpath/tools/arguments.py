@@ -230,11 +230,7 @@ def _unknown_type(function: Callable[..., object], name: str) -> str:
 
 def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> None:
     if parameter.kind not in _NAMEABLE:
-        msg = (
-            f"{where}: parameter {parameter.name} can't be passed by name; "
-            "name each parameter, or describe them with Tool.from_schema"
-        )
-        raise DeclarationError(msg)
+        raise DeclarationError(f"{where}: {_named_instead(parameter, hint)}")
     if hint is None and parameter.name == "self":
         msg = f"{where}: @tool inside a class has no object to call; make the tool of a bound method: tool(shop.refund)"
         raise DeclarationError(msg)
@@ -244,6 +240,17 @@ def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> N
             f"write one, as in {parameter.name}: str"
         )
         raise DeclarationError(msg)
+
+
+def _named_instead(parameter: inspect.Parameter, hint: Any) -> str:
+    """Return why a model can't name *parameter* in a call, and how it is written so that it can."""
+    name = parameter.name
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        of = getattr(hint, "__name__", "str")
+        return f"*{name} can't be passed by name; take a list: {name}: list[{of}]"
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return f"**{name} says no names; name each parameter, or describe them with Tool.from_schema"
+    return f"parameter {name} stands before the / and can't be passed by name; take the / out"
 
 
 def _only_one(found: str | None, name: str, where: str) -> str:

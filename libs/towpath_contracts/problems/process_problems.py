@@ -39,7 +39,7 @@ PROCESS_PROBLEMS = (
         "user_code_unreadable",
         0,
         "A file or module with tools ends the process that imports it",
-        "Call sys.exit below `if __name__ == '__main__':`, and start it again.",
+        "Put that line below `if __name__ == '__main__':`, and start it again.",
     ),
     ProblemKind(
         "id_ambiguous",

@@ -260,9 +260,9 @@ async def generator(value: int) -> AsyncIterator[int]:
     ("function", "expected"),
     [
         (untyped, "write one, as in value: str"),
-        (spread, "can't be passed by name"),
-        (keywords, "can't be passed by name"),
-        (positional, "can't be passed by name"),
+        (spread, r": \*values can't be passed by name; take a list: values: list\[int\]"),
+        (keywords, r": \*\*values says no names; name each parameter, or describe them with Tool.from_schema"),
+        (positional, "parameter value stands before the / and can't be passed by name; take the / out"),
         (two_contexts, "two parameters take the ToolContext"),
         (unknown_type, "Nowhere"),
         (strange_type, "Popen"),

@@ -46,9 +46,9 @@ PROCESS_EXAMPLES = {
         "the folder of `towpath up`; elsewhere: `towpath workers credential add crm --project default --toolset crm`",
     ),
     "user_code_unreadable": ProblemExample(
-        "The file with tools is a program too, and calls sys.exit when it is imported, not only when it is run.",
-        "tools.py ended the process that imports it: SystemExit(1) → if __name__ == '__main__': sys.exit(main()), "
-        "then `towpath worker tools.py`",
+        "The file with tools is a program too, and ends (sys.exit) when it is imported, not only when it is run.",
+        "tools.py:10: SystemExit(1) ends the process that imports tools.py → if __name__ == '__main__': "
+        "sys.exit(main()), then `towpath worker tools.py`",
     ),
     "id_ambiguous": ProblemExample(
         "A beginning or an end of an id fits several runs: ids of one moment begin alike, so ends tell more.",
